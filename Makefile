@@ -1,0 +1,48 @@
+# Every target works on a machine that has only python3.11 and make: the first one that needs it
+# builds .venv from the hashed lock. Java is found at run time (see src/slicemill/runtime/java.py).
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint bench lab lock clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+
+$(READY): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+venv: $(READY) ## create .venv from requirements.lock
+
+demo: $(READY) ## check and explain examples/auction.esl
+	$(BIN)/slicemill check examples/auction.esl
+	$(BIN)/slicemill explain examples/auction.esl
+
+lint: $(READY) ## ruff and mypy --strict
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+test: lint ## lint, then the whole test suite
+	$(BIN)/python -m pytest
+
+lab: $(READY) ## run every published experiment and draw its plot into out/lab
+	$(BIN)/slicemill lab run --all --plot out/lab
+
+bench: $(READY) ## run every benchmark
+	$(BIN)/slicemill bench --all
+
+lock: ## renew requirements.lock (needs uv)
+	uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header \
+	  --python-version 3.11 --upgrade -o requirements.lock
+
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,48 @@
+"""The contract between the execution cycle and an operator.
+
+An operator is a pure state machine: it knows nothing of buffers, schedulers or clocks. The cycle decides
+which input's head tuple is next (NOS rules, TSM registers: M15-M26) and hands it over; the operator answers
+with the rows it produces, in timestamp order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+Row = tuple[object, ...]
+
+
+class Timed(NamedTuple):
+    """A data tuple: its timestamp in microseconds and its values in schema order."""
+
+    ts: int
+    row: Row
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """What the cycle asks of every operator.
+
+    `waits_for_time` marks idle-waiting-prone operators (IWP, M21): union, window join, aggregates whose
+    output waits for a slot end or an expiry. The cycle keeps a TSM register per input of those and calls
+    `advance`; it never calls `advance` on the others.
+    """
+
+    @property
+    def inputs(self) -> int: ...
+
+    @property
+    def waits_for_time(self) -> bool: ...
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        """Consume one tuple of input `port`; tuples come in timestamp order over all inputs."""
+        ...
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        """No later tuple on any input has a timestamp below `ts`: release what was waiting for that."""
+        ...
+
+    def finish(self) -> Sequence[Timed]:
+        """The input has ended for good: release everything still held back."""
+        ...
