@@ -1,0 +1,85 @@
+"""`slicemill lab list | run`: the published experiments, run here, with their claims checked."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from slicemill.lab.experiment import Experiment, Result, to_json
+from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
+
+lab_app = typer.Typer(help="Run published experiments and check their claims.", no_args_is_help=True)
+
+
+class ScaleOption(StrEnum):
+    """The values of --scale."""
+
+    small = "small"
+    full = "full"
+
+
+@lab_app.command("list")
+def list_experiments() -> None:
+    """Show every experiment with its title."""
+    table = Table("id", "title")
+    for experiment_id in experiment_ids():
+        table.add_row(experiment_id, load(experiment_id).title)
+    Console().print(table)
+
+
+@lab_app.command("run")
+def run_experiments(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Such as mill-E1.")] = None,
+    run_all: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON line per experiment.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Write one image each to DIR.")] = None,
+    scale: Annotated[ScaleOption, typer.Option(help="small ends within a minute.")] = ScaleOption.small,
+    seed: Annotated[int, typer.Option(help="Where the random numbers start.")] = 1,
+) -> None:
+    """Run experiments and check their claims; the exit status is 1 when one does not hold."""
+    # With --json the tables go to the error stream: standard output is then JSON lines and nothing else.
+    console = Console(stderr=as_json)
+    results: list[tuple[Experiment, Result]] = []
+    for experiment in _chosen(ids or [], run_all):
+        result = experiment.run(seed, scale.value)
+        console.print(_claims_table(experiment, result))
+        if plot is not None:
+            plot.mkdir(parents=True, exist_ok=True)
+            experiment.plot(result, plot / f"{experiment.id}.png")
+        results.append((experiment, result))
+    if as_json:
+        for experiment, result in results:
+            typer.echo(to_json(experiment, result))
+    if not all(result.holds for _, result in results):
+        raise typer.Exit(1)
+
+
+def _chosen(ids: list[str], run_all: bool) -> list[Experiment]:
+    if not ids and not run_all:
+        _stop("name an experiment or say --all; `slicemill lab list` shows all ids")
+    try:
+        return [load(experiment_id) for experiment_id in (experiment_ids() if run_all else ids)]
+    except UnknownExperimentError as error:
+        _stop(str(error))
+
+
+def _stop(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def _claims_table(experiment: Experiment, result: Result) -> Table:
+    table = Table(
+        "holds", "claim", "expected", "measured", "note", title=f"{experiment.id}: {experiment.title}"
+    )
+    for claim in result.claims:
+        measured = claim.measured if isinstance(claim.measured, str) else f"{claim.measured:.4g}"
+        verdict = "[green]yes[/]" if claim.holds else "[red]no[/]"
+        table.add_row(verdict, *map(escape, (claim.what, claim.expected, measured, claim.note)))
+    return table

@@ -1,0 +1,63 @@
+"""Curves averaged over seeds, and the one way the lab draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Curve(TypedDict):
+    """One line of a plot with its spread; plain lists, so that it goes into a result's figures as it is."""
+
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def curve(x: Sequence[float], samples: npt.ArrayLike) -> Curve:
+    """Mean, minimum and maximum over seeds; `samples` has a row per seed and a column per x."""
+    table = np.asarray(samples, dtype=np.float64)
+    return Curve(
+        x=[float(value) for value in x],
+        mean=table.mean(axis=0).tolist(),
+        low=table.min(axis=0).tolist(),
+        high=table.max(axis=0).tolist(),
+    )
+
+
+def draw_curves(
+    path: Path,
+    curves: Mapping[str, Curve],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> None:
+    """Write an image of the named curves, each with a band from its least to its greatest sample."""
+    # Imported here because it takes half a second, which a run without a plot need not pay.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name, line in curves.items():
+        (drawn,) = axes.plot(line["x"], line["mean"], marker="o", markersize=3, label=name)
+        axes.fill_between(
+            line["x"], line["low"], line["high"], color=drawn.get_color(), alpha=0.15, linewidth=0
+        )
+    if log_x:
+        axes.set_xscale("log")
+    if log_y:
+        axes.set_yscale("log")
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
