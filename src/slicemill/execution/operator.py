@@ -46,3 +46,20 @@ class Operator(Protocol):
     def finish(self) -> Sequence[Timed]:
         """The input has ended for good: release everything still held back."""
         ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """What an operator that holds results back may add, so that time is promised and asked for exactly.
+
+    Without it the cycle takes every output still to come to be at or after the operator's input time, and
+    nobody is woken to release what is held: it then comes out with the next tuple or enabling timestamp.
+    """
+
+    def held_from(self) -> int | None:
+        """The lowest timestamp a held-back output may still carry; None when nothing is held."""
+        ...
+
+    def due(self) -> int | None:
+        """The timestamp `advance` must reach to release something; None when nothing is held."""
+        ...
