@@ -1,0 +1,83 @@
+"""ESL diagnostics: every mistake with its place, the underlined text and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One mistake. `span` is where to underline; `hint` says what to do."""
+
+    message: str
+    span: Span
+    hint: str = ""
+
+
+class Mistake(Exception):
+    """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
+
+    def __init__(self, message: str, span: Span, hint: str = "") -> None:
+        super().__init__(message)
+        self.diagnostic = Diagnostic(message, span, hint)
+
+
+class EslError(SlicemillError):
+    """All mistakes found in one ESL text.
+
+    >>> EslError(Source("SELEC 1"), [Diagnostic("unexpected SELEC", Span(0, 5), "did you mean SELECT?")])
+    EslError('<esl>:1:1: unexpected SELEC...')
+    """
+
+    def __init__(self, source: Source, diagnostics: Sequence[Diagnostic]) -> None:
+        self.source = source
+        self.diagnostics = tuple(sorted(diagnostics, key=lambda d: (d.span.start, d.span.end)))
+        super().__init__("\n\n".join(render(source, d) for d in self.diagnostics))
+
+    def __repr__(self) -> str:
+        first = self.diagnostics[0]
+        line, column = self.source.position(first.span.start)
+        return f"EslError('{self.source.name}:{line}:{column}: {first.message}...')"
+
+
+def render(source: Source, diagnostic: Diagnostic) -> str:
+    """The diagnostic as people read it: place, message, the line with the mistake underlined, hint."""
+    line, column = source.position(diagnostic.span.start)
+    text = source.line_text(line)
+    gutter = f"{line:>4} | "
+    width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - column + 1))
+    # Tabs keep their width under the line, so that the marks stand where the text stands.
+    indent = "".join("\t" if char == "\t" else " " for char in text[: column - 1])
+    rows = [
+        f"{source.name}:{line}:{column}: error: {diagnostic.message}",
+        f"{gutter}{text}",
+        f"{' ' * (len(gutter) - 2)}| {indent}{'^' * width}",
+    ]
+    if diagnostic.hint:
+        rows.append(f"{' ' * (len(gutter) - 2)}= hint: {diagnostic.hint}")
+    return "\n".join(rows)
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """A hint naming the nearest candidates, or nothing where none is near.
+
+    >>> did_you_mean("prise", ["price", "itemID"])
+    'did you mean price?'
+    """
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    near = get_close_matches(word.lower(), by_lower, n=3, cutoff=0.6)
+    if not near:
+        return ""
+    return f"did you mean {' or '.join(by_lower[name] for name in near)}?"
+
+
+def one_of(words: Sequence[str]) -> str:
+    """Words as a choice in prose: `a`, `a or b`, `a, b or c`."""
+    if len(words) <= 1:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} or {words[-1]}"

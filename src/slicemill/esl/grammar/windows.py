@@ -1,0 +1,173 @@
+"""Windows: OVER clauses (M37), windows of FROM entries (S2, L6) and the lengths of time inside them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from slicemill.esl import nodes
+from slicemill.esl.cursor import Cursor
+from slicemill.esl.errors import Mistake
+from slicemill.esl.grammar import expressions
+from slicemill.esl.nodes import at
+from slicemill.esl.units import unit_name
+
+
+def over(c: Cursor, call: exp.Expression) -> nodes.Over:
+    """What follows OVER."""
+    c.expect("(")
+    partition = partition_by(c)
+    order = None
+    if c.accept("ORDER", "BY"):
+        order = expressions.expression(c)
+        c.accept("ASC")
+        if c.looking_at("DESC"):
+            raise Mistake("a window follows time upwards", c.span(), "leave DESC out")
+    frame = _frame(c, preceding=True) if c.word() in ("ROWS", "RANGE") else None
+    if frame is None:
+        c.note("ROWS")
+        c.note("RANGE")
+    c.expect(")")
+    return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
+
+
+def bracket(c: Cursor) -> nodes.Frame:
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
+    c.expect("[")
+    if c.word() not in ("ROWS", "RANGE"):
+        c.note("RANGE")
+        c.note("ROWS")
+        c.fail()
+    frame = _frame(c, preceding=False)
+    c.expect("]")
+    return frame
+
+
+def trailing(c: Cursor) -> nodes.Frame:
+    """`WINDOW 60 MINUTES` or `WINDOW 100 ROWS` behind WHERE: the window of every stream without its own."""
+    start = c.span()
+    c.expect("WINDOW")
+    if c.word() in ("ROWS", "RANGE"):
+        return _frame(c, preceding=False)
+    extent = _extent(c)
+    kind = "ROWS" if isinstance(extent, exp.Literal) else "RANGE"
+    if kind == "ROWS" and not c.accept("ROWS"):
+        c.note("a unit of time")
+        c.fail()
+    return at(nodes.Frame(kind=kind, this=extent, **_slide(c, kind)), c.span_from(start))
+
+
+def temporal(c: Cursor) -> nodes.Frame:
+    """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts."""
+    start = c.span()
+    c.expect("RANGE")
+    extent = _extent(c)
+    kind = "ROWS" if isinstance(extent, exp.Literal) else "RANGE"
+    if kind == "ROWS":
+        c.expect("ROWS")
+    if not c.accept_any(("SLIDES", "SLIDE")):
+        c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
+    slide = _extent(c)
+    if isinstance(slide, exp.Literal):
+        c.accept_any(("ROWS", "ROW"))
+    return at(nodes.Frame(kind=kind, this=extent, slide=slide), c.span_from(start))
+
+
+def partition_by(c: Cursor) -> list[exp.Expression] | None:
+    if not c.accept("PARTITION", "BY"):
+        return None
+    return c.listing(lambda: expressions.expression(c))
+
+
+def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
+    start = c.span()
+    kind = c.advance().text.upper()
+    between = preceding and c.accept("BETWEEN")
+    extent = None if c.accept("UNBOUNDED") else _extent(c)
+    if c.looking_at("FOLLOWING"):
+        raise Mistake("a window over a stream looks back only", c.span(), "use PRECEDING")
+    if preceding and not c.accept("PRECEDING"):
+        hint = "RANGE needs a unit of time, such as SECONDS" if isinstance(extent, exp.Literal) else ""
+        c.fail(hint)
+    if between:
+        c.expect("AND")
+        if c.accept("CURRENT"):
+            c.expect("ROW")
+        else:
+            c.note("CURRENT ROW")
+            c.fail("a window over a stream ends with the current row")
+    arguments = _slide(c, kind)
+    if not arguments and preceding and c.accept("ACTIVE"):
+        c.expect("EXPIRATION")
+        arguments = {"active": True}
+    return at(nodes.Frame(kind=kind, this=extent, **arguments), c.span_from(start))
+
+
+def _slide(c: Cursor, kind: str) -> dict[str, object]:
+    if not c.accept_any(("SLIDE", "SLIDES")):
+        return {}
+    slide = _extent(c)
+    if kind == "ROWS" and isinstance(slide, exp.Literal):
+        c.accept_any(("ROWS", "ROW"))
+    return {"slide": slide}
+
+
+def _extent(c: Cursor) -> exp.Expression:
+    """A plain number, or a length of time."""
+    start = c.span()
+    if c.looking_at("INTERVAL"):
+        return duration(c)
+    if unit_name(c.word(1)):
+        return duration(c)
+    number = c.number()
+    if number is None:
+        c.note("UNBOUNDED")
+        c.fail()
+    return at(exp.Literal.number(number), start)
+
+
+def duration(c: Cursor) -> nodes.Duration:
+    """`10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
+    start = c.span()
+    c.accept("INTERVAL")
+    parts: list[nodes.DurationPart] = []
+    token = c.token()
+    if token is not None and token.token_type is TokenType.STRING:
+        span = c.span()
+        text = c.advance().text
+        if unit_name(c.word()):
+            parts.append(_part(text.strip(), c))
+        else:
+            words = text.split()
+            pairs = list(zip(words[::2], words[1::2], strict=False))
+            if len(words) % 2 or not pairs or not all(_is_quantity(n) and unit_name(u) for n, u in pairs):
+                raise Mistake(f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'")
+            parts = [_duration_part(number, unit) for number, unit in pairs]
+    while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
+        parts.append(_part(c.advance().text, c))
+    if not parts:
+        c.note("a number and a unit of time")
+        c.fail()
+    return at(nodes.Duration(expressions=parts), c.span_from(start))
+
+
+def _part(number: str, c: Cursor) -> nodes.DurationPart:
+    if not _is_quantity(number):
+        raise Mistake(f"'{number}' is no number", c.span(), "write INTERVAL '5' MINUTE")
+    return _duration_part(number, c.advance().text)
+
+
+def _duration_part(number: str, unit: str) -> nodes.DurationPart:
+    name = unit_name(unit)
+    assert name is not None, "callers look before they take a unit"
+    return nodes.DurationPart(this=exp.Literal.number(number), unit=exp.Var(this=name))
+
+
+def _is_quantity(text: str) -> bool:
+    body = text.removeprefix("-").replace(".", "", 1)
+    return body.isascii() and body.isdigit()
+
+
+def interval_literal(c: Cursor) -> exp.Interval:
+    """An interval inside a scalar expression; the word INTERVAL is already consumed."""
+    return exp.Interval(this=duration(c))

@@ -1,0 +1,182 @@
+"""Syntax nodes for what SQL has no words for, beside sqlglot's own expressions.
+
+The parse tree is sqlglot's, so its walking, diffing and printing work on ESL too. Every node that the
+grammar makes carries its place in the text as a Span in `meta["span"]`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from slicemill.esl.source import Span
+
+Node = TypeVar("Node", bound=exp.Expression)
+
+
+def at(node: Node, span: Span) -> Node:
+    """Mark where `node` stands in the text."""
+    node.meta["span"] = span
+    return node
+
+
+def span_of(node: exp.Expression) -> Span:
+    """Where `node` stands: its own mark, else the hull of its descendants' marks."""
+    own: Span | None = node.meta.get("span")
+    if own is not None:
+        return own
+    spans: list[Span] = [child.meta["span"] for child in node.walk() if "span" in child.meta]
+    hull = spans[0] if spans else Span(0, 0)
+    for span in spans[1:]:
+        hull = hull.to(span)
+    return hull
+
+
+class TypeName(exp.Expression):
+    """A type as written: name and parameters, `decimal(10, 2)`."""
+
+    arg_types = {"this": True, "expressions": False}
+
+
+class ColumnDeclaration(exp.Expression):
+    """`name [type]` in a stream, table or aggregate."""
+
+    arg_types = {"this": True, "kind": False}
+
+
+class Duration(exp.Expression):
+    """A length of time as written: pairs of number and unit, `1 HOUR 30 MINUTES`."""
+
+    arg_types = {"expressions": True}
+
+
+class DurationPart(exp.Expression):
+    """One `number unit` pair of a Duration."""
+
+    arg_types = {"this": True, "unit": True}
+
+
+class Frame(exp.Expression):
+    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED."""
+
+    arg_types = {"kind": True, "this": False, "slide": False, "active": False}
+
+
+class Over(exp.Expression):
+    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`."""
+
+    arg_types = {"this": True, "partition_by": False, "order": False, "frame": False}
+
+
+class StreamInput(exp.Expression):
+    """One entry of FROM: a named relation or a sub-query, its alias and its window.
+
+    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES …`; the
+    window then follows the alias and may have its own PARTITION BY.
+    """
+
+    arg_types = {"this": True, "alias": False, "frame": False, "coalesce": False, "partition_by": False}
+
+
+class JoinInput(exp.Expression):
+    """`[INNER|LEFT] JOIN input ON condition`."""
+
+    arg_types = {"this": True, "side": False, "on": True}
+
+
+class IntervalRelation(exp.Expression):
+    """`period RELATION period`, RELATION being one of Allen's thirteen or a TSQL one (L7)."""
+
+    arg_types = {"this": True, "relation": True, "expression": True}
+
+
+class SourceClause(exp.Expression):
+    """Where a stream or table comes from: `SOURCE 'url'`, or `USING format OPTIONS (…)`."""
+
+    arg_types = {"url": False, "format": False, "options": False}
+
+
+class Option(exp.Expression):
+    """`name = value` in OPTIONS or WITH."""
+
+    arg_types = {"this": True, "value": True}
+
+
+class CreateStream(exp.Expression):
+    arg_types = {
+        "this": True,
+        "columns": False,
+        "order": False,
+        "slack": False,
+        "skew": False,
+        "source": False,
+        "query": False,
+    }
+
+
+class CreateTable(exp.Expression):
+    arg_types = {"this": True, "columns": True, "source": False}
+
+
+class CreateView(exp.Expression):
+    arg_types = {"this": True, "query": True}
+
+
+class CreateQuery(exp.Expression):
+    arg_types = {"this": True, "options": False, "query": True}
+
+
+class DropObject(exp.Expression):
+    arg_types = {"this": True, "kind": True}
+
+
+class CreateAggregate(exp.Expression):
+    """An aggregate: `bodies` in ESL, or `language` and `external` for one in a procedural language."""
+
+    arg_types = {
+        "this": True,
+        "arguments": True,
+        "returns": True,
+        "algebraic": False,
+        "window": False,
+        "tables": False,
+        "bodies": False,
+        "language": False,
+        "external": False,
+    }
+
+
+class LocalTable(exp.Expression):
+    """`TABLE name (columns);` inside an aggregate."""
+
+    arg_types = {"this": True, "columns": True}
+
+
+class Body(exp.Expression):
+    """The statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
+
+    arg_types = {"states": True, "statements": True}
+
+
+class InsertInto(exp.Expression):
+    """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`."""
+
+    arg_types = {"this": True, "columns": False, "values": False, "where": False, "query": False}
+
+
+class UpdateSet(exp.Expression):
+    arg_types = {"this": True, "assignments": True, "where": False}
+
+
+class Assignment(exp.Expression):
+    arg_types = {"this": True, "expression": True}
+
+
+class DeleteFrom(exp.Expression):
+    arg_types = {"this": True, "where": False}
+
+
+def child(node: exp.Expression, key: str) -> Any:
+    """The argument `key` of a node: typed Any because sqlglot's argument map is untyped."""
+    return node.args.get(key)

@@ -1,0 +1,61 @@
+"""Time units and durations: every spelling of SQL, Spark and the theses, as microseconds."""
+
+from __future__ import annotations
+
+UNITS_US: dict[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+
+_SHORT = {
+    "US": "MICROSECOND",
+    "USEC": "MICROSECOND",
+    "MS": "MILLISECOND",
+    "MSEC": "MILLISECOND",
+    "S": "SECOND",
+    "SEC": "SECOND",
+    "M": "MINUTE",
+    "MIN": "MINUTE",
+    "H": "HOUR",
+    "HR": "HOUR",
+    "D": "DAY",
+    "W": "WEEK",
+}
+
+# Not of a fixed length: fine in date arithmetic, never in a window.
+CALENDAR_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
+def unit_name(word: str) -> str | None:
+    """The singular upper-case name of a unit, or None if `word` is none.
+
+    >>> unit_name("mins"), unit_name("Hours"), unit_name("months"), unit_name("rows")
+    ('MINUTE', 'HOUR', 'MONTH', None)
+    """
+    upper = word.upper()
+    for candidate in (upper, upper.removesuffix("S")):
+        if candidate in UNITS_US or candidate in CALENDAR_UNITS_MONTHS:
+            return candidate
+        if candidate in _SHORT:
+            return _SHORT[candidate]
+    return None
+
+
+def format_us(us: int) -> str:
+    """A duration as people write it, in the largest unit that divides it.
+
+    >>> format_us(90_000_000), format_us(3_600_000_000), format_us(0)
+    ('90 SECONDS', '1 HOUR', '0 SECONDS')
+    """
+    if us == 0:
+        return "0 SECONDS"
+    for name, size in sorted(UNITS_US.items(), key=lambda item: -item[1]):
+        if us % size == 0:
+            count = us // size
+            return f"{count} {name}{'' if count == 1 else 'S'}"
+    raise AssertionError("every whole number of microseconds is divisible by one")
