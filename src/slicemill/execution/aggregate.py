@@ -1,0 +1,155 @@
+"""What an aggregate is to the operators that run it (M29-M32, M35).
+
+An aggregate has up to two independent procedures. The *base* version sees tuples one by one and may return at
+each of them and at the end (TERMINATE). The *window* version also sees the window's content and is told about
+every tuple that leaves it (EXPIRE). Both return through RETURN, a table of one column: a call gives the list
+of the values it inserted there, often empty, often one, possibly several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Protocol
+
+from slicemill.errors import SlicemillError
+from slicemill.execution.inwindow import Args, Inwindow
+from slicemill.execution.operator import Row
+
+Returned = list[object]
+
+
+class Steps(Protocol):
+    """The two routines that both versions have."""
+
+    def initialize(self, args: Args) -> Returned:
+        """The first tuple of the group or partition."""
+        ...
+
+    def iterate(self, args: Args) -> Returned:
+        """Every later tuple."""
+        ...
+
+
+class BaseInstance(Steps, Protocol):
+    """The running state of a base aggregate for one group."""
+
+    def terminate(self) -> Returned:
+        """The result so far; asked of a fresh instance, the result over no tuple at all.
+
+        It leaves the state as it is: cumulative windows ask after every tuple (M31).
+        """
+        ...
+
+
+class WindowInstance(Steps, Protocol):
+    """The running state of a window aggregate for one partition, made with the window it may look at.
+
+    When `initialize` or `iterate` runs, the new tuple is already in the window (X6).
+    """
+
+    def expire(self, args: Args) -> Returned:
+        """The oldest tuple of the window, still in it, is about to leave.
+
+        What this returns is output only under ACTIVE EXPIRATION.
+        """
+        ...
+
+
+BaseFactory = Callable[[], BaseInstance]
+WindowFactory = Callable[[Inwindow], WindowInstance]
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """How the results of panes combine, for an aggregate that is not its own combiner.
+
+    `pane` computes one value per pane; the window version of `combine` takes those values as its argument.
+    """
+
+    pane: BaseFactory
+    combine: AggregateDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateDefinition:
+    """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
+
+    An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do.
+    """
+
+    name: str
+    base: BaseFactory | None
+    window: WindowFactory | None = None
+    algebraic: bool = False
+    panes: Panes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """A call in a select list: the aggregate, and its arguments as a function of the input row."""
+
+    definition: AggregateDefinition
+    arguments: Callable[[Row], Args]
+
+
+class Stepper:
+    """Sends the first tuple to INITIALIZE and the others to ITERATE (M30)."""
+
+    __slots__ = ("_instance", "_started")
+
+    def __init__(self, instance: Steps) -> None:
+        self._instance = instance
+        self._started = False
+
+    def step(self, args: Args) -> Returned:
+        if self._started:
+            return self._instance.iterate(args)
+        self._started = True
+        return self._instance.initialize(args)
+
+
+class BaseRun:
+    """A base aggregate in progress: what the latest tuple returned, followed by TERMINATE.
+
+    This pair is the value of the aggregate *at* that tuple. It covers blocking aggregates (which return in
+    TERMINATE only) and non-blocking ones (which return at the tuple only) alike, so that cumulative windows,
+    tumbles, panes and recomputed windows agree.
+    """
+
+    __slots__ = ("_instance", "_latest", "_stepper")
+
+    def __init__(self, base: BaseFactory) -> None:
+        self._instance = base()
+        self._stepper = Stepper(self._instance)
+        self._latest: Returned = []
+
+    def step(self, args: Args) -> None:
+        self._latest = self._stepper.step(args)
+
+    def value(self) -> Returned:
+        return [*self._latest, *self._instance.terminate()]
+
+
+def base_of(definition: AggregateDefinition) -> BaseFactory:
+    """The base version, which this use of the aggregate cannot do without."""
+    if definition.base is None:
+        raise SlicemillError(
+            f"aggregate {definition.name} has only a WINDOW version; GROUP BY, UNBOUNDED PRECEDING, a tumble "
+            f"and panes run the base version: add CREATE AGGREGATE {definition.name}"
+        )
+    return definition.base
+
+
+def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
+    """The aggregate over a finite list of tuples."""
+    run = BaseRun(base)
+    for args in tuples:
+        run.step(args)
+    return run.value()
+
+
+def align(returned: Sequence[Returned]) -> list[Row]:
+    """The rows that several calls give together: the i-th takes each call's i-th value, or NULL."""
+    return list(zip_longest(*returned))
