@@ -1,0 +1,173 @@
+"""States that a window can keep up to date: tuples are added when they come and taken out when they expire.
+
+Sums are kept as exact rational numbers and rounded once, when asked (M32): a window that adds and subtracts
+floats would drift, and its result would depend on how the tuples were grouped into panes (M35).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Protocol, cast
+
+from slicemill.execution.inwindow import Args
+
+Number = int | float | Decimal
+
+
+def _with_one_nan(args: Args) -> Args:
+    """NaN differs from itself; the one object `math.nan` is found again in a dictionary."""
+    return tuple(math.nan if arg != arg else arg for arg in args)
+
+
+def _nearest_float(exact: int | Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+class Statistic(Protocol):
+    """A state from which a tuple can be taken out again."""
+
+    def add(self, args: Args) -> None: ...
+
+    def remove(self, args: Args) -> None: ...
+
+    def value(self) -> object: ...
+
+
+class Count:
+    """Tuples without a NULL among the arguments; without arguments, all of them."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, args: Args) -> None:
+        self._count += None not in args
+
+    def remove(self, args: Args) -> None:
+        self._count -= None not in args
+
+    def value(self) -> object:
+        return self._count
+
+
+class CountDistinct:
+    """Different argument tuples without a NULL. NaN counts once, as in Spark."""
+
+    __slots__ = ("_copies",)
+
+    def __init__(self) -> None:
+        self._copies: Counter[Args] = Counter()
+
+    def add(self, args: Args) -> None:
+        if None not in args:
+            self._copies[_with_one_nan(args)] += 1
+
+    def remove(self, args: Args) -> None:
+        if None not in args:
+            key = _with_one_nan(args)
+            self._copies[key] -= 1
+            if not self._copies[key]:
+                del self._copies[key]
+
+    def value(self) -> object:
+        return len(self._copies)
+
+
+class Moments:
+    """Exact count, sum and, to the second degree, sum of squares; states add and subtract.
+
+    Infinities and NaNs are counted apart, since a sum cannot get rid of them again.
+    """
+
+    __slots__ = ("count", "kinds", "nonfinite", "sums")
+
+    def __init__(self, degree: int) -> None:
+        self.count = 0
+        self.sums: list[int | Fraction] = [0] * degree
+        self.kinds: Counter[type] = Counter()
+        self.nonfinite: Counter[float] = Counter()
+
+    def include(self, number: Number, copies: int) -> None:
+        self.count += copies
+        self.kinds[type(number)] += copies
+        if not math.isfinite(number):
+            self.nonfinite[float(number) if math.isinf(number) else math.nan] += copies
+            return
+        exact = number if isinstance(number, int) else Fraction(number)
+        for degree in range(len(self.sums)):
+            self.sums[degree] += copies * exact ** (degree + 1)
+
+    def merge(self, other: Moments, copies: int) -> None:
+        self.count += copies * other.count
+        for degree, value in enumerate(other.sums):
+            self.sums[degree] += copies * value
+        for kind, count in other.kinds.items():
+            self.kinds[kind] += copies * count
+        for number, count in other.nonfinite.items():
+            self.nonfinite[number] += copies * count
+
+    def rounded(self, exact: int | Fraction) -> Number:
+        """The exact figure as a number of SQL: the inputs' type, except that a broken number is a float."""
+        if +self.nonfinite:
+            return sum(self.nonfinite.elements())
+        if self.kinds[Decimal] and not self.kinds[float]:
+            return Decimal(exact.numerator) / Decimal(exact.denominator)
+        return int(exact) if exact.denominator == 1 and not self.kinds[float] else _nearest_float(exact)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentStatistic:
+    """A figure computed from the moments; its argument is a number, or the moments of a pane."""
+
+    moments: Moments
+    figure: Callable[[Moments], object]
+
+    def add(self, args: Args) -> None:
+        self._change(args[0], 1)
+
+    def remove(self, args: Args) -> None:
+        self._change(args[0], -1)
+
+    def value(self) -> object:
+        return self.figure(self.moments)
+
+    def _change(self, arg: object, copies: int) -> None:
+        if isinstance(arg, Moments):
+            self.moments.merge(arg, copies)
+        elif arg is not None:
+            self.moments.include(cast(Number, arg), copies)
+
+
+def total(moments: Moments) -> object:
+    return moments.rounded(moments.sums[0]) if moments.count else None
+
+
+def average(moments: Moments) -> object:
+    if not moments.count:
+        return None
+    mean = moments.rounded(Fraction(moments.sums[0]) / moments.count)
+    return _nearest_float(mean) if isinstance(mean, int) else mean
+
+
+def sample_variance(moments: Moments) -> float | None:
+    n = moments.count
+    if n < 2:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    first, second = moments.sums
+    return _nearest_float(Fraction(n * second - first * first) / (n * (n - 1)))
+
+
+def sample_deviation(moments: Moments) -> object:
+    variance = sample_variance(moments)
+    return None if variance is None else math.sqrt(variance)
