@@ -1,0 +1,58 @@
+"""Base aggregates with GROUP BY (M30): groups in a hash table, so nothing waits for a sort.
+
+On a stream, a call gives what INITIALIZE or ITERATE returned for the tuple at hand. At the end of a finite
+input, TERMINATE adds the results of the blocking aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from slicemill.execution.aggregate import AggregateCall, BaseInstance, Stepper, align, base_of
+from slicemill.execution.operator import Row, Timed
+
+
+class GroupAggregate:
+    """Output row: the group's values, then one value per call.
+
+    `group` gives the GROUP BY values of a row; without it there is one group, which exists even over an empty
+    input, as in SQL.
+    """
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(self, calls: Sequence[AggregateCall], group: Callable[[Row], Row] | None = None) -> None:
+        self._calls = tuple(calls)
+        self._bases = [base_of(call.definition) for call in self._calls]
+        self._group = group
+        self._groups: dict[Row, list[tuple[BaseInstance, Stepper]]] = {}
+        self._latest_ts = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._latest_ts = tuple_.ts
+        key = self._group(tuple_.row) if self._group else ()
+        if key not in self._groups:
+            self._groups[key] = self._fresh()
+        returned = [
+            stepper.step(call.arguments(tuple_.row))
+            for call, (_, stepper) in zip(self._calls, self._groups[key], strict=True)
+        ]
+        return [Timed(tuple_.ts, key + values) for values in align(returned)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        """The TERMINATE results, groups in order of first appearance, at the time of the last tuple."""
+        if self._group is None and not self._groups:
+            self._groups[()] = self._fresh()
+        return [
+            Timed(self._latest_ts, key + values)
+            for key, running in self._groups.items()
+            for values in align([instance.terminate() for instance, _ in running])
+        ]
+
+    def _fresh(self) -> list[tuple[BaseInstance, Stepper]]:
+        instances = [base() for base in self._bases]
+        return [(instance, Stepper(instance)) for instance in instances]
