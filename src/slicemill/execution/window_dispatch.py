@@ -1,0 +1,66 @@
+"""Which evaluation a window call gets: the dispatch table of M37."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from slicemill.execution.aggregate import AggregateCall, AggregateDefinition, Panes, base_of
+from slicemill.execution.window_active import ActiveCall
+from slicemill.execution.window_evaluation import (
+    Evaluation,
+    Paned,
+    Tumble,
+    Unbounded,
+    Windowed,
+    window_version,
+)
+from slicemill.execution.window_frame import Frame
+from slicemill.execution.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
+
+
+class Box(Enum):
+    """The boxes of the table; the values say how each is evaluated."""
+
+    UNBOUNDED = "base, TERMINATE after each tuple"
+    FINITE = "window version"
+    TUMBLE = "base restarted in each slot"
+    PANES = "base per pane, then window version"
+    SLIDING = "window version, output on yield tuples only"
+    ACTIVE = "window version and negative tuples"
+
+
+def box_of(definition: AggregateDefinition, frame: Frame) -> Box:
+    if frame.active:
+        return Box.ACTIVE
+    if frame.length is None:
+        return Box.UNBOUNDED
+    if frame.slide is None:
+        return Box.FINITE
+    if frame.slide >= frame.length:
+        return Box.TUMBLE
+    return Box.PANES if definition.algebraic else Box.SLIDING
+
+
+def running_call(call: AggregateCall, frame: Frame) -> RunningCall:
+    """The state machine for a window call, by its box."""
+    if frame.active:
+        return ActiveCall(call, frame, window_version(call.definition))
+    partitions = Partitions(call, frame, _evaluation(call.definition, frame))
+    return AnsweredAtSlotEnd(frame, partitions) if frame.waits_for_time else AnsweredAtOnce(frame, partitions)
+
+
+def _evaluation(definition: AggregateDefinition, frame: Frame) -> Callable[[], Evaluation]:
+    match box_of(definition, frame):
+        case Box.UNBOUNDED:
+            base = base_of(definition)
+            return lambda: Unbounded(base)
+        case Box.TUMBLE:
+            base = base_of(definition)
+            return lambda: Tumble(frame, base)
+        case Box.PANES:
+            panes = definition.panes or Panes(base_of(definition), definition)
+            return lambda: Paned(frame, panes)
+        case _:
+            window = window_version(definition)
+            return lambda: Windowed(frame, window)
