@@ -1,0 +1,87 @@
+"""GROUP BY over a windowed stream, `FROM S [RANGE w SLIDE s] GROUP BY k` (P4, P5).
+
+At every multiple e of the slide the window [e - w, e) is a finite table, and the query is evaluated on it.
+Windows are driven by time, not by arrivals: when time jumps over several ends, each of them gives its result.
+
+    tuples   a     b           c
+    time  ---0-----1-----2-----3-----4----->      RANGE 2 SLIDE 1
+             [a    )                              end 1
+             [a     b    )                        end 2
+                   [b          )                  end 3
+                         [     c     )            end 4
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from slicemill.errors import SlicemillError
+from slicemill.execution.aggregate import AggregateCall, align, base_of, evaluate
+from slicemill.execution.operator import Row, Timed
+
+
+class RelationAggregate:
+    """Output row: the group's values, one value per call, window_start and window_end; timestamp: window_end.
+
+    Only groups with a tuple in the window give rows, in order of first appearance in it.
+    """
+
+    inputs = 1
+    waits_for_time = True
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        group: Callable[[Row], Row],
+        range_us: int,
+        slide_us: int,
+    ) -> None:
+        if range_us <= 0 or slide_us <= 0:
+            raise SlicemillError(f"RANGE {range_us} SLIDE {slide_us}: both must be longer than 0")
+        self._calls = [(base_of(call.definition), call.arguments) for call in calls]
+        self._group = group
+        self._range_us = range_us
+        self._slide_us = slide_us
+        self._content: deque[Timed] = deque()
+        self._next_end = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        out = self._close_until(tuple_.ts)
+        if not self._content:
+            self._next_end = (tuple_.ts // self._slide_us + 1) * self._slide_us
+        self._content.append(tuple_)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        return self._close_until(ts)
+
+    def finish(self) -> Sequence[Timed]:
+        return self._close_until(None)
+
+    def due(self) -> int | None:
+        return self._next_end if self._content else None
+
+    held_from = due
+
+    def _close_until(self, ts: int | None) -> list[Timed]:
+        """Evaluate every window that has ended; once the content is gone the rest are empty."""
+        out: list[Timed] = []
+        while self._content and (ts is None or self._next_end <= ts):
+            out += self._result(self._next_end)
+            self._next_end += self._slide_us
+            while self._content and self._content[0].ts < self._next_end - self._range_us:
+                self._content.popleft()
+        return out
+
+    def _result(self, end: int) -> list[Timed]:
+        start = end - self._range_us
+        groups: dict[Row, list[Row]] = {}
+        for tuple_ in self._content:
+            if start <= tuple_.ts < end:
+                groups.setdefault(self._group(tuple_.row), []).append(tuple_.row)
+        return [
+            Timed(end, (*key, *values, start, end))
+            for key, rows in groups.items()
+            for values in align([evaluate(base, map(arguments, rows)) for base, arguments in self._calls])
+        ]
