@@ -1,0 +1,65 @@
+"""The time the engine lives in: virtual, moved by costs and waits, or the machine's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Microseconds since some fixed moment, never going back."""
+
+    def now(self) -> int: ...
+
+    def spend(self, cost_us: int) -> None:
+        """A step that is said to cost this much has been done."""
+        ...
+
+    def wait_until(self, ts: int) -> None:
+        """Nothing is to be done before `ts`."""
+        ...
+
+
+class VirtualClock:
+    """Time that passes only by what steps cost and by waiting."""
+
+    __slots__ = ("_now",)
+
+    def __init__(self, now: int = 0) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def spend(self, cost_us: int) -> None:
+        self._now += cost_us
+
+    def wait_until(self, ts: int) -> None:
+        if ts > self._now:
+            self._now = ts
+
+
+class RealClock:
+    """The machine's monotonic time from the clock's creation on; steps take what they take."""
+
+    __slots__ = ("_read_ns", "_sleep", "_start_ns")
+
+    def __init__(
+        self,
+        read_ns: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._read_ns = read_ns
+        self._sleep = sleep
+        self._start_ns = read_ns()
+
+    def now(self) -> int:
+        return (self._read_ns() - self._start_ns) // 1000
+
+    def spend(self, cost_us: int) -> None:
+        """The step has already taken its time."""
+
+    def wait_until(self, ts: int) -> None:
+        while (left_us := ts - self.now()) > 0:
+            self._sleep(left_us / 1_000_000)
