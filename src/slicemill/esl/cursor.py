@@ -5,11 +5,12 @@ Every failed `accept` at the current token is noted, so that an error can say al
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
 from slicemill.esl.nodes import at
@@ -18,8 +19,10 @@ from slicemill.esl.tokens import RESERVED
 
 T = TypeVar("T")
 
-# Far above any query a person writes, far below Python's own limit: each level costs about ten frames.
-MAX_DEPTH = 60
+# Far above any query a person writes, below Python's own limit: a level costs up to fifteen frames.
+MAX_DEPTH = 40
+
+_NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 class Cursor:
@@ -44,9 +47,7 @@ class Cursor:
     def word(self, ahead: int = 0) -> str:
         """The upper-case word or symbol at the cursor; empty for texts, numbers, quoted names and the end."""
         token = self.token(ahead)
-        if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
-            return ""
-        return token.text.upper()
+        return "" if token is None else word_of(token)
 
     def looking_at(self, *words: str) -> bool:
         return all(self.word(i) == word for i, word in enumerate(words))
@@ -100,10 +101,22 @@ class Cursor:
 
     def number(self) -> str | None:
         token = self.token()
-        if token is not None and token.token_type is TokenType.NUMBER:
-            return self.advance().text
-        self.note("a number")
-        return None
+        if token is None or token.token_type is not TokenType.NUMBER:
+            self.note("a number")
+            return None
+        if not _NUMBER.fullmatch(token.text):
+            raise Mistake(f"{token.text} is no number", self.span())
+        return self.advance().text
+
+    def count(self) -> exp.Literal:
+        """Consume a whole number."""
+        span = self.span()
+        text = self.number()
+        if text is None:
+            self.fail()
+        if not text.isdigit():
+            raise Mistake(f"{text} is no whole number", span)
+        return at(exp.Literal.number(text), span)
 
     def string(self, what: str = "a text in quotes") -> str | None:
         token = self.token()
@@ -118,20 +131,27 @@ class Cursor:
             return False
         if token.token_type is TokenType.IDENTIFIER:
             return True
-        return token.token_type is TokenType.VAR and token.text.upper() not in barred
+        return (
+            token.token_type is TokenType.VAR and token.text.isidentifier() and word_of(token) not in barred
+        )
 
     def name(self, what: str, barred: frozenset[str] = RESERVED) -> exp.Identifier:
         """Consume a name; `what` says what it names, for the message."""
         if not self.at_name(barred=barred):
             self.note(what)
-            hint = ""
-            if self.word() in RESERVED:
-                hint = f'{self.word()} is a reserved word; write it in double quotes to use it as a name'
-            self.fail(hint=hint)
+            self.fail(reserved_hint(self.word()))
         span = self.span()
         token = self.advance()
         quoted = token.token_type is TokenType.IDENTIFIER
         return at(exp.Identifier(this=token.text, quoted=quoted), span)
+
+    def plain_word(self, what: str) -> str:
+        """Consume a word that is no name of the user's, in upper case."""
+        token = self.token()
+        if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
+            self.note(what)
+            self.fail(reserved_hint(self.word()))
+        return word_of(self.advance())
 
     def listing(self, parse: Callable[[], T]) -> list[T]:
         """One or more, separated by commas."""
@@ -163,30 +183,59 @@ class Cursor:
             self._expected.append(expected)
 
     def fail(self, hint: str = "") -> NoReturn:
-        """Say what stands here and what could have stood here instead."""
+        """Say what stands here and what could have stood here instead; `hint` where no spelling is near."""
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
         # A long list of possibilities helps nobody; the near-miss among them does.
-        short = expected if len(expected) <= 6 else []
+        short = [quoted(word) for word in expected] if len(expected) <= 6 else []
         message = f"{what}, expected {one_of(short)}" if short else what
-        if not hint and found is not None and found.token_type is TokenType.VAR:
-            keywords = [word for word in expected if word.replace(" ", "").isalpha() and word.isupper()]
-            hint = did_you_mean(found.text, keywords) or self._misread_word(keywords)
-        if not hint and len(expected) > 6:
-            hint = f"here could stand {one_of(expected)}"
-        raise Mistake(message, self.span(), hint)
+        raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
 
-    def _misread_word(self, keywords: Sequence[str]) -> str:
-        """A misspelt keyword is often taken for an alias, and the complaint comes one word later."""
-        before = self.token(-1) if self.index else None
-        if before is None or before.token_type is not TokenType.VAR:
+    def _spelling_hint(self, expected: Sequence[str]) -> str:
+        """What the word here, or the one before it, was perhaps meant to be."""
+        found = self.token()
+        if found is None:
             return ""
-        near = did_you_mean(before.text, keywords)
-        return near.replace("did you mean", f"for {before.text}, did you mean") if near else ""
+        if found.token_type is TokenType.IDENTIFIER:
+            return "double quotes are for names; a text stands in single quotes"
+        if found.token_type is TokenType.VAR and not found.text.isidentifier():
+            return "only letters, digits and _ can stand in a name without quotes"
+        keywords = [word for word in expected if word[0].isupper()]
+        if near := self._near(found, keywords):
+            return near
+        # A misspelt keyword is often taken for an alias, and the complaint comes one word later.
+        before = self.token(-1) if self.index else None
+        if before is None or word_of(before) in RESERVED:
+            return ""
+        return self._near(before, keywords).replace("did you mean", f"for {before.text}, did you mean")
+
+    def _near(self, token: Token, keywords: Sequence[str]) -> str:
+        # Two letters are near to too much.
+        if token.token_type is not TokenType.VAR or len(token.text) < 3:
+            return ""
+        return did_you_mean(token.text, keywords)
+
+
+def word_of(token: Token) -> str:
+    """The upper-case word or symbol of a token; empty for texts, numbers and quoted names."""
+    if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
+        return ""
+    return token.text.upper()
 
 
 def found_text(token: Token) -> str:
     if token.token_type is TokenType.STRING:
         return f"the text '{token.text}'"
-    return token.text
+    return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quoted(token.text)
+
+
+def quoted(word: str) -> str:
+    """A word as it is, a symbol in quotes: a comma in a list of choices would read as punctuation."""
+    return word if any(char.isalnum() for char in word) else f"'{word}'"
+
+
+def reserved_hint(word: str) -> str:
+    if word not in RESERVED:
+        return ""
+    return f"{word} is a reserved word; write it in double quotes to use it as a name"

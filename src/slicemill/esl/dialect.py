@@ -2,17 +2,15 @@
 
 >>> import sqlglot
 >>> sqlglot.parse_one("select price*2 p from Bid [range 5 min] where price>1000", read="esl").sql("esl")
-'SELECT price * 2 AS p FROM Bid [RANGE 5 MINUTE] WHERE price > 1000'
+'SELECT price * 2 AS p FROM Bid [RANGE 5 MINUTES] WHERE price > 1000'
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.parser import Parser
-from sqlglot.tokens import Token
 
 from slicemill.esl.errors import EslError
 from slicemill.esl.generator import EslGenerator
@@ -32,19 +30,15 @@ def parse(source: Source | str) -> list[exp.Expression]:
 
 def to_esl(node: exp.Expression, pretty: bool = False) -> str:
     """A statement or expression as ESL text."""
-    return EslGenerator(pretty=pretty, dialect=Esl(), normalize_functions=False, comments=False).generate(node)
-
-
-class EslParser(Parser):
-    """sqlglot's door to our grammar."""
-
-    def parse(self, raw_tokens: list[Token], sql: str) -> list[Any]:
-        del raw_tokens  # the grammar tokenizes itself, to place unclosed quotes
-        return list(parse(Source(sql)))
+    return EslGenerator(pretty=pretty, dialect=Esl()).generate(node)
 
 
 class Esl(Dialect):
-    NORMALIZE_FUNCTIONS: ClassVar[bool] = False
+    """sqlglot's door to our grammar and printer."""
+
     tokenizer_class = EslTokenizer
-    parser_class = EslParser
     generator_class = EslGenerator
+
+    def parse(self, sql: str, **opts: Any) -> list[exp.Expr | None]:
+        del opts  # sqlglot's error levels: here every mistake is an EslError
+        return list(parse(sql))

@@ -19,7 +19,7 @@ class Diagnostic:
     hint: str = ""
 
 
-class Mistake(Exception):
+class Mistake(Exception):  # noqa: N818 - the word for what a user made, not for a failure of ours
     """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
 
     def __init__(self, message: str, span: Span, hint: str = "") -> None:

@@ -21,7 +21,11 @@ def _by_name(generator: Generator, e: exp.Expression) -> str:
 class EslGenerator(Generator):
     TRANSFORMS: ClassVar = {
         **Generator.TRANSFORMS,
-        **{node: _by_name for node in vars(nodes).values() if isinstance(node, type) and node.__module__ == nodes.__name__},
+        **{
+            node: _by_name
+            for node in vars(nodes).values()
+            if isinstance(node, type) and node.__module__ == nodes.__name__
+        },
     }
 
     # -- names, types, literals ------------------------------------------------------------------------
@@ -38,17 +42,17 @@ class EslGenerator(Generator):
         return " ".join(self.sql(part) for part in e.expressions)
 
     def durationpart_sql(self, e: nodes.DurationPart) -> str:
-        return f"{self.sql(e, 'this')} {self.sql(e, 'unit')}"
+        number = self.sql(e, "this")
+        return f"{number} {self.sql(e, 'unit')}{'' if number == '1' else 'S'}"
 
     def interval_sql(self, e: exp.Interval) -> str:
-        duration = e.this
-        if len(duration.expressions) == 1:
-            return f"INTERVAL {self.sql(duration)}"
-        return f"INTERVAL '{self.sql(duration)}'"
+        text = self.sql(e, "this")
+        # Several units, or a sign, need quotes: outside of them a sign belongs to the whole expression.
+        return f"INTERVAL '{text}'" if len(e.this.expressions) > 1 or "-" in text else f"INTERVAL {text}"
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:
         distinct = "DISTINCT " if child(e, "distinct") else ""
-        return f"{e.name}({distinct}{self.expressions(e, flat=True)})"
+        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)})"
 
     def cast_sql(self, e: exp.Cast, safe_prefix: str | None = None) -> str:
         return f"{safe_prefix or ''}CAST({self.sql(e, 'this')} AS {self.sql(e, 'to')})"
@@ -57,29 +61,35 @@ class EslGenerator(Generator):
         return f"{self.sql(e, 'this')} {e.args['relation']} {self.sql(e, 'expression')}"
 
     def regexplike_sql(self, e: exp.RegexpLike) -> str:
-        return f"{self.sql(e, 'this')} RLIKE {self.sql(e, 'expression')}"
+        return self.binary(e, "RLIKE")
 
     def nullsafeeq_sql(self, e: exp.NullSafeEQ) -> str:
-        return f"{self.sql(e, 'this')} <=> {self.sql(e, 'expression')}"
+        return self.binary(e, "<=>")
 
     def intdiv_sql(self, e: exp.IntDiv) -> str:
-        return f"{self.sql(e, 'this')} DIV {self.sql(e, 'expression')}"
+        return self.binary(e, "DIV")
 
     def mod_sql(self, e: exp.Mod) -> str:
-        return f"{self.sql(e, 'this')} % {self.sql(e, 'expression')}"
+        return self.binary(e, "%")
 
     # -- windows ---------------------------------------------------------------------------------------
 
     def frame_sql(self, e: nodes.Frame, preceding: bool = False) -> str:
-        extent = self.sql(e, "this") or "UNBOUNDED"
-        parts = [child(e, "kind"), extent]
+        parts = [child(e, "kind"), self.sql(e, "this") or "UNBOUNDED"]
         if preceding:
             parts.append("PRECEDING")
-        if child(e, "slide"):
-            parts.append(f"SLIDE {self.sql(e, 'slide')}")
         if child(e, "active"):
             parts.append("ACTIVE EXPIRATION")
-        return " ".join(parts)
+        return " ".join(parts) + self._slide(e)
+
+    def _slide(self, e: nodes.Frame) -> str:
+        return f" SLIDE {self.sql(e, 'slide')}" if child(e, "slide") else ""
+
+    def _trailing(self, e: nodes.Frame) -> str:
+        if not child(e, "this"):
+            return self.frame_sql(e)
+        rows = " ROWS" if child(e, "kind") == "ROWS" else ""
+        return f"{self.sql(e, 'this')}{rows}{self._slide(e)}"
 
     def over_sql(self, e: nodes.Over) -> str:
         parts = []
@@ -104,8 +114,7 @@ class EslGenerator(Generator):
         if child(e, "where"):
             sql += f"{self.seg('WHERE')} {self.sql(child(e, 'where').this)}"
         if child(e, "window"):
-            frame = child(e, "window")
-            sql += f"{self.seg('WINDOW')} {self.frame_sql(frame)}"
+            sql += f"{self.seg('WINDOW')} {self._trailing(child(e, 'window'))}"
         if child(e, "group"):
             sql += f"{self.seg('GROUP BY')} {self._listing(child(e, 'group').expressions)}"
         if child(e, "having"):
@@ -120,16 +129,20 @@ class EslGenerator(Generator):
         return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}"
 
     def union_sql(self, e: exp.Union) -> str:
-        return f"{self._with(e)}{self.sql(e, 'this')}{self.seg('UNION ALL')}{self.sep()}{self.sql(e, 'expression')}"
+        left, right = self.sql(e, "this"), self.sql(e, "expression")
+        return f"{self._with(e)}{left}{self.seg('UNION ALL')}{self.sep()}{right}"
 
     def subquery_sql(self, e: exp.Subquery, sep: str = " AS ") -> str:
+        del sep  # an alias belongs to the FROM entry, not to the sub-query
         return self._with(e) + self._wrapped(e.this)
 
     def _with(self, e: exp.Expression) -> str:
         definitions = child(e, "with_")
         if not definitions:
             return ""
-        parts = [f"{self.sql(cte.args['alias'].this)} AS {self._wrapped(cte.this)}" for cte in definitions.expressions]
+        parts = [
+            f"{self.sql(child(e, 'alias').this)} AS {self._wrapped(e.this)}" for e in definitions.expressions
+        ]
         return f"WITH {', '.join(parts)}{self.sep()}"
 
     def exists_sql(self, e: exp.Exists) -> str:

@@ -6,7 +6,7 @@ grammar makes carries its place in the text as a Span in `meta["span"]`.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
@@ -33,40 +33,56 @@ def span_of(node: exp.Expression) -> Span:
     return hull
 
 
+def height(node: exp.Expression) -> int:
+    """How many nodes stand on the longest way from `node` down to a leaf."""
+    tallest = 0
+    below: list[tuple[exp.Expr, int]] = [(node, 1)]
+    while below:
+        current, level = below.pop()
+        tallest = max(tallest, level)
+        below.extend((child, level + 1) for child in current.iter_expressions())
+    return tallest
+
+
 class TypeName(exp.Expression):
     """A type as written: name and parameters, `decimal(10, 2)`."""
 
-    arg_types = {"this": True, "expressions": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
 class ColumnDeclaration(exp.Expression):
     """`name [type]` in a stream, table or aggregate."""
 
-    arg_types = {"this": True, "kind": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False}
 
 
 class Duration(exp.Expression):
     """A length of time as written: pairs of number and unit, `1 HOUR 30 MINUTES`."""
 
-    arg_types = {"expressions": True}
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class DurationPart(exp.Expression):
     """One `number unit` pair of a Duration."""
 
-    arg_types = {"this": True, "unit": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": True}
 
 
 class Frame(exp.Expression):
     """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED."""
 
-    arg_types = {"kind": True, "this": False, "slide": False, "active": False}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "active": False}
 
 
 class Over(exp.Expression):
     """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`."""
 
-    arg_types = {"this": True, "partition_by": False, "order": False, "frame": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "partition_by": False,
+        "order": False,
+        "frame": False,
+    }
 
 
 class StreamInput(exp.Expression):
@@ -76,35 +92,41 @@ class StreamInput(exp.Expression):
     window then follows the alias and may have its own PARTITION BY.
     """
 
-    arg_types = {"this": True, "alias": False, "frame": False, "coalesce": False, "partition_by": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "alias": False,
+        "frame": False,
+        "coalesce": False,
+        "partition_by": False,
+    }
 
 
 class JoinInput(exp.Expression):
     """`[INNER|LEFT] JOIN input ON condition`."""
 
-    arg_types = {"this": True, "side": False, "on": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": True}
 
 
 class IntervalRelation(exp.Expression):
     """`period RELATION period`, RELATION being one of Allen's thirteen or a TSQL one (L7)."""
 
-    arg_types = {"this": True, "relation": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "relation": True, "expression": True}
 
 
 class SourceClause(exp.Expression):
     """Where a stream or table comes from: `SOURCE 'url'`, or `USING format OPTIONS (…)`."""
 
-    arg_types = {"url": False, "format": False, "options": False}
+    arg_types: ClassVar[dict[str, bool]] = {"url": False, "format": False, "options": False}
 
 
 class Option(exp.Expression):
     """`name = value` in OPTIONS or WITH."""
 
-    arg_types = {"this": True, "value": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
 
 
 class CreateStream(exp.Expression):
-    arg_types = {
+    arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "columns": False,
         "order": False,
@@ -116,25 +138,25 @@ class CreateStream(exp.Expression):
 
 
 class CreateTable(exp.Expression):
-    arg_types = {"this": True, "columns": True, "source": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True, "source": False}
 
 
 class CreateView(exp.Expression):
-    arg_types = {"this": True, "query": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "query": True}
 
 
 class CreateQuery(exp.Expression):
-    arg_types = {"this": True, "options": False, "query": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": False, "query": True}
 
 
 class DropObject(exp.Expression):
-    arg_types = {"this": True, "kind": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
 
 class CreateAggregate(exp.Expression):
     """An aggregate: `bodies` in ESL, or `language` and `external` for one in a procedural language."""
 
-    arg_types = {
+    arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "arguments": True,
         "returns": True,
@@ -150,31 +172,37 @@ class CreateAggregate(exp.Expression):
 class LocalTable(exp.Expression):
     """`TABLE name (columns);` inside an aggregate."""
 
-    arg_types = {"this": True, "columns": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
 
 
 class Body(exp.Expression):
     """The statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
 
-    arg_types = {"states": True, "statements": True}
+    arg_types: ClassVar[dict[str, bool]] = {"states": True, "statements": True}
 
 
 class InsertInto(exp.Expression):
     """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`."""
 
-    arg_types = {"this": True, "columns": False, "values": False, "where": False, "query": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "columns": False,
+        "values": False,
+        "where": False,
+        "query": False,
+    }
 
 
 class UpdateSet(exp.Expression):
-    arg_types = {"this": True, "assignments": True, "where": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "assignments": True, "where": False}
 
 
 class Assignment(exp.Expression):
-    arg_types = {"this": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
 class DeleteFrom(exp.Expression):
-    arg_types = {"this": True, "where": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "where": False}
 
 
 def child(node: exp.Expression, key: str) -> Any:

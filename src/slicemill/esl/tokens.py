@@ -6,25 +6,27 @@ a column called `range` or `value`.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, Tokenizer, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
 
 from slicemill.esl.errors import Mistake
 from slicemill.esl.source import Span
 
 # Words that cannot name a column, stream or alias without quotes: each would make a clause ambiguous.
-RESERVED = frozenset(
-    """
+_RESERVED = """
     ALL AND AS BETWEEN BY CASE CAST CREATE CROSS DELETE DISTINCT DROP ELSE END EXISTS FALSE FROM FULL GROUP
     HAVING IN INNER INSERT INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL ON OR ORDER OVER RIGHT SELECT SET
     THEN TRUE UNION UPDATE USING VALUES WHEN WHERE WITH
-    """.split()
-)
+"""
+RESERVED = frozenset(_RESERVED.split())
 
 # Words that begin a clause after a FROM entry, so they are no implicit alias there.
-NOT_AN_ALIAS = RESERVED | {"ILIKE", "OFFSET", "PARTITION", "RANGE", "RLIKE", "ROWS", "SLIDE", "SLIDES", "WINDOW"}
+_CLAUSE_STARTS = "ESCAPE ILIKE OFFSET PARTITION RANGE RLIKE ROWS SLIDE SLIDES WINDOW"
+NOT_AN_ALIAS = RESERVED | frozenset(_CLAUSE_STARTS.split())
 
 
 class EslTokenizer(Tokenizer):
@@ -46,46 +48,72 @@ class EslTokenizer(Tokenizer):
 def tokenize(text: str) -> list[Token]:
     """The tokens of `text`; a Mistake where a quote or comment is never closed."""
     try:
-        return list(EslTokenizer().tokenize(text))
+        tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
         opening, start = unclosed(text)
-        what = "comment" if opening == "/*" else "text" if opening == "'" else "quoted name"
-        closing = "*/" if opening == "/*" else opening
+        what = {"'": "text", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
+        closing = _COMMENTS.get(opening, opening)
         end = text.find("\n", start)
         raise Mistake(
-            f"this {what} is never closed", Span(start, len(text) if end < 0 else end), f"add a closing {closing}"
+            f"this {what} is never closed",
+            Span(start, len(text) if end < 0 else end),
+            f"add a closing {closing}",
         ) from None
+    for token in tokens:
+        if token.token_type is TokenType.NATIONAL_STRING:
+            # SQL's N'…': every text is Unicode here.
+            token.token_type = TokenType.STRING
+    return tokens
+
+
+# The second kind is Jinja's: sqlglot reads it in every dialect.
+_COMMENTS = {"/*": "*/", "{#": "#}"}
+_LINE_COMMENT = re.compile(r"--[^\r\n]*")
 
 
 def unclosed(text: str) -> tuple[str, int]:
     """The opening mark and offset of the quote or comment that runs past the end of `text`.
 
+    One forgotten quote turns all later ones inside out. So where one is open at the end, the first that
+    runs over the end of its line is taken for the culprit.
+
     >>> unclosed("SELECT 'it''s' -- don't")
     ('', 23)
     >>> unclosed("SELECT 'open")
     ("'", 7)
+    >>> unclosed("SELECT 'open FROM s;\\nSELECT 'x' FROM t")
+    ("'", 7)
     """
     i = 0
+    suspect: tuple[str, int] | None = None
     while i < len(text):
-        if text.startswith("--", i):
-            end = text.find("\n", i)
-            i = len(text) if end < 0 else end
-        elif text.startswith("/*", i):
-            depth, j = 1, i + 2
-            while depth and j < len(text):
-                if text.startswith("/*", j) or text.startswith("*/", j):
-                    depth += 1 if text[j] == "/" else -1
-                    j += 2
-                else:
-                    j += 1
-            if depth:
-                return "/*", i
-            i = j
+        opening = text[i : i + 2]
+        if comment := _LINE_COMMENT.match(text, i):
+            i = comment.end()
+        elif opening in _COMMENTS:
+            end = _comment_end(text, i, opening, _COMMENTS[opening])
+            if end < 0:
+                return suspect or (opening, i)
+            i = end
         elif text[i] in "'\"`":
             end = text.find(text[i], i + 1)
+            if suspect is None and "\n" in text[i:end]:
+                suspect = text[i], i
             if end < 0:
-                return text[i], i
+                return suspect or (text[i], i)
             i = end + 1
         else:
             i += 1
     return "", len(text)
+
+
+def _comment_end(text: str, start: int, opening: str, closing: str) -> int:
+    """The offset behind the comment that starts at `start`, or -1; comments nest."""
+    depth, i = 1, start + len(opening)
+    while depth:
+        if i >= len(text):
+            return -1
+        mark = text[i : i + 2]
+        depth += (mark == opening) - (mark == closing)
+        i += 2 if mark in (opening, closing) else 1
+    return i

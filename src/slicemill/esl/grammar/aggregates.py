@@ -95,9 +95,6 @@ def _body(c: Cursor) -> nodes.Body:
     while state := c.accept_any(STATES):
         states.append(exp.Var(this=state))
         c.expect(":")
-    if not c.looking_at("{"):
-        c.note("{")
-        c.fail()
     c.expect("{")
     statements: list[exp.Expression] = []
     while not c.accept("}"):
@@ -131,13 +128,13 @@ def _insert(c: Cursor) -> nodes.InsertInto:
     c.expect("INTO")
     table = c.name("a table, or RETURN")
     columns = None
-    if c.accept("("):
+    if c.word(1) not in ("SELECT", "WITH", "(") and c.accept("("):
         columns = c.listing(lambda: c.name("a column"))
         c.expect(")")
     if c.accept("VALUES"):
         rows = c.listing(lambda: _values(c))
         return nodes.InsertInto(this=table, columns=columns, values=rows, where=_where(c))
-    if c.word() not in ("SELECT", "WITH"):
+    if c.word() not in ("SELECT", "WITH", "("):
         c.note("SELECT")
         c.fail()
     return nodes.InsertInto(this=table, columns=columns, query=queries.query(c))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from slicemill.esl import nodes
-from slicemill.esl.cursor import Cursor
+from slicemill.esl.cursor import Cursor, reserved_hint
 from slicemill.esl.errors import Mistake
 from slicemill.esl.grammar import queries, windows
 from slicemill.esl.nodes import at, span_of
 from slicemill.esl.source import Span
-from slicemill.esl.tokens import RESERVED
 from slicemill.esl.units import unit_name
 
 # L7: Allen's thirteen, then TSQL's looser ones under names that do not clash with Allen's.
@@ -36,7 +35,7 @@ INTERVAL_RELATIONS = (
     "COVERS",
 )
 
-_COMPARISONS: dict[str, type[exp.Binary]] = {
+_COMPARISONS: dict[str, type[exp.Expression]] = {
     "=": exp.EQ,
     "==": exp.EQ,
     "<>": exp.NEQ,
@@ -47,10 +46,24 @@ _COMPARISONS: dict[str, type[exp.Binary]] = {
     ">": exp.GT,
     "<=>": exp.NullSafeEQ,
 }
-_BITWISE: dict[str, type[exp.Binary]] = {"&": exp.BitwiseAnd, "|": exp.BitwiseOr, "^": exp.BitwiseXor}
-_TERMS: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "||": exp.DPipe}
-_FACTORS: dict[str, type[exp.Binary]] = {"*": exp.Mul, "/": exp.Div, "%": exp.Mod, "DIV": exp.IntDiv}
-_PATTERNS: dict[str, type[exp.Binary]] = {"LIKE": exp.Like, "ILIKE": exp.ILike, "RLIKE": exp.RegexpLike}
+_PATTERNS: dict[str, type[exp.Expression]] = {"LIKE": exp.Like, "ILIKE": exp.ILike, "RLIKE": exp.RegexpLike}
+_MEMBERSHIPS = ("IN", "BETWEEN", *_PATTERNS)
+
+# Operators and how tightly they bind.
+_OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
+    "&": (1, exp.BitwiseAnd),
+    "|": (1, exp.BitwiseOr),
+    "^": (1, exp.BitwiseXor),
+    "+": (2, exp.Add),
+    "-": (2, exp.Sub),
+    "||": (2, exp.DPipe),
+    "*": (3, exp.Mul),
+    "/": (3, exp.Div),
+    "%": (3, exp.Mod),
+    "DIV": (3, exp.IntDiv),
+}
+# Habits from elsewhere, and what to write instead.
+_FOREIGN_OPERATORS = {"=>": ">=", "=<": "<=", "&&": "AND", "**": "power(x, y)", "//": "DIV"}
 
 
 def expression(c: Cursor) -> exp.Expression:
@@ -58,17 +71,25 @@ def expression(c: Cursor) -> exp.Expression:
 
 
 def _or(c: Cursor) -> exp.Expression:
-    left = _and(c)
+    operands = [_and(c)]
     while c.accept("OR"):
-        left = _binary(exp.Or, left, _and(c))
-    return left
+        operands.append(_and(c))
+    return _balanced(exp.Or, operands)
 
 
 def _and(c: Cursor) -> exp.Expression:
-    left = _not(c)
+    operands = [_not(c)]
     while c.accept("AND"):
-        left = _binary(exp.And, left, _not(c))
-    return left
+        operands.append(_not(c))
+    return _balanced(exp.And, operands)
+
+
+def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
+    """All operands under a tree of little height, so that a thousand of them need no deep recursion."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    return _binary(kind, _balanced(kind, operands[:middle]), _balanced(kind, operands[middle:]))
 
 
 def _not(c: Cursor) -> exp.Expression:
@@ -80,28 +101,47 @@ def _not(c: Cursor) -> exp.Expression:
 
 
 def _predicate(c: Cursor) -> exp.Expression:
-    left = _operators(c, _BITWISE, _term)
-    while True:
-        symbol = c.word()
-        if symbol in _COMPARISONS:
-            c.advance()
-            left = _binary(_COMPARISONS[symbol], left, _operators(c, _BITWISE, _term))
-        elif c.accept("IS"):
-            left = _is(c, left)
-        elif relation := c.accept_any(INTERVAL_RELATIONS):
-            right = _operators(c, _BITWISE, _term)
-            node = nodes.IntervalRelation(this=left, relation=relation, expression=right)
-            left = at(node, span_of(left).to(span_of(right)))
-        elif c.looking_at("NOT") and c.word(1) in ("IN", "BETWEEN", *_PATTERNS):
-            c.advance()
-            inner = _membership(c, left)
-            left = at(exp.Not(this=inner), span_of(inner))
-        elif c.word() in ("IN", "BETWEEN", *_PATTERNS):
-            left = _membership(c, left)
-        else:
-            for word in ("=", "<", ">", "IN", "BETWEEN", "LIKE"):
-                c.note(word)
-            return left
+    """An operand, or one comparison: they do not chain, since `1 < x < 5` never means what it seems to."""
+    left = _operators(c)
+    if not _at_comparison(c):
+        c.note("an operator")
+        return left
+    node = _comparison(c, left)
+    if _at_comparison(c):
+        raise Mistake(
+            "comparisons do not chain", c.span(), "join two with AND, or put the first one in parentheses"
+        )
+    return node
+
+
+def _at_comparison(c: Cursor) -> bool:
+    word = c.word()
+    if word == "NOT":
+        return c.word(1) in _MEMBERSHIPS
+    return word in _COMPARISONS or word == "IS" or word in _MEMBERSHIPS or _relation(c) != ""
+
+
+def _relation(c: Cursor) -> str:
+    """The interval relation that stands here, or ''."""
+    return next((words for words in INTERVAL_RELATIONS if c.looking_at(*words.split())), "")
+
+
+def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
+    if c.take("IS"):
+        return _is(c, left)
+    if c.take("NOT"):
+        inner = _membership(c, left)
+        return at(exp.Not(this=inner), span_of(inner))
+    if c.word() in _MEMBERSHIPS:
+        return _membership(c, left)
+    if relation := _relation(c):
+        c.expect(*relation.split())
+        right = _operators(c)
+        node = nodes.IntervalRelation(this=left, relation=relation, expression=right)
+        return at(node, span_of(left).to(span_of(right)))
+    _reject_foreign_operator(c)
+    kind = _COMPARISONS[c.advance().text]
+    return _binary(kind, left, _operators(c))
 
 
 def _is(c: Cursor, left: exp.Expression) -> exp.Expression:
@@ -115,7 +155,7 @@ def _is(c: Cursor, left: exp.Expression) -> exp.Expression:
     elif c.accept("FALSE"):
         node = exp.Is(this=left, expression=exp.Boolean(this=False))
     elif c.accept("DISTINCT", "FROM"):
-        right = _operators(c, _BITWISE, _term)
+        right = _operators(c)
         # IS NOT DISTINCT FROM is null-safe equality; the plain form is its negation.
         node = exp.NullSafeEQ(this=left, expression=right)
         negated = not negated
@@ -130,38 +170,41 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
     node: exp.Expression
     if word == "IN":
         c.expect("(")
-        if c.looking_at("SELECT") or c.looking_at("WITH"):
+        if c.word() in ("SELECT", "WITH"):
             node = exp.In(this=left, query=exp.Subquery(this=c.nested(lambda: queries.query(c))))
         else:
             node = exp.In(this=left, expressions=c.listing(lambda: expression(c)))
         c.expect(")")
     elif word == "BETWEEN":
-        low = _operators(c, _BITWISE, _term)
+        low = _operators(c)
         c.expect("AND")
-        node = exp.Between(this=left, low=low, high=_operators(c, _BITWISE, _term))
+        node = exp.Between(this=left, low=low, high=_operators(c))
     else:
-        node = _PATTERNS[word](this=left, expression=_operators(c, _BITWISE, _term))
+        node = _PATTERNS[word](this=left, expression=_operators(c))
         if word != "RLIKE" and c.accept("ESCAPE"):
             escape = _string(c)
             node = exp.Escape(this=node, expression=escape)
     return at(node, c.span_from(span_of(left)))
 
 
-def _operators(
-    c: Cursor, table: dict[str, type[exp.Binary]], operand: Callable[[Cursor], exp.Expression]
-) -> exp.Expression:
-    left = operand(c)
-    while c.word() in table:
-        left = _binary(table[c.advance().text.upper()], left, operand(c))
+def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
+    """Operands joined by operators that bind at least as tightly as `weakest`, the tighter ones first."""
+    left = _unary(c)
+    while c.word() in _OPERATORS:
+        _reject_foreign_operator(c)
+        strength, kind = _OPERATORS[c.word()]
+        if strength < weakest:
+            break
+        c.advance()
+        left = _binary(kind, left, _operators(c, strength + 1))
     return left
 
 
-def _term(c: Cursor) -> exp.Expression:
-    return _operators(c, _TERMS, _factor)
-
-
-def _factor(c: Cursor) -> exp.Expression:
-    return _operators(c, _FACTORS, _unary)
+def _reject_foreign_operator(c: Cursor) -> None:
+    spelling = c.word() + c.word(1)
+    if spelling in _FOREIGN_OPERATORS:
+        ours = _FOREIGN_OPERATORS[spelling]
+        raise Mistake(f"there is no operator {spelling}", c.span(), f"write {ours}")
 
 
 def _binary(kind: type[exp.Expression], left: exp.Expression, right: exp.Expression) -> exp.Expression:
@@ -186,8 +229,7 @@ def _postfix(c: Cursor) -> exp.Expression:
     while True:
         if c.take("::"):
             node = at(exp.Cast(this=node, to=type_name(c)), c.span_from(span_of(node)))
-        elif not isinstance(node, exp.Column) and c.looking_at(".") and c.at_name(1):
-            c.advance()
+        elif isinstance(node, exp.Anonymous) and c.take("."):
             field = c.name("a column")
             node = at(exp.Dot(this=node, expression=field), c.span_from(span_of(node)))
         else:
@@ -202,7 +244,7 @@ def _primary(c: Cursor) -> exp.Expression:
         c.fail()
     if token.token_type is TokenType.STRING:
         return _string(c)
-    if token.token_type is TokenType.NUMBER or (c.looking_at(".") and _is_number(c, 1)):
+    if token.token_type is TokenType.NUMBER or c.looking_at("."):
         return _number(c)
     if c.take("("):
         return _parenthesis(c, start)
@@ -221,8 +263,7 @@ def _primary(c: Cursor) -> exp.Expression:
     if c.at_name() or (word in _CALLABLE_RESERVED and c.word(1) == "("):
         return _column_or_call(c)
     c.note("an expression")
-    hint = f"{word} is a reserved word; write it in double quotes to use it as a name" if word in RESERVED else ""
-    c.fail(hint=hint)
+    return c.fail(reserved_hint(word))
 
 
 _LITERAL_WORDS: dict[str, Callable[[], exp.Expression]] = {
@@ -230,13 +271,8 @@ _LITERAL_WORDS: dict[str, Callable[[], exp.Expression]] = {
     "TRUE": lambda: exp.Boolean(this=True),
     "FALSE": lambda: exp.Boolean(this=False),
 }
-# Reserved words that are Spark functions too: left('abc', 2).
-_CALLABLE_RESERVED = ("LEFT", "RIGHT")
-
-
-def _is_number(c: Cursor, ahead: int) -> bool:
-    token = c.token(ahead)
-    return token is not None and token.token_type is TokenType.NUMBER
+# Reserved words that are functions too: left('abc', 2), END(VALID(s)).
+_CALLABLE_RESERVED = ("END", "LEFT", "RIGHT")
 
 
 def _is_string(c: Cursor, ahead: int) -> bool:
@@ -254,11 +290,9 @@ def _string(c: Cursor) -> exp.Expression:
 
 def _number(c: Cursor) -> exp.Expression:
     start = c.span()
-    text = ""
-    if c.accept("."):
-        text = "0."
-    digits = c.number()
-    if digits is None:
+    fraction = c.take(".")
+    text = c.number()
+    if text is None:
         c.fail()
     follower = c.token()
     span = c.span_from(start)
@@ -268,12 +302,14 @@ def _number(c: Cursor) -> exp.Expression:
             Span(start.start, follower.end + 1),
             "put a space between a number and its unit" if unit_name(follower.text) else "",
         )
-    return at(exp.Literal.number(text + digits), span)
+    if fraction and "." in text:
+        raise Mistake(f".{text} is no number", span)
+    return at(exp.Literal.number(f"0.{text}" if fraction else text), span)
 
 
 def _parenthesis(c: Cursor, start: Span) -> exp.Expression:
     node: exp.Expression
-    if c.looking_at("SELECT") or c.looking_at("WITH"):
+    if c.word() in ("SELECT", "WITH"):
         node = exp.Subquery(this=c.nested(lambda: queries.query(c)))
     else:
         node = exp.Paren(this=expression(c))
@@ -283,42 +319,35 @@ def _parenthesis(c: Cursor, start: Span) -> exp.Expression:
 
 def _column_or_call(c: Cursor) -> exp.Expression:
     start = c.span()
-    if c.word(1) == "(" and c.token() is not None:
+    if c.word(1) == "(":
         token = c.advance()
-        return _call(c, token.text, start)
+        quoted = token.token_type is TokenType.IDENTIFIER
+        return _call(c, exp.Identifier(this=token.text, quoted=True) if quoted else token.text, start)
     first = c.name("a column")
-    if c.looking_at(".") and c.at_name(1):
-        c.advance()
-        second = c.name("a column")
-        return at(exp.Column(this=second, table=first), c.span_from(start))
-    if c.looking_at(".", "*"):
-        c.advance()
-        c.advance()
-        return at(exp.Column(this=exp.Star(), table=first), c.span_from(start))
+    if not c.take("."):
+        return at(exp.Column(this=first), start)
+    second = exp.Star() if c.take("*") else c.name("a column")
     if c.looking_at("."):
-        c.advance()
-        c.note("a column")
-        c.fail()
-    return at(exp.Column(this=first), start)
+        raise Mistake("a column has one dot at most", c.span(), "write stream.column, or the column alone")
+    return at(exp.Column(this=second, table=first), c.span_from(start))
 
 
-def _call(c: Cursor, name: str, start: Span) -> exp.Expression:
+def _call(c: Cursor, name: str | exp.Identifier, start: Span) -> exp.Expression:
     c.expect("(")
     arguments: list[exp.Expression] = []
     distinct = False
-    if c.looking_at("*"):
-        star = c.span()
-        c.advance()
+    star = c.span()
+    if c.take("*"):
         arguments = [at(exp.Star(), star)]
     elif not c.looking_at(")"):
-        distinct = c.accept("DISTINCT")
+        distinct = c.take("DISTINCT")
         arguments = c.listing(lambda: expression(c))
     c.expect(")")
     call = exp.Anonymous(this=name, expressions=arguments)
     if distinct:
         call.set("distinct", True)
     node: exp.Expression = at(call, c.span_from(start))
-    if c.accept("OVER"):
+    if c.take("OVER"):
         node = at(windows.over(c, node), c.span_from(start))
     return node
 
@@ -340,11 +369,11 @@ def _cast(c: Cursor, kind: type[exp.Expression]) -> exp.Expression:
 
 def _extract(c: Cursor) -> exp.Expression:
     c.expect("(")
-    field = c.name("a field such as YEAR")
+    field = c.plain_word("a field such as YEAR")
     c.expect("FROM")
     operand = expression(c)
     c.expect(")")
-    return exp.Extract(this=exp.Var(this=field.name.upper()), expression=operand)
+    return exp.Extract(this=exp.Var(this=field), expression=operand)
 
 
 def _case(c: Cursor) -> exp.Expression:
@@ -381,13 +410,13 @@ _SPECIAL_FORMS: dict[str, Callable[[Cursor], exp.Expression]] = {
 def type_name(c: Cursor) -> nodes.TypeName:
     """A type as written; the binder knows which types there are."""
     start = c.span()
-    if c.accept("INTERVAL"):
+    if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)
-    name = c.name("a type").name
-    if name.upper() == "DOUBLE":
-        c.accept("PRECISION")
-    parameters: list[exp.Expression] = []
-    if c.accept("("):
-        parameters = c.listing(lambda: _number(c))
+    name = c.plain_word("a type")
+    if name == "DOUBLE":
+        c.take("PRECISION")
+    parameters: list[exp.Literal] = []
+    if c.take("("):
+        parameters = c.listing(c.count)
         c.expect(")")
     return at(nodes.TypeName(this=name, expressions=parameters), c.span_from(start))

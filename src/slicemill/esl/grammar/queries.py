@@ -11,6 +11,16 @@ from slicemill.esl.grammar import expressions, windows
 from slicemill.esl.nodes import at
 from slicemill.esl.tokens import NOT_AN_ALIAS, RESERVED
 
+CLAUSES = {
+    "FROM": "FROM",
+    "WHERE": "WHERE",
+    "WINDOW": "WINDOW",
+    "GROUP": "GROUP BY",
+    "HAVING": "HAVING",
+    "ORDER": "ORDER BY",
+    "LIMIT": "LIMIT",
+}
+
 
 def query(c: Cursor) -> exp.Expression:
     """`[WITH …] SELECT … [UNION [ALL] SELECT …]`."""
@@ -20,12 +30,11 @@ def query(c: Cursor) -> exp.Expression:
         definitions = c.listing(lambda: _definition(c))
     node = _select_or_parenthesis(c)
     while c.accept("UNION"):
-        distinct = False
         if c.looking_at("DISTINCT"):
             raise Mistake("UNION of streams keeps every tuple", c.span(), "write UNION, or UNION ALL")
-        c.accept("ALL")
+        c.take("ALL")
         right = _select_or_parenthesis(c)
-        node = at(exp.Union(this=node, expression=right, distinct=distinct), c.span_from(start))
+        node = at(exp.Union(this=node, expression=right, distinct=False), c.span_from(start))
     if definitions:
         node.set("with_", exp.With(expressions=definitions))
     return node
@@ -53,10 +62,10 @@ def select(c: Cursor) -> exp.Select:
     start = c.span()
     c.expect("SELECT")
     node = exp.Select()
-    if c.accept("DISTINCT"):
+    if c.take("DISTINCT"):
         node.set("distinct", exp.Distinct())
     else:
-        c.accept("ALL")
+        c.take("ALL")
     node.set("expressions", c.listing(lambda: _item(c)))
     c.expect("FROM")
     entries: list[exp.Expression] = [_entry(c)]
@@ -83,17 +92,15 @@ def select(c: Cursor) -> exp.Select:
         node.set("order", exp.Order(expressions=c.listing(lambda: _ordered(c))))
     if c.accept("LIMIT"):
         limit = c.span()
-        count = c.number()
-        if count is None:
-            c.fail()
-        node.set("limit", at(exp.Limit(expression=exp.Literal.number(count)), limit))
+        node.set("limit", at(exp.Limit(expression=c.count()), limit))
+    if c.word() in CLAUSES:
+        c.fail(f"clauses stand in this order: {', '.join(CLAUSES.values())}")
     return at(node, c.span_from(start))
 
 
 def _item(c: Cursor) -> exp.Expression:
     start = c.span()
-    if c.looking_at("*"):
-        c.advance()
+    if c.take("*"):
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
@@ -107,7 +114,7 @@ def _ordered(c: Cursor) -> exp.Expression:
     node = expressions.expression(c)
     descending = c.accept("DESC")
     if not descending:
-        c.accept("ASC")
+        c.take("ASC")
     return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))
 
 
@@ -120,7 +127,11 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         c.expect(")")
     else:
         this = c.name("a stream or table")
-        if c.accept("("):
+        if c.looking_at("."):
+            raise Mistake(
+                "a stream's name has no dots", c.span(), "write the name alone, or in double quotes"
+            )
+        if c.take("("):
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
     frame = windows.bracket(c) if c.looking_at("[") else None

@@ -2,46 +2,72 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from slicemill.esl import nodes
-from slicemill.esl.cursor import Cursor
+from slicemill.esl.cursor import Cursor, word_of
 from slicemill.esl.errors import Diagnostic, Mistake
 from slicemill.esl.grammar import aggregates, expressions, queries, windows
-from slicemill.esl.nodes import at
+from slicemill.esl.nodes import at, height
 from slicemill.esl.source import Source
-from slicemill.esl.tokens import tokenize, unclosed
+from slicemill.esl.tokens import tokenize
 
-_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "AGGREGATE", "(")
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW")
+
+_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "AGGREGATE")
+# A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
+_FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
+
+# Trees are printed, bound and compared by recursion: about four frames for each level.
+MAX_HEIGHT = 150
 
 
 def script(source: Source) -> tuple[list[exp.Expression], list[Diagnostic]]:
     """All statements of a text, and a diagnostic for each one that cannot be read."""
-    diagnostics: list[Diagnostic] = []
-    text = source.text
-    try:
-        tokens: list[Token] = tokenize(text)
-    except Mistake as mistake:
-        diagnostics.append(mistake.diagnostic)
-        # What stands before the open quote is still worth reading: up to the statement that holds it.
-        _, start = unclosed(text)
-        tokens = tokenize(text[: text.rfind(";", 0, start) + 1])
-    c = Cursor(tokens, text)
+    tokens, diagnostics = _readable(source.text)
+    c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
     while not c.done:
-        if c.accept(";"):
+        if c.take(";"):
             continue
         first = c.index
         try:
-            statements.append(statement(c))
-            if not c.done:
-                c.expect(";")
+            statements.append(_ended_statement(c))
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
             _skip_statement(c, first)
     return statements, diagnostics
+
+
+def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
+    """The tokens of `text` without the statements that hold an unclosed quote or comment."""
+    diagnostics: list[Diagnostic] = []
+    while True:
+        try:
+            return tokenize(text), diagnostics
+        except Mistake as mistake:
+            diagnostics.append(mistake.diagnostic)
+            opening = mistake.diagnostic.span.start
+            ends = [token.end + 1 for token in tokenize(text[:opening]) if word_of(token) == ";"]
+            following = _FIRST_LINE.search(text, opening) if text[opening : opening + 1] in "'\"`" else None
+            start, end = max(ends, default=0), following.start() if following else len(text)
+            # Blanks keep every other token at its place.
+            text = text[:start] + " " * (end - start) + text[end:]
+
+
+def _ended_statement(c: Cursor) -> exp.Expression:
+    """A statement and the semicolon behind it; a closing brace ends one as well."""
+    start = c.span()
+    node = statement(c)
+    if height(node) > MAX_HEIGHT:
+        hint = "split it with CREATE STREAM or CREATE VIEW"
+        raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", start, hint)
+    if not c.done and not c.accept(";") and word_of(c.tokens[c.index - 1]) != "}":
+        c.fail("end the statement before it with ;" if c.word() in _STARTS else "")
+    return node
 
 
 def statement(c: Cursor) -> exp.Expression:
@@ -58,29 +84,30 @@ def statement(c: Cursor) -> exp.Expression:
         if not kind:
             c.fail()
         return at(nodes.DropObject(this=c.name("a name"), kind=kind), c.span_from(start))
-    for word in ("SELECT", "CREATE", "DROP"):
-        c.note(word)
-    c.fail()
+    c.note("SELECT")
+    if c.word() in ("INSERT", "UPDATE", "DELETE"):
+        c.fail("rows are changed inside aggregates only: in INITIALIZE, ITERATE, TERMINATE or EXPIRE")
+    return c.fail()
 
 
 def _skip_statement(c: Cursor, first: int) -> None:
-    """Go behind the `;` that ends the broken statement that began at `first`.
+    """Go to the end of the broken statement that began at `first`.
 
-    Braces are counted from its start. Where they never balance, the next `;` in front of a word that starts
-    a statement is taken, so that one missing brace does not hide the rest of the file.
+    That is its `;` outside of braces, or the CREATE or DROP of the next statement. Where the braces never
+    balance, the next `;` in front of a SELECT is taken, so that a missing brace does not hide the rest.
     """
+    words = [word_of(token) for token in c.tokens[first:]]
+    reached = max(c.index - first, 1)
+    end = next((i for i in range(reached, len(words)) if words[i] in ("CREATE", "DROP")), len(words))
     depth = 0
-    for place in range(first, len(c.tokens)):
-        text = c.tokens[place].text
-        depth += (text == "{") - (text == "}")
-        if text == ";" and depth <= 0 and place >= c.index:
-            c.index = place + 1
-            return
-    for place in range(max(c.index, first + 1), len(c.tokens)):
-        if c.tokens[place - 1].text == ";" and c.tokens[place].text.upper() in ("CREATE", "DROP", "SELECT"):
-            c.index = place
-            return
-    c.index = len(c.tokens)
+    for i in range(end):
+        depth += (words[i] == "{") - (words[i] == "}")
+        if i >= reached and words[i] == ";" and depth <= 0:
+            end = i
+            break
+    else:
+        end = next((i for i in range(reached, end - 1) if words[i : i + 2] == [";", "SELECT"]), end)
+    c.index = first + end
 
 
 def _create(c: Cursor) -> exp.Expression:
@@ -101,9 +128,9 @@ def _create(c: Cursor) -> exp.Expression:
         options = _options(c) if c.accept("WITH") else None
         c.expect("AS")
         return nodes.CreateQuery(this=name, options=options, query=queries.query(c))
-    for word in ("ALGEBRAIC", "WINDOW", "AGGREGATE"):
+    for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
-    c.fail()
+    return c.fail()
 
 
 def _create_stream(c: Cursor) -> nodes.CreateStream:
@@ -120,22 +147,22 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             c.advance()
         start = c.span()
         if c.accept("ORDER", "BY"):
-            _set_once(node, "order", c.name("the timestamp column, or current_time"), c)
+            _set_once(node, "order", c.name("the timestamp column, or current_time"))
         elif c.accept("SLACK"):
-            _set_once(node, "slack", windows.duration(c), c)
+            _set_once(node, "slack", windows.duration(c))
         elif c.accept("SKEW"):
-            _set_once(node, "skew", windows.duration(c), c)
+            _set_once(node, "skew", windows.duration(c))
         elif c.word() in ("SOURCE", "USING"):
             source = _source(c)
             assert source is not None, "SOURCE or USING stands here"
-            _set_once(node, "source", at(source, c.span_from(start)), c)
+            _set_once(node, "source", at(source, c.span_from(start)))
         else:
             for word in ("SOURCE", "USING"):
                 c.note(word)
             return node
 
 
-def _set_once(node: exp.Expression, key: str, value: exp.Expression, c: Cursor) -> None:
+def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     if node.args.get(key) is not None:
         raise Mistake(f"{key.upper()} is given twice", nodes.span_of(value), "keep one of the two")
     node.set(key, value)
@@ -180,9 +207,8 @@ def _options(c: Cursor) -> list[nodes.Option]:
 def _option(c: Cursor) -> nodes.Option:
     start = c.span()
     text = c.string("an option")
-    name = at(exp.Identifier(this=text, quoted=True), start) if text is not None else _dotted(c)
-    if not c.accept("="):
-        c.note("a value")
+    name = at(exp.Literal.string(text), start) if text is not None else _dotted(c)
+    c.accept("=")  # Spark's own OPTIONS may leave it out
     value_at = c.span()
     value: exp.Expression
     if (quoted := c.string()) is not None:
@@ -196,10 +222,13 @@ def _option(c: Cursor) -> nodes.Option:
     return at(nodes.Option(this=name, value=at(value, value_at)), c.span_from(start))
 
 
-def _dotted(c: Cursor) -> exp.Identifier:
+def _dotted(c: Cursor) -> exp.Expression:
     """Spark's option names have dots: `kafka.bootstrap.servers`."""
     start = c.span()
-    parts = [c.name("an option").name]
-    while c.accept("."):
-        parts.append(c.name("an option").name)
-    return at(exp.Identifier(this=".".join(parts), quoted=False), c.span_from(start))
+    parts = [c.name("an option")]
+    while c.take("."):
+        parts.append(c.name("an option"))
+    name = ".".join(part.name for part in parts)
+    plain = not any(part.quoted for part in parts)
+    node = exp.Identifier(this=name, quoted=False) if plain else exp.Literal.string(name)
+    return at(node, c.span_from(start))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from slicemill.esl import nodes
 from slicemill.esl.cursor import Cursor
 from slicemill.esl.errors import Mistake
 from slicemill.esl.grammar import expressions
 from slicemill.esl.nodes import at
+from slicemill.esl.source import Span
 from slicemill.esl.units import unit_name
 
 
@@ -20,7 +23,7 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     order = None
     if c.accept("ORDER", "BY"):
         order = expressions.expression(c)
-        c.accept("ASC")
+        c.take("ASC")
         if c.looking_at("DESC"):
             raise Mistake("a window follows time upwards", c.span(), "leave DESC out")
     frame = _frame(c, preceding=True) if c.word() in ("ROWS", "RANGE") else None
@@ -49,28 +52,30 @@ def trailing(c: Cursor) -> nodes.Frame:
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
         return _frame(c, preceding=False)
-    extent = _extent(c)
-    kind = "ROWS" if isinstance(extent, exp.Literal) else "RANGE"
-    if kind == "ROWS" and not c.accept("ROWS"):
-        c.note("a unit of time")
-        c.fail()
-    return at(nodes.Frame(kind=kind, this=extent, **_slide(c, kind)), c.span_from(start))
+    kind, extent = _counted(c)
+    return at(nodes.Frame(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
 
 
 def temporal(c: Cursor) -> nodes.Frame:
     """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts."""
     start = c.span()
     c.expect("RANGE")
-    extent = _extent(c)
-    kind = "ROWS" if isinstance(extent, exp.Literal) else "RANGE"
-    if kind == "ROWS":
-        c.expect("ROWS")
-    if not c.accept_any(("SLIDES", "SLIDE")):
+    kind, extent = _counted(c)
+    slide = _slide(c, kind)
+    if slide is None:
         c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
-    slide = _extent(c)
-    if isinstance(slide, exp.Literal):
-        c.accept_any(("ROWS", "ROW"))
     return at(nodes.Frame(kind=kind, this=extent, slide=slide), c.span_from(start))
+
+
+def _counted(c: Cursor) -> tuple[str, exp.Expression]:
+    """`15 MINUTES` or `500 ROWS`: the unit tells the kind of window."""
+    extent = _extent(c)
+    if isinstance(extent, nodes.Duration):
+        return "RANGE", extent
+    if not c.accept_any(("ROWS", "ROW")):
+        c.note("a unit of time")
+        c.fail()
+    return "ROWS", extent
 
 
 def partition_by(c: Cursor) -> list[exp.Expression] | None:
@@ -83,60 +88,61 @@ def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
-    extent = None if c.accept("UNBOUNDED") else _extent(c)
+    extent = None if c.accept("UNBOUNDED") else _length(c, kind)
     if c.looking_at("FOLLOWING"):
         raise Mistake("a window over a stream looks back only", c.span(), "use PRECEDING")
-    if preceding and not c.accept("PRECEDING"):
-        hint = "RANGE needs a unit of time, such as SECONDS" if isinstance(extent, exp.Literal) else ""
-        c.fail(hint)
+    if preceding:
+        c.expect("PRECEDING")
     if between:
         c.expect("AND")
-        if c.accept("CURRENT"):
-            c.expect("ROW")
-        else:
-            c.note("CURRENT ROW")
+        if not c.accept("CURRENT", "ROW"):
             c.fail("a window over a stream ends with the current row")
-    arguments = _slide(c, kind)
-    if not arguments and preceding and c.accept("ACTIVE"):
-        c.expect("EXPIRATION")
-        arguments = {"active": True}
-    return at(nodes.Frame(kind=kind, this=extent, **arguments), c.span_from(start))
+    slide = _slide(c, kind)
+    active = slide is None and preceding and c.accept("ACTIVE", "EXPIRATION")
+    return at(nodes.Frame(kind=kind, this=extent, slide=slide, active=active or None), c.span_from(start))
 
 
-def _slide(c: Cursor, kind: str) -> dict[str, object]:
-    if not c.accept_any(("SLIDE", "SLIDES")):
-        return {}
-    slide = _extent(c)
-    if kind == "ROWS" and isinstance(slide, exp.Literal):
+def _slide(c: Cursor, kind: str) -> exp.Expression | None:
+    if not c.accept("SLIDE") and not c.take("SLIDES"):
+        return None
+    slide = _length(c, kind)
+    if kind == "ROWS":
         c.accept_any(("ROWS", "ROW"))
-    return {"slide": slide}
+    return slide
+
+
+def _length(c: Cursor, kind: str) -> exp.Expression:
+    """The extent of a window of this kind: ROWS counts, RANGE measures time."""
+    extent = _extent(c)
+    written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
+    if kind == "RANGE" and isinstance(extent, exp.Literal):
+        hint = f"write a unit, as in {written} SECONDS; to count tuples, use ROWS"
+        raise Mistake("RANGE needs a length of time", nodes.span_of(extent), hint)
+    if kind == "ROWS" and isinstance(extent, nodes.Duration):
+        raise Mistake(
+            "ROWS counts tuples", nodes.span_of(extent), f"for a length of time, use RANGE {written}"
+        )
+    return extent
 
 
 def _extent(c: Cursor) -> exp.Expression:
-    """A plain number, or a length of time."""
-    start = c.span()
-    if c.looking_at("INTERVAL"):
+    """A whole number, or a length of time."""
+    if c.looking_at("INTERVAL") or unit_name(c.word(1)):
         return duration(c)
-    if unit_name(c.word(1)):
-        return duration(c)
-    number = c.number()
-    if number is None:
-        c.note("UNBOUNDED")
-        c.fail()
-    return at(exp.Literal.number(number), start)
+    return c.count()
 
 
 def duration(c: Cursor) -> nodes.Duration:
     """`10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
     start = c.span()
-    c.accept("INTERVAL")
+    c.take("INTERVAL")
     parts: list[nodes.DurationPart] = []
     token = c.token()
     if token is not None and token.token_type is TokenType.STRING:
         span = c.span()
         text = c.advance().text
         if unit_name(c.word()):
-            parts.append(_part(text.strip(), c))
+            parts.append(_part(text.strip(), span, c))
         else:
             words = text.split()
             pairs = list(zip(words[::2], words[1::2], strict=False))
@@ -144,16 +150,19 @@ def duration(c: Cursor) -> nodes.Duration:
                 raise Mistake(f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'")
             parts = [_duration_part(number, unit) for number, unit in pairs]
     while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
-        parts.append(_part(c.advance().text, c))
+        span = c.span()
+        parts.append(_part(c.advance().text, span, c))
     if not parts:
         c.note("a number and a unit of time")
         c.fail()
     return at(nodes.Duration(expressions=parts), c.span_from(start))
 
 
-def _part(number: str, c: Cursor) -> nodes.DurationPart:
+def _part(number: str, span: Span, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
-        raise Mistake(f"'{number}' is no number", c.span(), "write INTERVAL '5' MINUTE")
+        raise Mistake(
+            f"{number or 'an empty text'} is no length of time", span, "write a number, as in 5 MINUTES"
+        )
     return _duration_part(number, c.advance().text)
 
 
@@ -164,8 +173,7 @@ def _duration_part(number: str, unit: str) -> nodes.DurationPart:
 
 
 def _is_quantity(text: str) -> bool:
-    body = text.removeprefix("-").replace(".", "", 1)
-    return body.isascii() and body.isdigit()
+    return re.fullmatch(r"-?\d+(\.\d+)?", text, re.ASCII) is not None
 
 
 def interval_literal(c: Cursor) -> exp.Interval:
