@@ -7,6 +7,7 @@ It is a yardstick, since a running system does not know costs beforehand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,18 +24,39 @@ def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
     return [(number, place) for number, segment in segments for place in range(segment.start, segment.stop)]
 
 
+@dataclass(slots=True)
+class _Line:
+    """The first segment of a queue: its slope, how many of its tuples are left, and how many are pending."""
+
+    slope: float
+    left: int
+    pending: int
+
+
 class MaximumSlopeSegment:
     """Runs the head of the queue whose first segment is the steepest.
 
-    Looking again at each point is what the memory variant on a path needs, where a tuple that one operator
-    produces joins the queue of the next. Without new input nothing changes by it: what is left of a segment
-    is at least as steep as the whole was.
+    A queue that got new input is looked at again. That is what the memory variant on a path needs, where a
+    tuple that one operator produces joins the queue of the next.
     """
 
-    __slots__ = ()
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[int, _Line] = {}
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
-        return max(ready, key=_first_segment_slope).unit
+        unit = max(ready, key=self._slope).unit
+        line = self._lines[unit]
+        line.left -= 1
+        line.pending -= 1
+        return unit
+
+    def _slope(self, queue: Queue) -> float:
+        line = self._lines.get(queue.unit)
+        if line is None or line.left == 0 or line.pending != len(queue):
+            line = self._lines[queue.unit] = _first_line(queue)
+        return line.slope
 
 
 def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001
@@ -42,5 +64,7 @@ def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001
     return MaximumSlopeSegment()
 
 
-def _first_segment_slope(queue: Queue) -> float:
-    return float((np.cumsum(queue.drops) / np.cumsum(queue.times)).max())
+def _first_line(queue: Queue) -> _Line:
+    slopes = np.cumsum(queue.drops) / np.cumsum(queue.times)
+    left = len(slopes) - int(slopes[::-1].argmax())
+    return _Line(float(slopes[left - 1]), left, len(queue))
