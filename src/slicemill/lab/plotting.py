@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
+from textwrap import fill
 from typing import TypedDict
 
 import numpy as np
@@ -48,8 +50,11 @@ def draw_curves(
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name, line in curves.items():
-        (drawn,) = axes.plot(line["x"], line["mean"], marker="o", markersize=3, label=name)
+    # Different dashes keep curves apart where they lie on top of each other.
+    for (name, line), dashes in zip(curves.items(), cycle(("-", "--", "-.", ":"))):
+        (drawn,) = axes.plot(
+            line["x"], line["mean"], dashes, marker="o", markersize=3, linewidth=2, label=name
+        )
         axes.fill_between(
             line["x"], line["low"], line["high"], color=drawn.get_color(), alpha=0.15, linewidth=0
         )
@@ -57,7 +62,7 @@ def draw_curves(
         axes.set_xscale("log")
     if log_y:
         axes.set_yscale("log")
-    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    axes.set(title=fill(title, 80), xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120)
