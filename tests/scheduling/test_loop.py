@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -166,6 +166,6 @@ def test_the_loop_takes_more_than_200_thousand_operator_steps_a_second(policy: s
     ]
     work = draw(loads, 1)
     run(work, policy, "query")
-    started = perf_counter()
+    started = process_time()
     run(work, policy, "query")
-    assert work.steps / (perf_counter() - started) > 200_000
+    assert work.steps / (process_time() - started) > 200_000

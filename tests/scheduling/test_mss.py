@@ -12,7 +12,7 @@ from scheduling.strategies import PIECES
 from slicemill.scheduling.charts import Piece, staircase_area
 from slicemill.scheduling.mss import MaximumSlopeSegment, mss_order
 
-QUEUES = st.lists(st.lists(PIECES, max_size=4), min_size=1, max_size=3)
+QUEUES = st.lists(st.lists(PIECES, max_size=3), min_size=1, max_size=3)
 
 
 def total_latency(queues: Sequence[Sequence[Piece]], order: Sequence[tuple[int, int]]) -> float | Fraction:
