@@ -1,1 +1,29 @@
+"""ESL, the Expressive Stream Language: text to typed, checked statements.
 
+`bind` is the way in: it reads a script and gives its statements and the catalog they leave, or raises an
+EslError that lists every mistake with its place.
+"""
+
+from __future__ import annotations
+
+from slicemill.esl.binder import Bound, bind_script
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.errors import EslError
+from slicemill.esl.source import Source
+
+
+def bind(text: str | Source, catalog: Catalog | None = None) -> Bound:
+    """Parse and check a script. Raises EslError with all mistakes if there is any.
+
+    >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
+    >>> bound.catalog.queries["query_1"].schema.names
+    ('item',)
+    """
+    source = text if isinstance(text, Source) else Source(text)
+    bound = bind_script(source, catalog)
+    if bound.diagnostics:
+        raise EslError(source, bound.diagnostics)
+    return bound
+
+
+__all__ = ["Bound", "Catalog", "EslError", "Source", "bind", "bind_script"]

@@ -1,0 +1,278 @@
+"""CREATE AGGREGATE: local tables, bodies, and the rules of M29-M38."""
+
+from __future__ import annotations
+
+import importlib
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl import types as t
+from slicemill.esl.aggregate import (
+    INWINDOW,
+    RETURN,
+    AggregateDefinition,
+    Delete,
+    Insert,
+    LocalTable,
+    State,
+    Statement,
+    Update,
+)
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
+from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.types import bind_columns, bind_type
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.expression import Expr
+from slicemill.esl.functions import SCALARS
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.types import Column, Schema, Type, assignable
+
+
+def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
+    name = node.this.name
+    if name.lower() in SCALARS:
+        raise Mistake(f"{name} is a scalar function already", span_of(node.this), "choose another name")
+    problems = Problems()
+    arguments = returns = Schema(())
+    with problems.noting():
+        arguments = bind_columns(child(node, "arguments"))
+    with problems.noting():
+        returns = _returns(node, name)
+    problems.raise_any()
+    if child(node, "external") is not None:
+        return _external(node, arguments, returns)
+    tables = _bind_tables(node, arguments, problems)
+    has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
+    states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
+    # The theses leave the word WINDOW out where EXPIRE or inwindow says it already.
+    window = bool(child(node, "window")) or has_inwindow or State.EXPIRE.value in states
+    _check_states(node, states, window)
+    body_binder = _BodyBinder(context, arguments, returns, tables)
+    bodies: dict[State, tuple[Statement, ...]] = {}
+    for body in child(node, "bodies"):
+        bound: list[Statement] = []
+        for statement in child(body, "statements"):
+            with problems.noting():
+                bound.append(body_binder.statement(statement))
+        for state in child(body, "states"):
+            bodies[State(state.name)] = tuple(bound)
+    problems.raise_any()
+    return AggregateDefinition(
+        name=name,
+        arguments=arguments,
+        returns=returns,
+        window=window,
+        algebraic=bool(child(node, "algebraic")),
+        tables=tuple(tables),
+        bodies=bodies,
+    )
+
+
+def _returns(node: nodes.CreateAggregate, name: str) -> Schema:
+    returns = child(node, "returns")
+    if isinstance(returns[0], nodes.TypeName):
+        return Schema((Column(name, bind_type(returns[0])),))
+    return bind_columns(returns)
+
+
+def _bind_tables(node: nodes.CreateAggregate, arguments: Schema, problems: Problems) -> list[LocalTable]:
+    tables: list[LocalTable] = []
+    for table in child(node, "tables"):
+        with problems.noting():
+            name = table.this.name
+            if name.upper() == RETURN:
+                raise Mistake("RETURN is where results go; it cannot be declared", span_of(table))
+            if name.lower() in {known.name.lower() for known in tables}:
+                raise Mistake(f"{name} is declared twice", span_of(table), "give it another name")
+            if name.lower() == INWINDOW:
+                tables.append(LocalTable(INWINDOW, _inwindow_schema(table, arguments)))
+            else:
+                tables.append(LocalTable(name, bind_columns(child(table, "columns"))))
+    return tables
+
+
+def _inwindow_schema(table: nodes.LocalTable, arguments: Schema) -> Schema:
+    """inwindow holds the arguments under names of its own; types may be left out (M32)."""
+    declared = bind_columns(child(table, "columns"))
+    if len(declared) != len(arguments):
+        raise Mistake(
+            f"inwindow has {len(declared)} columns and the aggregate {len(arguments)} arguments",
+            span_of(table),
+            "give it one column per argument",
+        )
+    columns = []
+    for column, argument in zip(declared, arguments, strict=True):
+        if not assignable(column.type, argument.type):
+            raise Mistake(
+                f"{column.name} is {column.type}, but the argument {argument.name} is {argument.type}",
+                span_of(table),
+                "leave the type out",
+            )
+        columns.append(Column(column.name, argument.type if column.type is t.ANY else column.type))
+    return Schema(tuple(columns))
+
+
+def _check_states(node: nodes.CreateAggregate, states: list[str], window: bool) -> None:
+    for state in set(states):
+        if states.count(state) > 1:
+            raise Mistake(f"{state} is given twice", span_of(node.this), "put the statements into one body")
+    for state in (State.INITIALIZE, State.ITERATE):
+        if state.value not in states:
+            raise Mistake(
+                f"{node.this.name} has no {state.value}", span_of(node.this), f"add {state.value}: {{ … }}"
+            )
+    if window and State.TERMINATE.value in states:
+        raise Mistake(
+            f"{node.this.name} is a window aggregate, which never ends",
+            span_of(node.this),
+            "leave TERMINATE out, and return in INITIALIZE, ITERATE or EXPIRE",
+        )
+
+
+def _external(node: nodes.CreateAggregate, arguments: Schema, returns: Schema) -> AggregateDefinition:
+    literal = child(node, "external")
+    module_name, _, class_name = literal.name.partition(":")
+    if not module_name or not class_name:
+        raise Mistake(
+            "a Python aggregate is named module:class", span_of(literal), "as in 'mypackage.stats:Median'"
+        )
+    try:
+        made = getattr(importlib.import_module(module_name), class_name)
+    except Exception as problem:  # a user's module may fail to import in any way
+        raise Mistake(
+            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
+        ) from None
+    window = bool(child(node, "window"))
+    wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
+    missing = [method for method in wanted if not callable(getattr(made, method, None))]
+    if missing:
+        raise Mistake(f"{class_name} has no method {one_of(missing)}", span_of(literal))
+    return AggregateDefinition(
+        name=node.this.name,
+        arguments=arguments,
+        returns=returns,
+        window=window,
+        algebraic=bool(child(node, "algebraic")),
+        external=literal.name,
+        external_terminates=not window and callable(getattr(made, "terminate", None)),
+    )
+
+
+class _BodyBinder:
+    """Binds the statements of one aggregate against its arguments and tables."""
+
+    def __init__(
+        self, context: Context, arguments: Schema, returns: Schema, tables: list[LocalTable]
+    ) -> None:
+        self.context = context
+        self.arguments = arguments
+        self.returns = returns
+        self.tables = {table.name.lower(): table.schema for table in tables}
+        self.names = {table.name.lower(): table.name for table in tables}
+        self.inwindow = self.tables.get(INWINDOW)
+
+    def statement(self, node: exp.Expression) -> Statement:
+        if isinstance(node, nodes.InsertInto):
+            return self._insert(node)
+        if isinstance(node, nodes.UpdateSet):
+            return self._update(node)
+        assert isinstance(node, nodes.DeleteFrom), "the grammar has no other statements"
+        name, schema = self._table(node.this)
+        return Delete(name, self._where(node, self._environment(name, schema)))
+
+    def _environment(self, alias: str = "", schema: Schema | None = None) -> RelationEnvironment:
+        relations = ((alias, schema),) if schema is not None else ()
+        scope = Scope(relations, qualified=True, arguments=self.arguments)
+        return RelationEnvironment(self.context, scope, self.tables, self.inwindow, place="this statement")
+
+    def _where(self, node: exp.Expression, env: RelationEnvironment) -> Expr | None:
+        where = child(node, "where")
+        return bind_condition(where, env) if where is not None else None
+
+    def _table(self, identifier: exp.Identifier) -> tuple[str, Schema]:
+        key = identifier.name.lower()
+        if key in self.tables:
+            return self.names[key], self.tables[key]
+        if key == RETURN.lower():
+            raise Mistake("results only go into RETURN", span_of(identifier), "keep what you need in a TABLE")
+        hint = did_you_mean(identifier.name, self.names.values())
+        raise Mistake(
+            f"there is no table {identifier.name} in this aggregate",
+            span_of(identifier),
+            hint or f"declare TABLE {identifier.name}(…);",
+        )
+
+    def _insert(self, node: nodes.InsertInto) -> Insert:
+        if node.this.name.upper() == RETURN:
+            table, schema = RETURN, self.returns
+        else:
+            table, schema = self._table(node.this)
+            if table == INWINDOW:
+                raise Mistake(
+                    "the system fills inwindow", span_of(node.this), "keep rows of your own in another TABLE"
+                )
+        order = self._column_order(node, schema)
+        query_node = child(node, "query")
+        if query_node is not None:
+            env = self._environment()
+            query = bind_relation(query_node, self.context, self.tables, self.inwindow, env.scope)
+            self._check_row([c.type for c in query.schema], schema, query_node)
+            if order != list(range(len(schema))):
+                raise Mistake("select the columns in the table's order", span_of(node), "leave the list out")
+            return Insert(table, query=query)
+        env = self._environment()
+        rows = []
+        for row_node in child(node, "values"):
+            values = [bind(value, env) for value in row_node.expressions]
+            self._check_row([v.type for v in values], schema, row_node, order)
+            rows.append(tuple(values[order.index(place)] for place in range(len(schema))))
+        return Insert(table, rows=tuple(rows), where=self._where(node, env))
+
+    def _column_order(self, node: nodes.InsertInto, schema: Schema) -> list[int]:
+        """Which table column each value goes to."""
+        listed = child(node, "columns")
+        if listed is None:
+            return list(range(len(schema)))
+        order = []
+        for identifier in listed:
+            column = schema.find(identifier.name)
+            if column is None:
+                raise Mistake(f"there is no column {identifier.name}", span_of(identifier))
+            order.append(schema.index(column.name))
+        if sorted(order) != list(range(len(schema))):
+            raise Mistake("give every column of the table once", span_of(node))
+        return order
+
+    @staticmethod
+    def _check_row(
+        types: list[Type], schema: Schema, node: exp.Expression, order: list[int] | None = None
+    ) -> None:
+        if len(types) != len(schema):
+            raise Mistake(
+                f"{len(types)} values for {len(schema)} columns", span_of(node), f"the columns are {schema}"
+            )
+        for index, type_ in enumerate(types):
+            column = schema.columns[order[index] if order is not None else index]
+            if not assignable(column.type, type_):
+                raise Mistake(f"{column.name} is {column.type}, this is {type_}", span_of(node))
+
+    def _update(self, node: nodes.UpdateSet) -> Update:
+        name, schema = self._table(node.this)
+        if name == INWINDOW:
+            raise Mistake("tuples in the window cannot be changed", span_of(node), "DELETE is allowed")
+        env = self._environment(name, schema)
+        assignments = []
+        for assignment in child(node, "assignments"):
+            column = schema.find(assignment.this.name)
+            if column is None:
+                hint = did_you_mean(assignment.this.name, schema.names)
+                raise Mistake(f"{name} has no column {assignment.this.name}", span_of(assignment.this), hint)
+            value = bind(assignment.expression, env)
+            if not assignable(column.type, value.type):
+                raise Mistake(f"{column.name} is {column.type}, this is {value.type}", span_of(assignment))
+            assignments.append((column.name, value))
+        return Update(name, tuple(assignments), self._where(node, env))

@@ -1,0 +1,108 @@
+"""Calls of aggregates: finding the definition, checking arguments, naming what is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.builtins import BUILTINS
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake
+from slicemill.esl.expression import Expr
+from slicemill.esl.functions import fits
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.types import BIGINT, Column, assignable
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An aggregate call whose arguments fit. `blocking` and the versions decide where it may stand."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    distinct: bool
+    columns: tuple[Column, ...]
+    blocking: bool
+    base: AggregateDefinition | None
+    window: AggregateDefinition | None
+    builtin: bool
+
+
+def is_aggregate(name: str, catalog: Catalog) -> bool:
+    return name.lower() in BUILTINS or any(catalog.aggregates(name))
+
+
+def aggregate_names(catalog: Catalog) -> list[str]:
+    return [
+        *BUILTINS,
+        *(d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())),
+    ]
+
+
+def resolve_call(
+    node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, text: str = ""
+) -> Resolved:
+    """`text` names the columns returned: the call as written, with its window if it has one."""
+    base, window = catalog.aggregates(node.name)
+    text = text or to_esl(node)
+    star = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star)
+    distinct = bool(child(node, "distinct"))
+    if base is None and window is None:
+        return _builtin(node, arguments, star, distinct, text)
+    definition = base or window
+    assert definition is not None
+    if star or distinct:
+        raise Mistake(f"{node.name} takes neither * nor DISTINCT", span_of(node), _usage(definition))
+    if len(arguments) != len(definition.arguments):
+        raise Mistake(
+            f"{definition.name} takes {len(definition.arguments)} arguments, not {len(arguments)}",
+            span_of(node),
+            _usage(definition),
+        )
+    for argument, declared, argument_node in zip(
+        arguments, definition.arguments, node.expressions, strict=True
+    ):
+        if not assignable(declared.type, argument.type):
+            raise Mistake(
+                f"{definition.name} wants {declared.type} for {declared.name}, this is {argument.type}",
+                span_of(argument_node),
+                _usage(definition),
+            )
+    returns = definition.returns.columns
+    columns = (
+        (Column(text, returns[0].type),)
+        if len(returns) == 1
+        else tuple(Column(f"{text}.{column.name}", column.type) for column in returns)
+    )
+    blocking = base.blocking if base is not None else True
+    return Resolved(definition.name, tuple(arguments), False, columns, blocking, base, window, False)
+
+
+def _builtin(
+    node: exp.Anonymous, arguments: Sequence[Expr], star: bool, distinct: bool, text: str
+) -> Resolved:
+    builtin = BUILTINS[node.name.lower()]
+    usage = f"call it as {builtin.name}({', '.join(builtin.parameters)})"
+    if star and not builtin.takes_star:
+        raise Mistake(f"{builtin.name} does not take *", span_of(node), usage)
+    if distinct and not builtin.takes_distinct:
+        raise Mistake(f"{builtin.name} does not take DISTINCT", span_of(node), "DISTINCT goes with count")
+    if star:
+        return Resolved("count", (), False, (Column(text, BIGINT),), True, None, None, True)
+    if len(arguments) != len(builtin.parameters):
+        raise Mistake(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
+    for argument, wanted, argument_node in zip(arguments, builtin.parameters, node.expressions, strict=True):
+        if not fits(wanted, argument.type):
+            raise Mistake(
+                f"{builtin.name} wants {wanted} here, this is {argument.type}", span_of(argument_node)
+            )
+    type_ = builtin.result(arguments[0].type)
+    return Resolved(builtin.name, tuple(arguments), distinct, (Column(text, type_),), True, None, None, True)
+
+
+def _usage(definition: AggregateDefinition) -> str:
+    return f"it is declared as {definition.name}{definition.arguments}"

@@ -1,0 +1,52 @@
+"""What every part of the binder needs to know: the catalog so far, and names local to one statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from slicemill.esl.binder.problems import Unknowable
+from slicemill.esl.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.nodes import span_of
+from slicemill.esl.query import Continuous
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Schema
+
+KIND_NAMES = {Stream: "stream", DerivedStream: "stream", Table: "table", View: "view"}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told."""
+
+    catalog: Catalog
+    broken: frozenset[str] = frozenset()
+    local: dict[str, Continuous | RelationQuery] = field(default_factory=dict)
+
+    def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
+        return replace(self, local={**self.local, name.lower(): query})
+
+    def relation(self, identifier: exp.Identifier) -> Relation | Continuous | RelationQuery:
+        name = identifier.name.lower()
+        if name in self.local:
+            return self.local[name]
+        found = self.catalog.relation(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            raise Unknowable
+        names = [relation.name for relation in self.catalog.relations.values()]
+        hint = did_you_mean(identifier.name, [*names, *self.local])
+        if not hint:
+            hint = f"known are {one_of(names)}" if names else "declare it with CREATE STREAM first"
+        raise Mistake(f"there is no stream or table {identifier.name}", span_of(identifier), hint)
+
+
+def schema_of(relation: Relation | Continuous | RelationQuery) -> Schema:
+    return relation.schema
+
+
+def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
+    return isinstance(relation, (Table, View, RelationQuery))

@@ -1,0 +1,241 @@
+"""CREATE STREAM, TABLE, VIEW and QUERY, and DROP."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.binder.context import KIND_NAMES, Context
+from slicemill.esl.binder.durations import duration_us
+from slicemill.esl.binder.problems import Problems, Unknowable
+from slicemill.esl.binder.queries import bind_query
+from slicemill.esl.binder.types import bind_columns
+from slicemill.esl.catalog import (
+    DerivedStream,
+    Dropped,
+    Query,
+    QueryOptions,
+    Relation,
+    SourceSpec,
+    Stream,
+    Table,
+    TimestampKind,
+    View,
+)
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Continuous, Union
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Kind, Schema
+
+CURRENT_TIME = "current_time"
+_SLO = re.compile(r"(mean|max|p\d{2}(\.\d+)?)\s*<\s*\d+(\.\d+)?\s*(us|ms|s|min|h)", re.IGNORECASE)
+_MEMORY = re.compile(r"\d+\s*(tuples|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
+
+
+def refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    known = context.catalog.relation(identifier.name)
+    if known is not None:
+        kind = KIND_NAMES[type(known)]
+        raise Mistake(
+            f"there is a {kind} {known.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP {kind.upper()} {known.name} first",
+        )
+
+
+def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedStream:
+    refuse_known(node.this, context)
+    if child(node, "query") is not None:
+        query = bind_query(child(node, "query"), context)
+        if isinstance(query, RelationQuery):
+            raise Mistake(
+                "a stream is made from streams, and this reads tables only",
+                span_of(child(node, "query")),
+                "make it a CREATE VIEW",
+            )
+        return DerivedStream(node.this.name, query)
+    problems = Problems()
+    schema = Schema(())
+    with problems.noting():
+        schema = bind_columns(child(node, "columns"))
+    problems.raise_any()
+    kind, column = TimestampKind.LATENT, None
+    with problems.noting():
+        kind, column = _timestamps(node, schema)
+    slack, skew = child(node, "slack"), child(node, "skew")
+    slack_us, skew_us = 0, None
+    with problems.noting():
+        _only_external("SLACK", slack, kind)
+        slack_us = duration_us(slack) if slack is not None else 0
+    with problems.noting():
+        _only_external("SKEW", skew, kind)
+        skew_us = duration_us(skew) if skew is not None else None
+    problems.raise_any()
+    return Stream(node.this.name, schema, kind, column, slack_us, skew_us, bind_source(child(node, "source")))
+
+
+def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:
+    order = child(node, "order")
+    if order is None:
+        return TimestampKind.LATENT, None
+    column = schema.find(order.name)
+    if column is not None and column.type.kind is not Kind.TIMESTAMP:
+        times = [c.name for c in schema if c.type.kind is Kind.TIMESTAMP]
+        hint = f"order by {one_of(times)}" if times else "declare it as TIMESTAMP"
+        raise Mistake(
+            f"a stream is ordered by time, and {column.name} is {column.type}", span_of(order), hint
+        )
+    if order.name.lower() == CURRENT_TIME:
+        return TimestampKind.INTERNAL, column.name if column is not None else None
+    if column is None:
+        hint = did_you_mean(order.name, [*schema.names, CURRENT_TIME])
+        raise Mistake(f"there is no column {order.name}", span_of(order), hint)
+    return TimestampKind.EXTERNAL, column.name
+
+
+def _only_external(word: str, node: exp.Expression | None, kind: TimestampKind) -> None:
+    if node is not None and kind is not TimestampKind.EXTERNAL:
+        raise Mistake(
+            f"{word} is for timestamps that come with the tuples; these are {kind.value}",
+            span_of(node),
+            "add ORDER BY with a timestamp column",
+        )
+
+
+def bind_source(node: nodes.SourceClause | None) -> SourceSpec:
+    if node is None:
+        return SourceSpec()
+    url = child(node, "url")
+    if url is not None:
+        if not url.name.strip():
+            raise Mistake("this source is empty", span_of(url), "as in SOURCE 'tcp://localhost:4445'")
+        return SourceSpec(url=url.name)
+    options = tuple((o.this.name, _option_text(o)) for o in child(node, "options") or ())
+    return SourceSpec(format=child(node, "format").name, options=options)
+
+
+def _option_text(option: nodes.Option) -> str:
+    value = child(option, "value")
+    return str(value.this).lower() if isinstance(value, exp.Boolean) else str(value.name)
+
+
+def bind_table(node: nodes.CreateTable, context: Context) -> Table:
+    refuse_known(node.this, context)
+    return Table(node.this.name, bind_columns(child(node, "columns")), bind_source(child(node, "source")))
+
+
+def bind_view(node: nodes.CreateView, context: Context) -> View:
+    refuse_known(node.this, context)
+    query = bind_query(child(node, "query"), context)
+    if not isinstance(query, RelationQuery):
+        _check_finite(query, node)
+    return View(node.this.name, query)
+
+
+def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
+    """A view is a finite relation, so every stream in it has a window."""
+    for select in query.branches if isinstance(query, Union) else (query,):
+        if isinstance(select, Union):
+            _check_finite(select, node)
+            continue
+        for entry in select.inputs:
+            if not entry.finite and (entry.window is None or entry.window.extent is None):
+                raise Mistake(
+                    f"a view over all of {entry.alias} would grow for ever",
+                    span_of(child(node, "query")),
+                    f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
+                )
+
+
+def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
+    if node.this.name.lower() in context.catalog.queries:
+        raise Mistake(
+            f"there is a query {node.this.name} already",
+            span_of(node.this),
+            f"choose another name, or DROP QUERY {node.this.name} first",
+        )
+    problems = Problems()
+    options = QueryOptions()
+    with problems.noting():
+        options = _query_options(child(node, "options") or [])
+    query: Continuous | RelationQuery | None = None
+    with problems.noting():
+        query = bind_query(child(node, "query"), context)
+    problems.raise_any()
+    assert query is not None
+    return Query(node.this.name, query, options, to_esl(child(node, "query")))
+
+
+def bind_bare_query(node: exp.Expression, context: Context) -> Query:
+    number = 1
+    while f"query_{number}" in context.catalog.queries:
+        number += 1
+    return Query(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+
+
+def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
+    given: dict[str, str] = {}
+    for option in option_nodes:
+        name = option.this.name.lower()
+        known = ("weight", "sink", "slo", "memory")
+        if name not in known:
+            hint = did_you_mean(name, known) or f"the options are {one_of(known)}"
+            raise Mistake(f"a query has no option {name}", span_of(option), hint)
+        if name in given:
+            raise Mistake(f"{name} is given twice", span_of(option))
+        text = _option_text(option)
+        if name == "weight":
+            _check_weight(text, option)
+        if name == "slo" and not _SLO.fullmatch(text.strip()):
+            raise Mistake(f"'{text}' is no service level", span_of(option), "write it as in slo='p99 < 2 s'")
+        if name == "memory" and not _MEMORY.fullmatch(text.strip()):
+            raise Mistake(
+                f"'{text}' is no amount of memory", span_of(option), "write '500 tuples' or '64 MB'"
+            )
+        given[name] = text
+    return QueryOptions(
+        weight=float(given.get("weight", "1")),
+        sink=given.get("sink"),
+        slo=given.get("slo"),
+        memory=given.get("memory"),
+    )
+
+
+def _check_weight(text: str, option: nodes.Option) -> None:
+    try:
+        positive = 0 < float(text) < float("inf")
+    except ValueError:
+        positive = False
+    if not positive:
+        raise Mistake("a weight is a number above 0", span_of(option), "the default is 1")
+
+
+def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
+    kind, name = child(node, "kind"), node.this.name
+    catalog = context.catalog
+    found: Query | AggregateDefinition | Relation | None
+    if kind == "QUERY":
+        found = catalog.queries.get(name.lower())
+        known = [query.name for query in catalog.queries.values()]
+    elif kind == "AGGREGATE":
+        versions = catalog.aggregates(name)
+        found = versions[0] or versions[1]
+        known = [d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())]
+    else:
+        relation = catalog.relation(name)
+        found = relation if relation is not None and KIND_NAMES[type(relation)].upper() == kind else None
+        known = [r.name for r in catalog.relations.values() if KIND_NAMES[type(r)].upper() == kind]
+    if found is None:
+        if name.lower() in context.broken:
+            raise Unknowable
+        hint = did_you_mean(name, known)
+        raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
+    dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
+    if dependants:
+        raise Mistake(f"{found.name} is used by {one_of(dependants)}", span_of(node.this), "drop those first")
+    return Dropped(kind, found.name)

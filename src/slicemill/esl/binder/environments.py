@@ -1,0 +1,247 @@
+"""What names mean inside a SELECT: columns, aggregates, windows and VALID, and where each may stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder import durations
+from slicemill.esl.binder.calls import Resolved, aggregate_names, is_aggregate, resolve_call
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.scalar import bind
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.expression import ColumnRef, Expr, walk
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Frame, Window, WindowCall
+from slicemill.esl.relation import AggregateCall
+from slicemill.esl.types import TIMESTAMP, Column
+
+WINDOW_BOUNDS = ("window_start", "window_end")
+
+
+@dataclass(slots=True)
+class SelectEnvironment:
+    """Collects the aggregates and window calls of one SELECT while its expressions are bound.
+
+    `place` names the clause being bound where aggregates may not stand, and is empty where they may.
+    """
+
+    context: Context
+    scope: Scope
+    time_columns: frozenset[str] = frozenset()
+    place: str = ""
+    windows_allowed: bool = True
+    bounds_allowed: bool = False
+    resolved: dict[str, Resolved] = field(default_factory=dict)
+    window_calls: dict[str, WindowCall] = field(default_factory=dict)
+
+    @property
+    def aggregates(self) -> tuple[AggregateCall, ...]:
+        return tuple(
+            AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in self.resolved.values()
+        )
+
+    def provided(self) -> frozenset[str]:
+        """Columns that aggregates of this SELECT provide."""
+        columns = [c for call in self.resolved.values() for c in call.columns]
+        columns += [c for call in self.window_calls.values() for c in call.columns]
+        return frozenset(column.name for column in columns) | frozenset(WINDOW_BOUNDS)
+
+    def column(self, node: exp.Column) -> Expr:
+        return self.scope.resolve(node)
+
+    def call_names(self) -> list[str]:
+        return aggregate_names(self.context.catalog)
+
+    def call(self, node: exp.Anonymous) -> Expr | None:
+        name = node.name.lower()
+        if name in WINDOW_BOUNDS and not node.expressions:
+            if not self.bounds_allowed:
+                raise Mistake(
+                    f"{name}() belongs to aggregates over a sliding window of FROM",
+                    span_of(node),
+                    "write FROM stream [RANGE … SLIDE …] and GROUP BY",
+                )
+            return ColumnRef(name, TIMESTAMP)
+        if name == "valid":
+            raise Mistake(
+                "VALID belongs to temporal queries",
+                span_of(node),
+                "write FROM stream (attributes) AS S RANGE … SLIDES …",
+            )
+        if not is_aggregate(name, self.context.catalog):
+            return None
+        columns = self._aggregate(node).columns
+        if len(columns) > 1:
+            raise Mistake(
+                f"{node.name} returns several columns",
+                span_of(node),
+                f"take one: {to_esl(node)}.{_field(columns[0])}",
+            )
+        return ColumnRef(columns[0].name, columns[0].type)
+
+    def _aggregate(self, node: exp.Anonymous) -> Resolved:
+        if self.place:
+            hint = "use HAVING" if self.place == "WHERE" else "compute it in a stream of its own first"
+            raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
+        text = to_esl(node)
+        if text not in self.resolved:
+            self.resolved[text] = resolve_call(node, self._arguments(node), self.context.catalog)
+        return self.resolved[text]
+
+    def _arguments(self, node: exp.Anonymous) -> list[Expr]:
+        before, self.place = self.place, "the argument of an aggregate"
+        try:
+            return [bind(a, self) for a in node.expressions if not isinstance(a, exp.Star)]
+        finally:
+            self.place = before
+
+    def field(self, node: exp.Dot) -> Expr:
+        columns = self.returned_columns(node.this)
+        if columns is None:
+            raise Mistake("this has no fields", span_of(node))
+        wanted = node.expression.name.lower()
+        for column in columns:
+            if _field(column).lower() == wanted:
+                return ColumnRef(column.name, column.type)
+        hint = did_you_mean(wanted, [_field(column) for column in columns])
+        raise Mistake(f"it returns no column {wanted}", span_of(node), hint)
+
+    def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
+        """All columns of an aggregate or window call; None for anything else."""
+        if isinstance(node, nodes.Over):
+            return self._window_call(node).columns
+        if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
+            return self._aggregate(node).columns
+        return None
+
+    def over(self, node: nodes.Over) -> Expr:
+        columns = self._window_call(node).columns
+        if len(columns) > 1:
+            raise Mistake(
+                "this aggregate returns several columns", span_of(node), "put it alone into the select list"
+            )
+        return ColumnRef(columns[0].name, columns[0].type)
+
+    def _window_call(self, node: nodes.Over) -> WindowCall:
+        call = node.this
+        if not is_aggregate(call.name, self.context.catalog):
+            hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
+            raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
+        if self.place or not self.windows_allowed:
+            place = self.place or "this query"
+            raise Mistake(
+                f"OVER cannot stand in {place}", span_of(node), "compute it in a stream of its own first"
+            )
+        text = to_esl(node)
+        if text in self.window_calls:
+            return self.window_calls[text]
+        resolved = resolve_call(call, self._arguments(call), self.context.catalog, text)
+        partition = tuple(self._partition(part) for part in child(node, "partition_by") or ())
+        order = child(node, "order")
+        if order is not None:
+            self._check_order(order)
+        frame = child(node, "frame")
+        window = durations.over_window(frame) if frame is not None else Window(Frame.RANGE, None)
+        _check_versions(resolved, window, node)
+        made = WindowCall(
+            resolved.name, resolved.arguments, resolved.distinct, partition, window, resolved.columns
+        )
+        self.window_calls[text] = made
+        return made
+
+    def _partition(self, node: exp.Expression) -> Expr:
+        before, self.place = self.place, "PARTITION BY"
+        try:
+            return bind(node, self)
+        finally:
+            self.place = before
+
+    def _check_order(self, node: exp.Expression) -> None:
+        order = bind(node, self)
+        if not (isinstance(order, ColumnRef) and order.name in self.time_columns):
+            known = ", ".join(sorted(self.time_columns))
+            hint = f"leave ORDER BY out, or write ORDER BY {known}" if known else "leave ORDER BY out"
+            raise Mistake("a window over a stream follows its timestamp", span_of(node), hint)
+
+    def query(self, node: exp.Expression, scalar: bool) -> Expr:
+        del scalar
+        raise Mistake(
+            "a continuous query has no sub-query here", span_of(node), "join the table, or write an aggregate"
+        )
+
+
+def _field(column: Column) -> str:
+    return column.name.rsplit(".", 1)[-1]
+
+
+def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
+    """Which of an aggregate's versions a window needs (the dispatch table of M37)."""
+    if resolved.builtin:
+        return
+    name = resolved.name
+    if window.active:
+        definition = resolved.window
+        if definition is None or not definition.returns_on_expiry:
+            raise Mistake(
+                f"{name} returns nothing when a tuple expires",
+                span_of(node),
+                "define it as a WINDOW AGGREGATE whose EXPIRE inserts into RETURN",
+            )
+    if (window.extent is None or window.tumbles) and resolved.base is None:
+        raise Mistake(
+            f"this window runs the base version of {name}, and there is only a window version",
+            span_of(node),
+            f"add CREATE AGGREGATE {name}",
+        )
+
+
+@dataclass(slots=True)
+class TemporalEnvironment:
+    """Inside a temporal query (L6): attributes, partition columns and VALID(alias)."""
+
+    context: Context
+    scope: Scope
+    alias: str
+    valid: ColumnRef
+
+    def column(self, node: exp.Column) -> Expr:
+        return self.scope.resolve(node)
+
+    def call_names(self) -> list[str]:
+        return ["valid"]
+
+    def call(self, node: exp.Anonymous) -> Expr | None:
+        name = node.name.lower()
+        if name == "valid":
+            named = [a.name for a in node.expressions]
+            if len(named) != 1 or named[0].lower() != self.alias.lower():
+                raise Mistake(
+                    "VALID takes the alias of the stream", span_of(node), f"write VALID({self.alias})"
+                )
+            return self.valid
+        if is_aggregate(name, self.context.catalog):
+            raise Mistake(
+                "a temporal query selects; it does not aggregate",
+                span_of(node),
+                "aggregate over a stream made from it",
+            )
+        return None
+
+    def field(self, node: exp.Dot) -> Expr:
+        raise Mistake("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")
+
+    def over(self, node: nodes.Over) -> Expr:
+        raise Mistake("a temporal query has its window in FROM", span_of(node))
+
+    def query(self, node: exp.Expression, scalar: bool) -> Expr:
+        del scalar
+        raise Mistake("a temporal query has no sub-query", span_of(node))
+
+
+def mentions(expr: Expr, column: ColumnRef) -> bool:
+    return any(part == column for part in walk(expr))

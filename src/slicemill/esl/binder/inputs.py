@@ -1,0 +1,103 @@
+"""FROM: which relations a SELECT reads, under which aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder import durations, queries
+from slicemill.esl.binder.context import Context, is_finite
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.catalog import Catalog, Stream
+from slicemill.esl.errors import Mistake
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Input, Select, Union
+from slicemill.esl.relation import RelationQuery
+
+
+@dataclass(frozen=True, slots=True)
+class BoundInput:
+    """An input, its syntax, and the condition of its JOIN."""
+
+    input: Input
+    node: nodes.StreamInput
+    on: exp.Expression | None = None
+    left: bool = False
+
+
+def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinInput | None]]:
+    entries = []
+    for entry in child(node, "entries"):
+        join = entry if isinstance(entry, nodes.JoinInput) else None
+        entries.append((join.this if join is not None else entry, join))
+    return entries
+
+
+def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
+    problems = Problems()
+    bound: list[BoundInput] = []
+    aliases: set[str] = set()
+    for entry, join in from_entries(node):
+        with problems.noting():
+            made = _bind_input(entry, join, context)
+            if made.input.alias.lower() in aliases:
+                raise Mistake(
+                    f"{made.input.alias} stands twice in FROM",
+                    span_of(entry),
+                    "give one of them an alias: AS other",
+                )
+            aliases.add(made.input.alias.lower())
+            if made.left and not made.input.finite:
+                raise Mistake(
+                    "LEFT JOIN looks up a table or view; a stream could still bring the match later",
+                    span_of(entry),
+                    "use JOIN with a window, or put the table on the right",
+                )
+            bound.append(made)
+    problems.raise_any()
+    if bound[0].input.finite and any(b.left for b in bound):
+        raise Mistake(
+            "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
+        )
+    return bound
+
+
+def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context: Context) -> BoundInput:
+    alias_node = child(entry, "alias")
+    frame = child(entry, "frame")
+    window = durations.from_window(frame) if frame is not None else None
+    on = child(join, "on") if join is not None else None
+    left = join is not None and child(join, "side") == "LEFT"
+    if isinstance(entry.this, exp.Identifier):
+        relation = context.relation(entry.this)
+        alias = alias_node.name if alias_node is not None else entry.this.name
+        if isinstance(relation, (Select, Union)):
+            made = Input(alias, relation.schema, query=relation, window=window)
+        elif isinstance(relation, RelationQuery):
+            raise Mistake("WITH over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
+        else:
+            made = Input(
+                alias, relation.schema, relation=relation.name, window=window, finite=is_finite(relation)
+            )
+    else:
+        query = queries.bind_query(entry.this, context)
+        if alias_node is None:
+            raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
+        if isinstance(query, RelationQuery):
+            raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
+        made = Input(alias_node.name, query.schema, query=query, window=window)
+    return BoundInput(made, entry, on, left)
+
+
+def time_columns_of(inputs: Sequence[Input], scope: Scope, catalog: Catalog) -> frozenset[str]:
+    """The columns that carry the timestamp, as they are read in this SELECT."""
+    found = set()
+    for entry in inputs:
+        stream = catalog.relation(entry.relation) if entry.relation is not None else None
+        if isinstance(stream, Stream) and stream.time_column is not None:
+            found.add(scope.read_as(entry.alias, stream.time_column))
+    return frozenset(found)

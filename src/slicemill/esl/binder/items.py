@@ -1,0 +1,122 @@
+"""Select lists: expanding *, naming columns, and reading columns that GROUP BY or an aggregate provides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scalar import Environment, bind
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.expression import ColumnRef, Expr, transform, walk
+from slicemill.esl.nodes import span_of
+from slicemill.esl.relation import Item
+from slicemill.esl.types import Column, Kind, Schema
+
+
+def bind_items(
+    item_nodes: Sequence[exp.Expression], env: Environment, scope: Scope, problems: Problems
+) -> list[tuple[Item, exp.Expression]]:
+    """Each output column with the syntax it comes from, for messages."""
+    bound: list[tuple[Item, exp.Expression]] = []
+    for node in item_nodes:
+        with problems.noting():
+            if isinstance(node, exp.Star) or (
+                isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+            ):
+                bound += [(item, node) for item in _expand(node, scope)]
+                continue
+            alias = node.alias if isinstance(node, exp.Alias) else ""
+            value_node = node.this if isinstance(node, exp.Alias) else node
+            several = getattr(env, "returned_columns", lambda _: None)(value_node)
+            if several is not None and len(several) > 1:
+                if alias:
+                    raise Mistake(
+                        "this aggregate returns several columns, so it takes no single name",
+                        span_of(node),
+                        "leave AS out; the columns have names of their own",
+                    )
+                bound += [(Item(c.name.rsplit(".", 1)[-1], ColumnRef(c.name, c.type)), node) for c in several]
+                continue
+            bound.append((Item(alias or _name_of(value_node), bind(value_node, env)), node))
+    return bound
+
+
+def _expand(node: exp.Expression, scope: Scope) -> Iterable[Item]:
+    wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
+    aliases = [alias for alias, _ in scope.relations]
+    if wanted and wanted not in {alias.lower() for alias in aliases}:
+        raise Mistake(f"there is no {wanted} in FROM", span_of(node), did_you_mean(wanted, aliases))
+    for alias, schema in scope.relations:
+        if not wanted or alias.lower() == wanted:
+            for column in schema:
+                yield Item(column.name, ColumnRef(scope.read_as(alias, column.name), column.type))
+
+
+def _name_of(node: exp.Expression) -> str:
+    if isinstance(node, exp.Column):
+        return node.name
+    if isinstance(node, exp.Dot):
+        return str(node.expression.name)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "valid":
+        return "valid"
+    # The window of a call would make an unwieldy name.
+    return to_esl(node.this if isinstance(node, nodes.Over) else node)
+
+
+def with_unique_names(items: Sequence[Item]) -> tuple[Item, ...]:
+    """SQL lets two columns share a name; a stream's columns cannot, so later ones get a number.
+
+    >>> from slicemill.esl.types import INT
+    >>> [i.name for i in with_unique_names([Item("a", ColumnRef("a", INT)), Item("A", ColumnRef("b", INT))])]
+    ['a', 'A_2']
+    """
+    taken: set[str] = set()
+    unique: list[Item] = []
+    for item in items:
+        name, number = item.name, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{item.name}_{number}"
+        taken.add(name.lower())
+        unique.append(Item(name, item.expr))
+    return tuple(unique)
+
+
+def schema_of_items(items: Sequence[Item]) -> Schema:
+    return Schema(tuple(Column(item.name, item.expr.type) for item in items))
+
+
+def read_groups(
+    expr: Expr, node: exp.Expression, groups: Sequence[Item], provided: frozenset[str], what: str
+) -> Expr:
+    """Replace what GROUP BY computes by its column; any other column of the input is a mistake."""
+
+    def replace_group(part: Expr) -> Expr | None:
+        for group in groups:
+            if part == group.expr:
+                return ColumnRef(group.name, part.type)
+        return None
+
+    rewritten = transform(expr, replace_group)
+    allowed = provided | {group.name for group in groups}
+    for part in walk(rewritten):
+        if isinstance(part, ColumnRef) and part.name not in allowed:
+            raise Mistake(
+                f"{what} {part.name} has no single value in a group",
+                span_of(node),
+                f"add {part.name} to GROUP BY, or put it into an aggregate",
+            )
+    return rewritten
+
+
+def refuse_null_columns(items: Sequence[tuple[Item, exp.Expression]], problems: Problems) -> None:
+    """A column needs a type; a bare NULL has none."""
+    for item, node in items:
+        if item.expr.type.kind is Kind.NULL:
+            with problems.noting():
+                raise Mistake("this NULL has no type", span_of(node), "write CAST(NULL AS …)")

@@ -1,0 +1,53 @@
+"""Collecting mistakes, so that one statement can report all of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from slicemill.esl.errors import Diagnostic, Mistake
+
+
+class Mistakes(Exception):
+    """Several mistakes of one statement."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        super().__init__(f"{len(diagnostics)} mistakes")
+        self.diagnostics = diagnostics
+
+
+class Problems:
+    """Notes mistakes and goes on; `raise_any` ends the statement if there were some.
+
+    >>> problems = Problems()
+    >>> from slicemill.esl.source import Span
+    >>> with problems.noting():
+    ...     raise Mistake("no such column", Span(0, 1))
+    >>> [d.message for d in problems.diagnostics]
+    ['no such column']
+    """
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self.silenced = False
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        try:
+            yield
+        except Mistake as mistake:
+            self.diagnostics.append(mistake.diagnostic)
+        except Mistakes as mistakes:
+            self.diagnostics.extend(mistakes.diagnostics)
+        except Unknowable:
+            self.silenced = True
+
+    def raise_any(self) -> None:
+        if self.diagnostics:
+            raise Mistakes(self.diagnostics)
+        if self.silenced:
+            raise Unknowable
+
+
+class Unknowable(Exception):
+    """A statement that depends on one already reported as broken: nothing can be said about it."""

@@ -1,0 +1,106 @@
+"""Queries: WITH, UNION, and whether a SELECT is continuous or over finite relations."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl import types as t
+from slicemill.esl.binder import relations, select
+from slicemill.esl.binder.context import Context, is_finite
+from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.errors import Mistake
+from slicemill.esl.expression import Cast, Expr
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Continuous, Select, Union
+from slicemill.esl.relation import Item, RelationQuery
+from slicemill.esl.types import Column, Schema, Type
+
+
+def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
+    definitions = child(node, "with_")
+    for definition in definitions.expressions if definitions is not None else ():
+        name = definition.args["alias"].name
+        context = context.with_local(name, bind_query(definition.this, context))
+    if isinstance(node, exp.Subquery):
+        return bind_query(node.this, context)
+    if isinstance(node, exp.Union):
+        return _bind_union(node, context)
+    assert isinstance(node, exp.Select), "the grammar has no other queries"
+    if reads_a_stream(node, context):
+        return select.bind_select(node, context)
+    return relations.bind_relation(node, context)
+
+
+def reads_a_stream(node: exp.Select, context: Context) -> bool:
+    """Is there a stream in FROM? Unknown names are reported here, all of them."""
+    problems = Problems()
+    streams = False
+    for entry, _ in from_entries(node):
+        with problems.noting():
+            if isinstance(entry.this, exp.Identifier):
+                streams |= not is_finite(context.relation(entry.this))
+            else:
+                streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
+    problems.raise_any()
+    return streams
+
+
+def _branches(node: exp.Expression) -> list[exp.Expression]:
+    """UNION is associative, so nested ones are one."""
+    if isinstance(node, exp.Subquery) and child(node, "with_") is None:
+        return _branches(node.this)
+    if isinstance(node, exp.Union) and child(node, "with_") is None:
+        return [*_branches(node.this), *_branches(node.expression)]
+    return [node]
+
+
+def _bind_union(node: exp.Union, context: Context) -> Union:
+    problems = Problems()
+    bound: list[tuple[Select, exp.Expression]] = []
+    for branch in (*_branches(node.this), *_branches(node.expression)):
+        with problems.noting():
+            query = bind_query(branch, context)
+            if isinstance(query, RelationQuery):
+                raise Mistake("UNION merges streams by timestamp; a table has none", span_of(branch))
+            bound += [(select_, branch) for select_ in _selects(query)]
+    problems.raise_any()
+    first = bound[0][0].schema
+    types: list[Type] = [column.type for column in first]
+    for query, branch in bound[1:]:
+        if len(query.schema) != len(first):
+            raise Mistake(
+                f"this branch has {len(query.schema)} columns, the first has {len(first)}",
+                span_of(branch),
+                "select the same columns in each branch",
+            )
+        for index, column in enumerate(query.schema):
+            merged = t.common(types[index], column.type)
+            if merged is None:
+                raise Mistake(
+                    f"column {column.name} is {column.type} here and {types[index]} before",
+                    span_of(branch),
+                    "convert one of them with CAST",
+                )
+            types[index] = merged
+    schema = Schema(tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True)))
+    return Union(tuple(_as(query, schema) for query, _ in bound), schema)
+
+
+def _selects(query: Continuous) -> list[Select]:
+    return (
+        [query] if isinstance(query, Select) else [s for branch in query.branches for s in _selects(branch)]
+    )
+
+
+def _as(query: Select, schema: Schema) -> Select:
+    """The branch with the union's column names and types."""
+    items = tuple(
+        Item(column.name, _cast(item.expr, column.type))
+        for item, column in zip(query.items, schema, strict=True)
+    )
+    return select.renamed(query, items)
+
+
+def _cast(expr: Expr, type_: Type) -> Expr:
+    return expr if expr.type == type_ else Cast(expr, type_)

@@ -1,0 +1,263 @@
+"""SELECT over finite relations: tables, views, and the local tables of an aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder.calls import Resolved, aggregate_names, is_aggregate, resolve_call
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake
+from slicemill.esl.expression import ColumnRef, ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.relation import AggregateCall, Item, RelationInput, RelationQuery
+from slicemill.esl.types import Schema
+
+
+@dataclass(slots=True)
+class RelationEnvironment:
+    """Names in a query or statement over finite relations.
+
+    `tables` are the local tables of an aggregate, `inwindow` its window content where it has one.
+    """
+
+    context: Context
+    scope: Scope
+    tables: Mapping[str, Schema] = field(default_factory=dict)
+    inwindow: Schema | None = None
+    place: str = ""
+    resolved: dict[str, Resolved] = field(default_factory=dict)
+
+    def column(self, node: exp.Column) -> Expr:
+        return self.scope.resolve(node)
+
+    def call_names(self) -> list[str]:
+        return [*aggregate_names(self.context.catalog), "oldest"]
+
+    def call(self, node: exp.Anonymous) -> Expr | None:
+        name = node.name.lower()
+        if name == "oldest":
+            return self._oldest(node, None)
+        if not is_aggregate(name, self.context.catalog):
+            return None
+        if self.place:
+            raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
+        text = to_esl(node)
+        if text not in self.resolved:
+            before, self.place = self.place, "the argument of an aggregate"
+            arguments = [bind(a, self) for a in node.expressions if not isinstance(a, exp.Star)]
+            self.place = before
+            resolved = resolve_call(node, arguments, self.context.catalog)
+            if resolved.base is None and not resolved.builtin:
+                raise Mistake(
+                    f"{resolved.name} has only a window version", span_of(node), "a table has no window"
+                )
+            self.resolved[text] = resolved
+        column = self.resolved[text].columns[0]
+        return ColumnRef(column.name, column.type)
+
+    def _oldest(self, node: exp.Anonymous, wanted: exp.Identifier | None) -> Expr:
+        if self.inwindow is None:
+            raise Mistake(
+                "oldest() asks for the window's content",
+                span_of(node),
+                "declare TABLE inwindow(…) in a window aggregate",
+            )
+        if wanted is None:
+            if len(self.inwindow) != 1:
+                raise Mistake(
+                    "inwindow has several columns", span_of(node), f"write oldest().{self.inwindow.names[0]}"
+                )
+            column = self.inwindow.columns[0]
+        else:
+            found = self.inwindow.find(wanted.name)
+            if found is None:
+                raise Mistake(
+                    f"inwindow has no column {wanted.name}",
+                    span_of(wanted),
+                    f"its columns are {', '.join(self.inwindow.names)}",
+                )
+            column = found
+        return Oldest(column.name, column.type)
+
+    def field(self, node: exp.Dot) -> Expr:
+        if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "oldest":
+            return self._oldest(node.this, node.expression)
+        raise Mistake("this has no fields", span_of(node))
+
+    def over(self, node: nodes.Over) -> Expr:
+        raise Mistake("OVER is for streams; a table has no order", span_of(node), "leave OVER out")
+
+    def query(self, node: exp.Expression, scalar: bool) -> Expr:
+        inner = bind_relation(node, self.context, self.tables, self.inwindow, self.scope)
+        if not scalar:
+            return ExistsQuery(inner)
+        if len(inner.schema) != 1:
+            raise Mistake("a query used as a value selects one column", span_of(node))
+        return ScalarQuery(inner, inner.schema.columns[0].type)
+
+
+def bind_relation(
+    node: exp.Expression,
+    context: Context,
+    tables: Mapping[str, Schema] | None = None,
+    inwindow: Schema | None = None,
+    outer: Scope | None = None,
+) -> RelationQuery:
+    """A SELECT over tables; inside an aggregate, over its local tables."""
+    tables = tables or {}
+    while isinstance(node, exp.Subquery):
+        node = node.this
+    if not isinstance(node, exp.Select):
+        raise Mistake("UNION merges streams; it has no place here", span_of(node), "use two statements")
+    problems = Problems()
+    inputs, conditions = _bind_inputs(node, context, tables, inwindow, problems)
+    problems.raise_any()
+    scope = Scope(
+        tuple((i.alias, i.schema) for i in inputs),
+        qualified=True,
+        parent=outer,
+        arguments=outer.arguments if outer is not None else Schema(()),
+    )
+    env = RelationEnvironment(context, scope, tables, inwindow)
+
+    env.place = "WHERE"
+    parts: list[Expr] = []
+    for condition in conditions:
+        with problems.noting():
+            parts.append(bind_condition(condition, env))
+    env.place = "GROUP BY"
+    groups: list[Item] = []
+    for part in child(node, "group").expressions if child(node, "group") is not None else ():
+        with problems.noting():
+            groups.append(Item(to_esl(part), bind(part, env)))
+    env.place = ""
+    bound = bind_items(node.expressions, env, scope, problems)
+    having_node = child(node, "having")
+    having: Expr | None = None
+    with problems.noting():
+        if having_node is not None:
+            having = bind_condition(having_node.this, env)
+    orders: list[tuple[Expr, bool, exp.Expression]] = []
+    for ordered in child(node, "order").expressions if child(node, "order") is not None else ():
+        with problems.noting():
+            orders.append((_bind_order(ordered.this, env, bound), bool(child(ordered, "desc")), ordered))
+    problems.raise_any()
+
+    grouped = bool(env.resolved or groups)
+    if grouped:
+        provided = frozenset(c.name for r in env.resolved.values() for c in r.columns) | _outer_columns(outer)
+        bound = [
+            (Item(item.name, read_groups(item.expr, item_node, groups, provided, "column")), item_node)
+            for item, item_node in bound
+        ]
+        orders = [(read_groups(e, n, groups, provided, "column"), d, n) for e, d, n in orders]
+        if having is not None:
+            having = read_groups(having, having_node.this, groups, provided, "column")
+    elif having is not None:
+        raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+    items = with_unique_names([item for item, _ in bound])
+    limit = child(node, "limit")
+    return RelationQuery(
+        inputs=tuple(inputs),
+        where=conjunction(tuple(parts)),
+        group_by=tuple(groups),
+        aggregates=tuple(
+            AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in env.resolved.values()
+        ),
+        having=having,
+        items=items,
+        distinct=child(node, "distinct") is not None,
+        order_by=tuple((expr, descending) for expr, descending, _ in orders),
+        limit=_limit(limit) if limit is not None else None,
+        schema=schema_of_items(items),
+    )
+
+
+def _bind_inputs(
+    node: exp.Select,
+    context: Context,
+    tables: Mapping[str, Schema],
+    inwindow: Schema | None,
+    problems: Problems,
+) -> tuple[list[RelationInput], list[exp.Expression]]:
+    inputs: list[RelationInput] = []
+    conditions: list[exp.Expression] = []
+    aliases: set[str] = set()
+    for entry, join in from_entries(node):
+        with problems.noting():
+            if child(entry, "frame") is not None:
+                raise Mistake("a table has no window", span_of(child(entry, "frame")), "leave the window out")
+            if join is not None and child(join, "side") == "LEFT":
+                raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
+            if join is not None:
+                conditions.append(child(join, "on"))
+            made = _bind_input(entry, context, tables, inwindow)
+            if made.alias.lower() in aliases:
+                raise Mistake(
+                    f"{made.alias} stands twice in FROM",
+                    span_of(entry),
+                    "give one of them an alias: AS other",
+                )
+            aliases.add(made.alias.lower())
+            inputs.append(made)
+    where = child(node, "where")
+    if where is not None:
+        conditions.append(where.this)
+    return inputs, conditions
+
+
+def _bind_input(
+    entry: nodes.StreamInput, context: Context, tables: Mapping[str, Schema], inwindow: Schema | None
+) -> RelationInput:
+    alias_node = child(entry, "alias")
+    if not isinstance(entry.this, exp.Identifier):
+        if alias_node is None:
+            raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
+        inner = bind_relation(entry.this, context, tables, inwindow)
+        return RelationInput(alias_node.name, alias_node.name, inner.schema, inner)
+    name = entry.this.name
+    alias = alias_node.name if alias_node is not None else name
+    local = tables.get(name.lower())
+    if local is not None:
+        return RelationInput(name, alias, local)
+    relation = context.relation(entry.this)
+    if isinstance(relation, RelationQuery):
+        return RelationInput(name, alias, relation.schema, relation)
+    return RelationInput(getattr(relation, "name", name), alias, relation.schema)
+
+
+def _bind_order(
+    node: exp.Expression, env: RelationEnvironment, items: list[tuple[Item, exp.Expression]]
+) -> Expr:
+    """ORDER BY names an output column, or computes from the input."""
+    if isinstance(node, exp.Column) and not node.table:
+        for item, _ in items:
+            if item.name.lower() == node.name.lower():
+                return item.expr
+    return bind(node, env)
+
+
+def _outer_columns(outer: Scope | None) -> frozenset[str]:
+    """Columns of enclosing rows have one value for the whole inner query."""
+    names: set[str] = set()
+    while outer is not None:
+        names |= {outer.read_as(alias, column.name) for alias, schema in outer.relations for column in schema}
+        outer = outer.parent
+    return frozenset(names)
+
+
+def _limit(node: exp.Limit) -> int:
+    text = node.expression.name
+    if not text.isdigit():
+        raise Mistake("LIMIT takes a whole number", span_of(node))
+    return int(text)

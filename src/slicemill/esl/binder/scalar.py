@@ -1,0 +1,505 @@
+"""Scalar expressions: syntax to typed expressions.
+
+What a name means depends on where it stands; an Environment answers that. Everything else is the same in a
+WHERE clause, a select list and an aggregate's body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Protocol
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl import types as t
+from slicemill.esl.binder.durations import months_and_us
+from slicemill.esl.binder.types import bind_type
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.expression import Call, Case, Cast, Expr, Literal
+from slicemill.esl.functions import SCALARS, UNREPEATABLE, fits, result_type
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.operators import arithmetic_type, castable
+from slicemill.esl.types import Kind, Type
+from slicemill.esl.units import UNITS_US
+
+
+class Environment(Protocol):
+    """What names mean at one place of a statement."""
+
+    def column(self, node: exp.Column) -> Expr: ...
+
+    def call(self, node: exp.Anonymous) -> Expr | None:
+        """A call that is no scalar function: an aggregate, VALID(…), oldest(). None if it is unknown here."""
+        ...
+
+    def field(self, node: exp.Dot) -> Expr: ...
+
+    def over(self, node: nodes.Over) -> Expr: ...
+
+    def query(self, node: exp.Expression, scalar: bool) -> Expr: ...
+
+    def call_names(self) -> list[str]:
+        """Names `call` knows, for hints."""
+        ...
+
+
+def bind(node: exp.Expression, env: Environment) -> Expr:
+    """The typed form of an expression; a Mistake where it has none."""
+    binder = _BINDERS.get(type(node))
+    if binder is not None:
+        return binder(node, env)
+    if type(node) in _ARITHMETIC:
+        return _arithmetic(node, env)
+    if type(node) in _COMPARISONS:
+        return _comparison(node, env)
+    raise Mistake(f"{type(node).__name__.upper()} is not part of ESL here", span_of(node))
+
+
+def bind_condition(node: exp.Expression, env: Environment) -> Expr:
+    """An expression that must be true or false."""
+    condition = bind(node, env)
+    if condition.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
+        raise Mistake(
+            f"a condition is true or false, this is {condition.type}",
+            span_of(node),
+            "compare it with something",
+        )
+    return condition
+
+
+# -- literals ---------------------------------------------------------------------------------------------
+
+
+def _literal(node: exp.Literal, env: Environment) -> Expr:
+    del env
+    text = node.name
+    if node.is_string:
+        return Literal(text, t.VARCHAR)
+    if text.isdigit():
+        value = int(text)
+        if value < 2**31:
+            return Literal(value, t.INT)
+        if value < 2**63:
+            return Literal(value, t.BIGINT)
+        if len(text) <= t.MAX_DECIMAL_PRECISION:
+            return Literal(Decimal(text), t.decimal(len(text), 0))
+        raise Mistake("this number has more than 38 digits", span_of(node), "write it with an exponent")
+    try:
+        return Literal(float(text), t.DOUBLE)
+    except ValueError:
+        raise Mistake(f"{text} is no number", span_of(node)) from None
+
+
+def _interval(node: exp.Interval, env: Environment) -> Expr:
+    del env
+    months, us = months_and_us(node.this)
+    if months and us:
+        raise Mistake(
+            "an interval is either months or a fixed length", span_of(node), "add two intervals instead"
+        )
+    return Literal(months, t.MONTHS) if months else Literal(us, t.INTERVAL)
+
+
+def parse_timestamp(text: str) -> int | None:
+    """Microseconds since 1970 UTC of an ISO 8601 text, or None.
+
+    >>> parse_timestamp("1970-01-01 00:00:01"), parse_timestamp("yesterday")
+    (1000000, None)
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def parse_date(text: str) -> int | None:
+    """Days since 1970-01-01, or None."""
+    try:
+        return (date.fromisoformat(text.strip()) - date(1970, 1, 1)).days
+    except ValueError:
+        return None
+
+
+def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
+    """A text constant where a point in time is wanted: read it now, so that a typing error shows now."""
+    text = str(literal.value)
+    value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
+    if value is None:
+        form = "'2026-01-31'" if kind is Kind.DATE else "'2026-01-31 12:00:00'"
+        raise Mistake(f"'{text}' is no {kind.value.lower()}", span_of(node), f"write it as {form}")
+    return Literal(value, t.DATE if kind is Kind.DATE else t.TIMESTAMP)
+
+
+# -- operators --------------------------------------------------------------------------------------------
+
+_ARITHMETIC: dict[type[exp.Expression], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+}
+_COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+
+
+def _arithmetic(node: exp.Expression, env: Environment) -> Expr:
+    operator = _ARITHMETIC[type(node)]
+    left, right = bind(node.this, env), bind(node.expression, env)
+    left, right = _exact_literals(left, right)
+    type_ = arithmetic_type(operator, left.type, right.type)
+    if type_ is None:
+        hint = ""
+        if operator == "+" and Kind.VARCHAR in (left.type.kind, right.type.kind):
+            hint = "join texts with ||"
+        elif Kind.VARCHAR in (left.type.kind, right.type.kind):
+            hint = "convert the text with CAST(… AS DOUBLE)"
+        raise Mistake(f"{operator} does not take {left.type} and {right.type}", span_of(node), hint)
+    return Call(operator, (left, right), type_)
+
+
+def _exact_literals(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """A constant with a point is a DOUBLE, except beside a DECIMAL, where it is exact."""
+    if left.type.kind is Kind.DECIMAL:
+        return left, _exact(right)
+    if right.type.kind is Kind.DECIMAL:
+        return _exact(left), right
+    return left, right
+
+
+def _exact(expr: Expr) -> Expr:
+    if not (isinstance(expr, Literal) and isinstance(expr.value, float)):
+        return expr
+    value = Decimal(repr(expr.value))
+    sign, digits, exponent = value.as_tuple()
+    del sign
+    scale = max(0, -int(exponent))
+    return Literal(value, t.decimal(max(len(digits) + max(0, int(exponent)), scale), scale))
+
+
+def comparable(
+    left: Expr, right: Expr, left_node: exp.Expression, right_node: exp.Expression
+) -> tuple[Expr, Expr]:
+    """Both sides brought to types that compare, or a Mistake."""
+    for time, text in ((left, right), (right, left)):
+        if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and isinstance(text, Literal):
+            if text.type.kind is Kind.VARCHAR:
+                node = right_node if text is right else left_node
+                converted = _as_time(text, time.type.kind, node)
+                return (left, converted) if text is right else (converted, right)
+    left, right = _exact_literals(left, right)
+    if t.common(left.type, right.type) is None:
+        numeric_text = {left.type.kind, right.type.kind} >= {Kind.VARCHAR} and (
+            t.is_numeric(left.type) or t.is_numeric(right.type)
+        )
+        hint = "convert one side with CAST" if numeric_text else ""
+        raise Mistake(
+            f"{left.type} and {right.type} cannot be compared",
+            span_of(left_node).to(span_of(right_node)),
+            hint,
+        )
+    return left, right
+
+
+def _comparison(node: exp.Expression, env: Environment) -> Expr:
+    left, right = bind(node.this, env), bind(node.expression, env)
+    left, right = comparable(left, right, node.this, node.expression)
+    if Kind.PERIOD in (left.type.kind, right.type.kind):
+        raise Mistake("periods are compared by relations", span_of(node), "use EQUALS, BEFORE, DURING, …")
+    return Call(_COMPARISONS[type(node)], (left, right), t.BOOLEAN)
+
+
+def _logical(name: str) -> Callable[[exp.Expression, Environment], Expr]:
+    def binder(node: exp.Expression, env: Environment) -> Expr:
+        left, right = bind_condition(node.this, env), bind_condition(node.expression, env)
+        return Call(name, (left, right), t.BOOLEAN)
+
+    return binder
+
+
+def _not(node: exp.Not, env: Environment) -> Expr:
+    return Call("not", (bind_condition(node.this, env),), t.BOOLEAN)
+
+
+def _negative(node: exp.Neg, env: Environment) -> Expr:
+    operand = bind(node.this, env)
+    if isinstance(operand, Literal) and isinstance(operand.value, (int, float, Decimal)):
+        if not isinstance(operand.value, bool):
+            return Literal(-operand.value, operand.type)
+    if not t.is_numeric(operand.type) and operand.type.kind not in (Kind.INTERVAL, Kind.MONTHS):
+        raise Mistake(f"- does not take {operand.type}", span_of(node))
+    return Call("negative", (operand,), operand.type)
+
+
+def _bitwise_not(node: exp.BitwiseNot, env: Environment) -> Expr:
+    operand = bind(node.this, env)
+    if not t.is_integer(operand.type):
+        raise Mistake(f"~ does not take {operand.type}", span_of(node))
+    return Call("~", (operand,), operand.type)
+
+
+def _concatenation(node: exp.DPipe, env: Environment) -> Expr:
+    left, right = bind(node.this, env), bind(node.expression, env)
+    for operand, operand_node in ((left, node.this), (right, node.expression)):
+        if not fits("text", operand.type):
+            raise Mistake(
+                f"|| joins texts, this is {operand.type}",
+                span_of(operand_node),
+                "convert it with CAST(… AS VARCHAR)",
+            )
+    return Call("concat", (left, right), t.VARCHAR)
+
+
+def _is(node: exp.Is, env: Environment) -> Expr:
+    operand = bind(node.this, env)
+    if isinstance(node.expression, exp.Null):
+        return Call("isnull", (operand,), t.BOOLEAN)
+    if operand.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
+        raise Mistake(f"IS TRUE asks for a condition, this is {operand.type}", span_of(node.this))
+    return Call("<=>", (operand, Literal(bool(node.expression.this), t.BOOLEAN)), t.BOOLEAN)
+
+
+def _in(node: exp.In, env: Environment) -> Expr:
+    if child(node, "query") is not None:
+        raise Mistake(
+            "IN with a query is not part of ESL",
+            span_of(node),
+            "use EXISTS in an aggregate, or join the table",
+        )
+    operand = bind(node.this, env)
+    choices = []
+    for choice_node in node.expressions:
+        choice = bind(choice_node, env)
+        _, choice = comparable(operand, choice, node.this, choice_node)
+        choices.append(choice)
+    return Call("in", (operand, *choices), t.BOOLEAN)
+
+
+def _between(node: exp.Between, env: Environment) -> Expr:
+    operand = bind(node.this, env)
+    low_node, high_node = child(node, "low"), child(node, "high")
+    left, low = comparable(operand, bind(low_node, env), node.this, low_node)
+    right, high = comparable(operand, bind(high_node, env), node.this, high_node)
+    return Call("and", (Call(">=", (left, low), t.BOOLEAN), Call("<=", (right, high), t.BOOLEAN)), t.BOOLEAN)
+
+
+def _pattern(name: str) -> Callable[[exp.Expression, Environment], Expr]:
+    def binder(node: exp.Expression, env: Environment) -> Expr:
+        operands = []
+        for part in (node.this, node.expression):
+            operand = bind(part, env)
+            if not fits("text", operand.type):
+                raise Mistake(f"{name.upper()} matches texts, this is {operand.type}", span_of(part))
+            operands.append(operand)
+        return Call(name, tuple(operands), t.BOOLEAN)
+
+    return binder
+
+
+def _escape(node: exp.Escape, env: Environment) -> Expr:
+    pattern = bind(node.this, env)
+    escape = bind(node.expression, env)
+    assert isinstance(pattern, Call), "the grammar puts ESCAPE behind LIKE only"
+    if not isinstance(escape, Literal) or len(str(escape.value)) != 1:
+        raise Mistake("ESCAPE takes one character", span_of(node.expression))
+    return Call(pattern.function, (*pattern.arguments, escape), t.BOOLEAN)
+
+
+# -- calls, casts, cases ----------------------------------------------------------------------------------
+
+
+def _call(node: exp.Anonymous, env: Environment) -> Expr:
+    special = env.call(node)
+    if special is not None:
+        return special
+    name = node.name.lower()
+    signature = SCALARS.get(name)
+    if signature is None:
+        if name in UNREPEATABLE:
+            raise Mistake(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
+        hint = did_you_mean(name, [*SCALARS, *env.call_names()])
+        raise Mistake(f"there is no function {node.name}", span_of(node), hint)
+    if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
+        raise Mistake(f"{name} is no aggregate", span_of(node), f"call it as {signature}")
+    if not signature.takes(len(node.expressions)):
+        raise Mistake(
+            f"{name} does not take {len(node.expressions)} arguments",
+            span_of(node),
+            f"call it as {signature}",
+        )
+    arguments = []
+    for index, argument_node in enumerate(node.expressions):
+        argument = bind(argument_node, env)
+        wanted = signature.parameter(index)
+        if (
+            wanted in ("time", "timestamp")
+            and isinstance(argument, Literal)
+            and argument.type.kind is Kind.VARCHAR
+        ):
+            argument = _as_time(argument, Kind.TIMESTAMP, argument_node)
+        if not fits(wanted, argument.type):
+            raise Mistake(
+                f"{name} wants {wanted} here, this is {argument.type}",
+                span_of(argument_node),
+                f"call it as {signature}",
+            )
+        arguments.append(argument)
+    type_ = result_type(signature, arguments)
+    if type_ is None:
+        types = ", ".join(str(a.type) for a in arguments)
+        raise Mistake(f"{name} cannot mix {types}", span_of(node), "convert them with CAST")
+    return Call(name, tuple(arguments), type_)
+
+
+def _cast(node: exp.Cast, env: Environment) -> Expr:
+    operand = bind(node.this, env)
+    target_node = child(node, "to")
+    if target_node.name.startswith("INTERVAL "):
+        return _duration_in(operand, target_node.name.removeprefix("INTERVAL "), node)
+    target = bind_type(target_node)
+    if (
+        isinstance(operand, Literal)
+        and operand.type.kind is Kind.VARCHAR
+        and not isinstance(node, exp.TryCast)
+    ):
+        if target.kind in (Kind.TIMESTAMP, Kind.DATE):
+            return _as_time(operand, target.kind, node.this)
+    if not castable(operand.type, target):
+        raise Mistake(f"{operand.type} cannot become {target}", span_of(node))
+    return Cast(operand, target, safe=isinstance(node, exp.TryCast))
+
+
+def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
+    """CAST(VALID(S) AS INTERVAL MINUTE): the whole units in a period or interval (L7)."""
+    if operand.type.kind not in (Kind.PERIOD, Kind.INTERVAL, Kind.ANY):
+        raise Mistake(
+            f"{operand.type} has no length in {unit}S", span_of(node), "cast a VALID(…) or an interval"
+        )
+    if unit not in UNITS_US:
+        raise Mistake(f"a {unit.lower()} has no fixed length", span_of(node), "use DAY or a shorter unit")
+    return Call("whole_units", (operand, Literal(UNITS_US[unit], t.INTERVAL)), t.BIGINT)
+
+
+def _case(node: exp.Case, env: Environment) -> Expr:
+    operand = bind(node.this, env) if node.this is not None else None
+    branches: list[tuple[Expr, Expr]] = []
+    type_: Type = t.NULL
+    default_node = child(node, "default")
+    for branch in child(node, "ifs"):
+        if operand is None:
+            condition = bind_condition(branch.this, env)
+        else:
+            left, right = comparable(operand, bind(branch.this, env), node.this, branch.this)
+            condition = Call("=", (left, right), t.BOOLEAN)
+        value_node = child(branch, "true")
+        value = bind(value_node, env)
+        type_ = _merged(type_, value.type, value_node)
+        branches.append((condition, value))
+    default: Expr = Literal(None, t.NULL)
+    if default_node is not None:
+        default = bind(default_node, env)
+        type_ = _merged(type_, default.type, default_node)
+    return Case(tuple(branches), default, type_)
+
+
+def _merged(so_far: Type, next_: Type, node: exp.Expression) -> Type:
+    merged = t.common(so_far, next_)
+    if merged is None:
+        raise Mistake(f"one branch gives {so_far}, this one {next_}", span_of(node), "convert one with CAST")
+    return merged
+
+
+_EXTRACTABLE = {
+    "YEAR": "year",
+    "QUARTER": "quarter",
+    "MONTH": "month",
+    "WEEK": "weekofyear",
+    "DAY": "day",
+    "DOW": "dayofweek",
+    "DOY": "dayofyear",
+    "HOUR": "hour",
+    "MINUTE": "minute",
+    "SECOND": "second",
+}
+
+
+def _extract(node: exp.Extract, env: Environment) -> Expr:
+    field = node.this.name.upper()
+    if field not in _EXTRACTABLE:
+        hint = did_you_mean(field, _EXTRACTABLE) or f"the fields are {', '.join(_EXTRACTABLE)}"
+        raise Mistake(f"there is no field {field} in a timestamp", span_of(node), hint)
+    operand = bind(node.expression, env)
+    if not fits("time", operand.type):
+        raise Mistake(f"EXTRACT wants a time, this is {operand.type}", span_of(node.expression))
+    return Call(_EXTRACTABLE[field], (operand,), t.INT)
+
+
+def _relation(node: nodes.IntervalRelation, env: Environment) -> Expr:
+    operands = []
+    for part in (node.this, node.expression):
+        operand = bind(part, env)
+        if not fits("period", operand.type):
+            raise Mistake(
+                f"{child(node, 'relation')} compares periods, this is {operand.type}",
+                span_of(part),
+                "use VALID(alias) or PERIOD(begin, end)",
+            )
+        operands.append(operand)
+    return Call(str(child(node, "relation")).lower(), tuple(operands), t.BOOLEAN)
+
+
+def _star(node: exp.Expression, env: Environment) -> Expr:
+    del env
+    raise Mistake("* stands for all columns only in a select list or in count(*)", span_of(node))
+
+
+_BINDERS: dict[type[exp.Expression], Callable[..., Expr]] = {
+    exp.Literal: _literal,
+    exp.Null: lambda node, env: Literal(None, t.NULL),
+    exp.Boolean: lambda node, env: Literal(bool(node.this), t.BOOLEAN),
+    exp.Interval: _interval,
+    exp.Paren: lambda node, env: bind(node.this, env),
+    exp.Column: lambda node, env: env.column(node),
+    exp.Dot: lambda node, env: env.field(node),
+    exp.And: _logical("and"),
+    exp.Or: _logical("or"),
+    exp.Not: _not,
+    exp.Neg: _negative,
+    exp.BitwiseNot: _bitwise_not,
+    exp.DPipe: _concatenation,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _pattern("like"),
+    exp.ILike: _pattern("ilike"),
+    exp.RegexpLike: _pattern("rlike"),
+    exp.Escape: _escape,
+    exp.Anonymous: _call,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Case: _case,
+    exp.Extract: _extract,
+    exp.Exists: lambda node, env: env.query(node.this, scalar=False),
+    exp.Subquery: lambda node, env: env.query(node.this, scalar=True),
+    exp.Star: _star,
+    nodes.Over: lambda node, env: env.over(node),
+    nodes.IntervalRelation: _relation,
+}

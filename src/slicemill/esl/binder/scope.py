@@ -1,0 +1,85 @@
+"""Which columns can be named at one place, and what they are called there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.expression import Argument, ColumnRef, Expr
+from slicemill.esl.nodes import span_of
+from slicemill.esl.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Relations by alias, innermost first.
+
+    Columns are read as `alias.column` if `qualified`, else by their own name. `arguments` are those of the
+    aggregate whose body is being bound; a column of the same name hides them.
+    """
+
+    relations: tuple[tuple[str, Schema], ...]
+    qualified: bool
+    parent: Scope | None = None
+    arguments: Schema = Schema(())
+
+    def resolve(self, node: exp.Column) -> Expr:
+        qualifier, name = node.table, node.name
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._own(node, qualifier, name)
+            if found is not None:
+                return found
+            scope = scope.parent
+        if not qualifier:
+            argument = self.arguments.find(name)
+            if argument is not None:
+                return Argument(argument.name, argument.type)
+        raise self._unknown(node, qualifier, name)
+
+    def _own(self, node: exp.Column, qualifier: str, name: str) -> ColumnRef | None:
+        matches: list[ColumnRef] = []
+        owners: list[str] = []
+        for alias, schema in self.relations:
+            if qualifier and alias.lower() != qualifier.lower():
+                continue
+            column = schema.find(name)
+            if column is not None:
+                matches.append(ColumnRef(self.read_as(alias, column.name), column.type))
+                owners.append(alias)
+        if len(matches) > 1:
+            raise Mistake(
+                f"{name} could be a column of {one_of(owners)}", span_of(node), f"write {owners[0]}.{name}"
+            )
+        return matches[0] if matches else None
+
+    def read_as(self, alias: str, column: str) -> str:
+        return f"{alias}.{column}" if self.qualified else column
+
+    def _unknown(self, node: exp.Column, qualifier: str, name: str) -> Mistake:
+        aliases = [alias for scope in self._chain() for alias, _ in scope.relations]
+        if qualifier and qualifier.lower() not in {alias.lower() for alias in aliases}:
+            hint = did_you_mean(qualifier, aliases) or f"FROM names {one_of(aliases)}"
+            return Mistake(f"there is no {qualifier} in FROM", span_of(node), hint)
+        columns = [
+            column.name
+            for scope in self._chain()
+            for alias, schema in scope.relations
+            if not qualifier or alias.lower() == qualifier.lower()
+            for column in schema
+        ]
+        if not qualifier:
+            columns += self.arguments.names
+        hint = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
+        where = f" in {qualifier}" if qualifier else ""
+        return Mistake(f"there is no column {name}{where}", span_of(node), hint)
+
+    def _chain(self) -> list[Scope]:
+        chain: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            chain.append(scope)
+            scope = scope.parent
+        return chain

@@ -1,0 +1,81 @@
+"""Scripts: every statement bound in turn, every mistake reported, nothing of a broken statement kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder import definitions
+from slicemill.esl.binder.aggregates import bind_aggregate
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.problems import Mistakes, Unknowable
+from slicemill.esl.catalog import Catalog, Statement
+from slicemill.esl.errors import Diagnostic, Mistake
+from slicemill.esl.grammar import statements as grammar
+from slicemill.esl.nodes import span_of
+from slicemill.esl.source import Source, Span
+
+_DECLARATION = re.compile(
+    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE)\s+[\"`]?(\w+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What became of a script: the good statements with their places, the catalog they leave, the mistakes."""
+
+    source: Source
+    statements: tuple[tuple[Statement, Span], ...]
+    catalog: Catalog
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def bind_script(source: Source, catalog: Catalog | None = None) -> Bound:
+    """Parse and bind a text against a catalog, which stays as it is."""
+    known = catalog.copy() if catalog is not None else Catalog()
+    parsed, diagnostics = grammar.script(source)
+    context = Context(known, _unreadable_names(source, parsed))
+    bound: list[tuple[Statement, Span]] = []
+    for node in parsed:
+        try:
+            statement = bind_statement(node, context)
+        except Mistake as mistake:
+            diagnostics.append(mistake.diagnostic)
+        except Mistakes as mistakes:
+            diagnostics.extend(mistakes.diagnostics)
+        except Unknowable:
+            pass
+        else:
+            known.add(statement)
+            bound.append((statement, span_of(node)))
+            continue
+        if isinstance(node.this, exp.Identifier):
+            # What uses this name cannot be judged; its own mistake has been told.
+            context = replace(context, broken=context.broken | {node.this.name.lower()})
+    return Bound(source, tuple(bound), known, tuple(diagnostics))
+
+
+def _unreadable_names(source: Source, parsed: list[exp.Expression]) -> frozenset[str]:
+    """Names that the text declares in statements which could not be read."""
+    readable = {node.this.name.lower() for node in parsed if isinstance(node.this, exp.Identifier)}
+    return frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - readable
+
+
+def bind_statement(node: exp.Expression, context: Context) -> Statement:
+    if isinstance(node, nodes.CreateStream):
+        return definitions.bind_stream(node, context)
+    if isinstance(node, nodes.CreateTable):
+        return definitions.bind_table(node, context)
+    if isinstance(node, nodes.CreateView):
+        return definitions.bind_view(node, context)
+    if isinstance(node, nodes.CreateQuery):
+        return definitions.bind_named_query(node, context)
+    if isinstance(node, nodes.CreateAggregate):
+        return bind_aggregate(node, context)
+    if isinstance(node, nodes.DropObject):
+        return definitions.bind_drop(node, context)
+    return definitions.bind_bare_query(node, context)

@@ -1,0 +1,233 @@
+"""SELECT over streams: inputs and their windows, conditions, aggregates and what each needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.binder import durations
+from slicemill.esl.binder.calls import Resolved
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.environments import SelectEnvironment
+from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
+from slicemill.esl.binder.items import (
+    bind_items,
+    read_groups,
+    refuse_null_columns,
+    schema_of_items,
+    with_unique_names,
+)
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.temporal import bind_temporal
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake
+from slicemill.esl.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Frame, Input, Select
+from slicemill.esl.relation import Item
+
+
+def bind_select(node: exp.Select, context: Context) -> Select:
+    """A SELECT whose FROM names at least one stream."""
+    _refuse_blocking_clauses(node)
+    entries = bind_inputs(node, context)
+    if any(child(entry.node, "coalesce") for entry in entries):
+        return bind_temporal(node, entries, context)
+    inputs = _windowed(entries, node)
+    scope = Scope(tuple((i.alias, i.schema) for i in inputs), qualified=len(inputs) > 1)
+    env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
+    problems = Problems()
+
+    where, inputs = _bind_conditions(node, entries, inputs, env, problems)
+    groups = _bind_groups(node, env, problems)
+    env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
+    bound = bind_items(node.expressions, env, scope, problems)
+    having_node = child(node, "having")
+    having: Expr | None = None
+    with problems.noting():
+        if having_node is not None:
+            env.windows_allowed = False
+            having = bind_condition(having_node.this, env)
+    problems.raise_any()
+
+    if env.resolved or groups:
+        bound = [
+            (Item(item.name, _read_groups(item.expr, item_node, groups, env)), item_node)
+            for item, item_node in bound
+        ]
+        if having is not None:
+            having = _read_groups(having, having_node.this, groups, env)
+    elif having is not None:
+        raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+    _check_aggregates(node, env, groups, inputs)
+    refuse_null_columns(bound, problems)
+    problems.raise_any()
+    items = with_unique_names([item for item, _ in bound])
+    return Select(
+        inputs=tuple(inputs),
+        where=where,
+        group_by=tuple(groups),
+        aggregates=env.aggregates,
+        having=having,
+        window_calls=tuple(env.window_calls.values()),
+        coalesce=None,
+        items=items,
+        schema=schema_of_items(items),
+    )
+
+
+def _refuse_blocking_clauses(node: exp.Select) -> None:
+    """What SQL needs the whole input for: it would never answer on a stream."""
+    for key, what, hint in (
+        ("distinct", "DISTINCT", "use an aggregate with PARTITION BY, or GROUP BY over a window"),
+        ("order", "ORDER BY", "results already come in timestamp order"),
+        ("limit", "LIMIT", "a continuous query ends when you drop it"),
+    ):
+        clause = child(node, key)
+        if clause is not None:
+            place = span_of(clause) if span_of(clause).end else span_of(node)
+            raise Mistake(f"{what} needs the end of the input, and a stream has none", place, hint)
+
+
+def _windowed(entries: list[BoundInput], node: exp.Select) -> list[Input]:
+    """Inputs with the window that each one has, or gets from a WINDOW clause."""
+    trailing_node = child(node, "window")
+    trailing = durations.from_window(trailing_node) if trailing_node is not None else None
+    streams = [entry for entry in entries if not entry.input.finite]
+    inputs = []
+    for entry in entries:
+        bound = entry.input
+        if bound.finite:
+            if bound.window is not None:
+                raise Mistake(
+                    f"{bound.alias} is finite, so it needs no window",
+                    span_of(child(entry.node, "frame")),
+                    "leave the window out",
+                )
+        elif bound.window is None and trailing is not None:
+            bound = replace(bound, window=trailing)
+        if not bound.finite and bound.window is None and len(streams) > 1:
+            raise Mistake(
+                f"a join of streams would keep {bound.alias} for ever",
+                span_of(entry.node),
+                f"give it a window: {bound.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
+            )
+        inputs.append(bound)
+    slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
+    if len(slides) > 1:
+        raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
+    return inputs
+
+
+def _bind_conditions(
+    node: exp.Select,
+    entries: list[BoundInput],
+    inputs: list[Input],
+    env: SelectEnvironment,
+    problems: Problems,
+) -> tuple[Expr | None, list[Input]]:
+    """WHERE and the ON of inner joins are one condition; a LEFT JOIN keeps its own."""
+    parts: list[Expr] = []
+    finished: list[Input] = []
+    env.place = "WHERE"
+    for entry, bound in zip(entries, inputs, strict=True):
+        with problems.noting():
+            if entry.on is not None:
+                condition = bind_condition(entry.on, env)
+                if entry.left:
+                    bound = replace(bound, left_on=condition)
+                else:
+                    parts.append(condition)
+        finished.append(bound)
+    where = child(node, "where")
+    with problems.noting():
+        if where is not None:
+            parts.append(bind_condition(where.this, env))
+    env.place = ""
+    return conjunction(tuple(parts)), finished
+
+
+def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -> list[Item]:
+    group = child(node, "group")
+    if group is None:
+        return []
+    groups: list[Item] = []
+    env.place = "GROUP BY"
+    for part in group.expressions:
+        with problems.noting():
+            expr = bind(part, env)
+            name = expr.name if isinstance(expr, ColumnRef) else to_esl(part)
+            groups.append(Item(name, expr))
+    env.place = ""
+    return groups
+
+
+def _read_groups(expr: Expr, node: exp.Expression, groups: list[Item], env: SelectEnvironment) -> Expr:
+    return read_groups(expr, node, groups, env.provided(), "column")
+
+
+def _check_aggregates(
+    node: exp.Select, env: SelectEnvironment, groups: list[Item], inputs: list[Input]
+) -> None:
+    windows = [i.window for i in inputs if not i.finite]
+    bounded = [w for w in windows if w is not None and w.extent is not None]
+    if env.window_calls and (env.resolved or groups):
+        raise Mistake(
+            "GROUP BY and OVER do not go together in one query",
+            span_of(node),
+            "partition with PARTITION BY inside OVER, or make two queries",
+        )
+    if groups and not env.resolved:
+        raise Mistake("GROUP BY needs an aggregate in the select list", span_of(node))
+    if not env.resolved:
+        slide = next((w for w in bounded if w.slide is not None), None)
+        if slide is not None:
+            raise Mistake(
+                "SLIDE says how often aggregates report, and there is none",
+                span_of(node),
+                "leave SLIDE out, or put an aggregate into the select list",
+            )
+        return
+    if any(w.frame is Frame.ROWS and w.slide is not None for w in bounded) and len(inputs) > 1:
+        raise Mistake("a join slides by time", span_of(node), "give SLIDE a unit of time")
+    for resolved in env.resolved.values():
+        _check_one(node, resolved, bool(bounded))
+
+
+def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
+    call = _find_call(node, resolved)
+    if not windowed and resolved.blocking:
+        raise Mistake(
+            f"{resolved.name} answers at the end of its input, and a stream has none",
+            span_of(call),
+            f"give it a window: {to_esl(call)} OVER (RANGE 1 HOUR PRECEDING), or FROM … [RANGE 1 HOUR]",
+        )
+    if windowed and not resolved.blocking:
+        raise Mistake(
+            f"{resolved.name} answers at each tuple, so it takes no window in FROM",
+            span_of(call),
+            "leave the window out, or use OVER",
+        )
+    if resolved.base is None and not resolved.builtin:
+        raise Mistake(
+            f"{resolved.name} has only a window version",
+            span_of(call),
+            f"call it with OVER: {to_esl(call)} OVER (…)",
+        )
+
+
+def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
+    """The call in the syntax, for the place of a message."""
+    for call in node.find_all(exp.Anonymous):
+        if call.name.lower() == resolved.name.lower() and not isinstance(call.parent, nodes.Over):
+            return call
+    return node
+
+
+def renamed(select: Select, items: tuple[Item, ...]) -> Select:
+    """The same query with other output columns, for the branches of a UNION."""
+    return replace(select, items=items, schema=schema_of_items(items))

@@ -1,0 +1,96 @@
+"""Temporal queries: `FROM Stream(attributes) AS S RANGE … SLIDES …` with VALID(S) (L6, L7)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.environments import SelectEnvironment, TemporalEnvironment, mentions
+from slicemill.esl.binder.inputs import BoundInput
+from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_of_items, with_unique_names
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.dialect import to_esl
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Coalesce, Select
+from slicemill.esl.relation import Item
+from slicemill.esl.types import PERIOD, Column, Schema
+
+VALID = ColumnRef("VALID", PERIOD)
+
+
+def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context) -> Select:
+    if len(entries) > 1:
+        raise Mistake("a temporal query reads one stream", span_of(node), "join its results in another query")
+    for key in ("group", "having", "window"):
+        if child(node, key) is not None:
+            raise Mistake(f"a temporal query has no {key.upper()} clause", span_of(child(node, key)))
+    entry = entries[0]
+    stream = entry.input
+    if stream.finite:
+        raise Mistake("a temporal query reads a stream", span_of(entry.node))
+    assert stream.window is not None, "the grammar asks for RANGE and SLIDES"
+    whole = Scope(((stream.alias, stream.schema),), qualified=False)
+    row_env = SelectEnvironment(context, whole, place="a temporal query", windows_allowed=False)
+    problems = Problems()
+
+    attributes: list[Column] = []
+    for identifier in child(entry.node, "coalesce"):
+        with problems.noting():
+            column = stream.schema.find(identifier.name)
+            if column is None:
+                hint = did_you_mean(identifier.name, stream.schema.names)
+                raise Mistake(f"there is no column {identifier.name}", span_of(identifier), hint)
+            attributes.append(column)
+    partition: list[Item] = []
+    for part in child(entry.node, "partition_by") or ():
+        with problems.noting():
+            expr = bind(part, row_env)
+            partition.append(Item(expr.name if isinstance(expr, ColumnRef) else to_esl(part), expr))
+    problems.raise_any()
+
+    keys = [Column(item.name, item.expr.type) for item in partition]
+    shown = Schema((*(c for c in keys if c not in attributes), *attributes))
+    run_env = TemporalEnvironment(
+        context, Scope(((stream.alias, shown),), qualified=False), stream.alias, VALID
+    )
+    before, after = _split_where(node, row_env, run_env, problems)
+    bound = bind_items(node.expressions, run_env, run_env.scope, problems)
+    refuse_null_columns(bound, problems)
+    problems.raise_any()
+    items = with_unique_names([item for item, _ in bound])
+    coalesce = Coalesce(
+        attributes=tuple(column.name for column in attributes),
+        partition_by=tuple(partition),
+        window=stream.window,
+        before=before,
+        after=after,
+        schema=Schema((*shown.columns, Column(VALID.name, PERIOD))),
+    )
+    return Select((stream,), None, (), (), None, (), coalesce, items, schema_of_items(items))
+
+
+def _split_where(
+    node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: Problems
+) -> tuple[Expr | None, Expr | None]:
+    """Conditions on values run before coalescing, those on VALID after it."""
+    where = child(node, "where")
+    before: list[Expr] = []
+    after: list[Expr] = []
+    for part in _conjuncts(where.this) if where is not None else ():
+        with problems.noting():
+            temporal = any(call.name.lower() == "valid" for call in part.find_all(exp.Anonymous))
+            condition = bind_condition(part, run_env if temporal else row_env)
+            (after if temporal and mentions(condition, VALID) else before).append(condition)
+    return conjunction(tuple(before)), conjunction(tuple(after))
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*_conjuncts(node.this), *_conjuncts(node.expression)]
+    return [node]

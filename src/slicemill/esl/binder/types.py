@@ -1,0 +1,58 @@
+"""Type names to types."""
+
+from __future__ import annotations
+
+from slicemill.esl import types as t
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.nodes import ColumnDeclaration, TypeName, child, span_of
+from slicemill.esl.types import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, Type
+
+
+def bind_type(node: TypeName) -> Type:
+    name = node.name.upper()
+    if name not in SPELLINGS:
+        hint = did_you_mean(name, SPELLINGS) or f"the types are {', '.join(sorted(SPELLINGS))}"
+        raise Mistake(f"there is no type {node.name}", span_of(node), hint)
+    base = SPELLINGS[name]
+    parameters = [_whole(parameter, node) for parameter in node.expressions]
+    if not parameters:
+        return base
+    if base.kind is Kind.VARCHAR and len(parameters) == 1 and name not in ("STRING", "TEXT"):
+        if parameters[0] < 1:
+            raise Mistake(f"{name} needs a length of at least 1", span_of(node))
+        return Type(Kind.VARCHAR, length=parameters[0])
+    if base.kind is Kind.DECIMAL and len(parameters) <= 2:
+        precision, scale = parameters[0], parameters[1] if len(parameters) == 2 else 0
+        if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
+            raise Mistake(
+                f"DECIMAL({precision}, {scale}) is not possible",
+                span_of(node),
+                f"at most {MAX_DECIMAL_PRECISION} digits, and no more behind the point than there are",
+            )
+        return t.decimal(precision, scale)
+    raise Mistake(f"{name} takes no {len(parameters)} parameters", span_of(node))
+
+
+def _whole(parameter: object, node: TypeName) -> int:
+    text = str(getattr(parameter, "name", ""))
+    if not text.isdigit():
+        raise Mistake("a type's parameter is a whole number", span_of(node))
+    return int(text)
+
+
+def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -> Schema:
+    """Declared columns; a column without a type gets `untyped`."""
+    problems = Problems()
+    columns: list[Column] = []
+    seen: set[str] = set()
+    for declaration in declarations:
+        with problems.noting():
+            name = declaration.this.name
+            if name.lower() in seen:
+                raise Mistake(f"{name} is declared twice", span_of(declaration), "give it another name")
+            seen.add(name.lower())
+            kind = child(declaration, "kind")
+            columns.append(Column(name, bind_type(kind) if kind is not None else untyped))
+    problems.raise_any()
+    return Schema(tuple(columns))

@@ -1,0 +1,192 @@
+"""What has been declared: streams, tables, views, aggregates and queries, by name without regard to case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.query import Continuous, Select, Union
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Schema
+
+
+class TimestampKind(StrEnum):
+    """Who stamps a tuple (M24)."""
+
+    EXTERNAL = "external"  # the producer: a column of the tuple
+    INTERNAL = "internal"  # slicemill's clock, on entry
+    LATENT = "latent"  # nobody; operators that need one stamp on the fly
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Where tuples or rows come from: a URL, or a Spark format with options. Neither: fed by a program."""
+
+    url: str | None = None
+    format: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.url or self.format or "(fed by a program)"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    name: str
+    schema: Schema
+    kind: TimestampKind
+    time_column: str | None
+    slack_us: int
+    skew_us: int | None
+    source: SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStream:
+    name: str
+    query: Continuous
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    schema: Schema
+    source: SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A concrete view (M40): a finite relation, over tables or over windows of streams."""
+
+    name: str
+    query: Continuous | RelationQuery
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    weight: float = 1.0
+    sink: str | None = None
+    slo: str | None = None
+    memory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A standing query, or an ad hoc one where only tables are read."""
+
+    name: str
+    query: Continuous | RelationQuery
+    options: QueryOptions
+    text: str
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+    @property
+    def continuous(self) -> bool:
+        return not isinstance(self.query, RelationQuery)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    kind: str
+    name: str
+
+
+Relation: TypeAlias = Stream | DerivedStream | Table | View
+Statement: TypeAlias = Relation | Query | AggregateDefinition | Dropped
+
+
+@dataclass(slots=True)
+class Catalog:
+    relations: dict[str, Relation] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+    base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+    window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+
+    def copy(self) -> Catalog:
+        return Catalog(
+            dict(self.relations),
+            dict(self.queries),
+            dict(self.base_aggregates),
+            dict(self.window_aggregates),
+        )
+
+    def relation(self, name: str) -> Relation | None:
+        return self.relations.get(name.lower())
+
+    def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
+        """The user's base and window version of an aggregate."""
+        key = name.lower()
+        return self.base_aggregates.get(key), self.window_aggregates.get(key)
+
+    def add(self, statement: Statement) -> None:
+        """Register, or for Dropped remove, what a statement declares."""
+        key = statement.name.lower()
+        if isinstance(statement, Query):
+            self.queries[key] = statement
+        elif isinstance(statement, AggregateDefinition):
+            (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
+        elif isinstance(statement, Dropped):
+            self._remove(statement.kind, key)
+        else:
+            self.relations[key] = statement
+
+    def _remove(self, kind: str, key: str) -> None:
+        if kind == "QUERY":
+            del self.queries[key]
+        elif kind == "AGGREGATE":
+            self.base_aggregates.pop(key, None)
+            self.window_aggregates.pop(key, None)
+        else:
+            del self.relations[key]
+
+    def dependants(self, kind: str, name: str) -> list[str]:
+        """Names of the queries, views and streams that read a relation or call an aggregate."""
+        wanted = name.lower()
+        found = []
+        for statement in (*self.relations.values(), *self.queries.values()):
+            query = getattr(statement, "query", None)
+            if query is None:
+                continue
+            used = _aggregates_of(query) if kind == "AGGREGATE" else _relations_of(query)
+            if wanted in {entry.lower() for entry in used}:
+                found.append(statement.name)
+        return found
+
+
+def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    if isinstance(query, Union):
+        for branch in query.branches:
+            yield from _relations_of(branch)
+        return
+    for entry in query.inputs:
+        if entry.query is not None:
+            yield from _relations_of(entry.query)
+        elif entry.relation is not None:
+            yield entry.relation
+
+
+def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    if isinstance(query, Union):
+        for branch in query.branches:
+            yield from _aggregates_of(branch)
+        return
+    for entry in query.inputs:
+        if entry.query is not None:
+            yield from _aggregates_of(entry.query)
+    yield from (call.name for call in query.aggregates)
+    if isinstance(query, Select):
+        yield from (call.name for call in query.window_calls)

@@ -1,0 +1,181 @@
+"""ESL's types and schemas.
+
+Time is int64 microseconds everywhere inside. REAL and DOUBLE are both 64 bits wide: sums over long windows
+would drift in 32. CHAR(n) and VARCHAR(n) are text of at most n characters, never padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_DECIMAL_PRECISION = 38
+
+
+class Kind(StrEnum):
+    BOOLEAN = "BOOLEAN"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    VARCHAR = "VARCHAR"
+    BINARY = "BINARY"
+    TIMESTAMP = "TIMESTAMP"
+    DATE = "DATE"
+    INTERVAL = "INTERVAL"  # a length of time in microseconds
+    MONTHS = "INTERVAL MONTH"  # a number of months: no fixed length of time
+    PERIOD = "PERIOD"  # valid time [begin, end) of a coalesced run (L3)
+    NULL = "NULL"  # the type of a bare NULL: fits everywhere
+    ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    kind: Kind
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"DECIMAL({self.precision}, {self.scale})"
+        if self.kind is Kind.VARCHAR and self.length is not None:
+            return f"VARCHAR({self.length})"
+        return self.kind.value
+
+
+BOOLEAN = Type(Kind.BOOLEAN)
+INT = Type(Kind.INT)
+BIGINT = Type(Kind.BIGINT)
+DOUBLE = Type(Kind.DOUBLE)
+VARCHAR = Type(Kind.VARCHAR)
+BINARY = Type(Kind.BINARY)
+TIMESTAMP = Type(Kind.TIMESTAMP)
+DATE = Type(Kind.DATE)
+INTERVAL = Type(Kind.INTERVAL)
+MONTHS = Type(Kind.MONTHS)
+PERIOD = Type(Kind.PERIOD)
+NULL = Type(Kind.NULL)
+ANY = Type(Kind.ANY)
+
+
+def decimal(precision: int, scale: int) -> Type:
+    return Type(Kind.DECIMAL, precision=min(precision, MAX_DECIMAL_PRECISION), scale=min(scale, precision))
+
+
+# Spelling → type, without parameters. CHAR, VARCHAR and DECIMAL take parameters (see binder.types).
+SPELLINGS: dict[str, Type] = {
+    "BOOLEAN": BOOLEAN,
+    "BOOL": BOOLEAN,
+    "TINYINT": INT,
+    "SMALLINT": INT,
+    "INT": INT,
+    "INTEGER": INT,
+    "BIGINT": BIGINT,
+    "LONG": BIGINT,
+    "FLOAT": DOUBLE,
+    "REAL": DOUBLE,
+    "DOUBLE": DOUBLE,
+    "DECIMAL": decimal(10, 0),
+    "DEC": decimal(10, 0),
+    "NUMERIC": decimal(10, 0),
+    "CHAR": VARCHAR,
+    "CHARACTER": VARCHAR,
+    "VARCHAR": VARCHAR,
+    "STRING": VARCHAR,
+    "TEXT": VARCHAR,
+    "BINARY": BINARY,
+    "TIMESTAMP": TIMESTAMP,
+    "DATE": DATE,
+    "INTERVAL": INTERVAL,
+}
+
+_NUMERIC_ORDER = (Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
+
+
+def is_numeric(type_: Type) -> bool:
+    return type_.kind in _NUMERIC_ORDER or type_.kind in (Kind.NULL, Kind.ANY)
+
+
+def is_integer(type_: Type) -> bool:
+    return type_.kind in (Kind.INT, Kind.BIGINT, Kind.NULL, Kind.ANY)
+
+
+def as_decimal(type_: Type) -> Type:
+    """The decimal that holds every value of an integer type."""
+    return {Kind.INT: decimal(10, 0), Kind.BIGINT: decimal(20, 0)}.get(type_.kind, type_)
+
+
+def common(left: Type, right: Type) -> Type | None:
+    """The type both convert to without being asked, or None if there is none.
+
+    >>> common(INT, DOUBLE), common(VARCHAR, INT)
+    (Type(kind=<Kind.DOUBLE: 'DOUBLE'>, length=None, precision=None, scale=None), None)
+    """
+    if left.kind is Kind.NULL or left == right:
+        return right
+    if right.kind is Kind.NULL:
+        return left
+    if Kind.ANY in (left.kind, right.kind):
+        return ANY
+    if left.kind in _NUMERIC_ORDER and right.kind in _NUMERIC_ORDER:
+        if Kind.DOUBLE in (left.kind, right.kind):
+            return DOUBLE
+        if Kind.DECIMAL in (left.kind, right.kind):
+            a, b = as_decimal(left), as_decimal(right)
+            assert a.precision is not None and a.scale is not None
+            assert b.precision is not None and b.scale is not None
+            scale = max(a.scale, b.scale)
+            return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+        return BIGINT
+    if left.kind is right.kind:
+        return VARCHAR if left.kind is Kind.VARCHAR else left
+    if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        return TIMESTAMP
+    return None
+
+
+def assignable(target: Type, value: Type) -> bool:
+    """May a value of type `value` be stored where `target` is declared?
+
+    Numbers convert among each other; everything else needs its own kind.
+    """
+    return (is_numeric(target) and is_numeric(value)) or common(target, value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Columns in order; names are unique without regard to case."""
+
+    columns: tuple[Column, ...]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        lowered = name.lower()
+        return next((column for column in self.columns if column.name.lower() == lowered), None)
+
+    def index(self, name: str) -> int:
+        """The position of a column that is known to be there."""
+        return self.names.index(name)
+
+    def __str__(self) -> str:
+        return f"({', '.join(str(column) for column in self.columns)})"

@@ -1,0 +1,206 @@
+"""Statements to the query graph: each query in its plainest form, one operator after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slicemill.esl.catalog import Catalog, DerivedStream, Stream, Table, TimestampKind, View
+from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.query import Continuous, Input, Select, Union
+from slicemill.esl.relation import Item, RelationQuery
+from slicemill.esl.types import TIMESTAMP, Column, Schema
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+
+
+def build_graph(catalog: Catalog) -> QueryGraph:
+    """The graph of all continuous queries and derived streams of a catalog."""
+    builder = _Builder(catalog)
+    for relation in catalog.relations.values():
+        if isinstance(relation, DerivedStream):
+            builder.relation(relation.name)
+    for query in catalog.queries.values():
+        if not isinstance(query.query, RelationQuery):
+            node = builder.query(query.query, query.name)
+            builder.add(query.name, op.Sink(query.name), (node,), node.schema)
+    return QueryGraph(builder.nodes, builder.streams)
+
+
+@dataclass
+class _Builder:
+    catalog: Catalog
+    nodes: dict[str, Node] = field(default_factory=dict)
+    streams: dict[str, str] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        operator: op.Operator,
+        inputs: tuple[Node, ...],
+        schema: Schema,
+        kind: TimestampKind | None = None,
+    ) -> Node:
+        """A new node. Its id is `name`, with a number where that is taken."""
+        node_id, number = name, 1
+        while node_id in self.nodes:
+            number += 1
+            node_id = f"{name} {number}"
+        node = Node(node_id, operator, tuple(i.id for i in inputs), schema, kind or _kind_of(inputs))
+        self.nodes[node_id] = node
+        return node
+
+    # -- relations -------------------------------------------------------------------------------------
+
+    def relation(self, name: str) -> Node:
+        """The node that produces a stream, table or view; made once, shared by all who read it."""
+        if name in self.streams:
+            return self.nodes[self.streams[name]]
+        relation = self.catalog.relation(name)
+        assert relation is not None, "the binder has checked every name"
+        node: Node
+        if isinstance(relation, Stream):
+            node = self.add(name, op.Source(name, relation.kind), (), relation.schema, relation.kind)
+        elif isinstance(relation, Table):
+            node = self.add(name, op.Scan(name), (), relation.schema, TimestampKind.LATENT)
+        elif isinstance(relation, View):
+            node = self._view(relation)
+        else:
+            node = self.query(relation.query, name)
+        self.streams[name] = node.id
+        return node
+
+    def _view(self, view: View) -> Node:
+        if isinstance(view.query, RelationQuery):
+            return self.add(view.name, op.Scan(view.name), (), view.schema, TimestampKind.LATENT)
+        content = self.query(view.query, view.name)
+        windows = tuple(entry.window for entry in _stream_inputs(view.query) if entry.window is not None)
+        return self.add(view.name, op.Materialize(view.name, windows), (content,), view.schema)
+
+    # -- queries ---------------------------------------------------------------------------------------
+
+    def query(self, query: Continuous, name: str) -> Node:
+        if isinstance(query, Union):
+            branches = tuple(self.query(branch, name) for branch in query.branches)
+            return self.add(f"{name}: union", op.Merge(), branches, query.schema)
+        return self._select(query, name)
+
+    def _select(self, select: Select, name: str) -> Node:
+        node = self._inputs(select, name)
+        if select.coalesce is not None:
+            node = self._coalesce(select, node, name)
+        elif select.aggregates:
+            node = self._aggregate(select, node, name)
+            node = self._filter(node, select.having, f"{name}: having")
+        elif select.window_calls:
+            added = tuple(column for call in select.window_calls for column in call.columns)
+            schema = Schema((*node.schema.columns, *added))
+            node = self.add(f"{name}: window", op.WindowAggregate(select.window_calls), (node,), schema)
+        if _is_identity(select.items, node.schema):
+            return node
+        return self.add(f"{name}: project", op.Project(select.items), (node,), select.schema)
+
+    def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
+        return node if condition is None else self.add(name, op.Filter(condition), (node,), node.schema)
+
+    def _input(self, entry: Input, name: str) -> Node:
+        if entry.query is not None:
+            return self.query(entry.query, f"{name}.{entry.alias}")
+        assert entry.relation is not None
+        return self.relation(entry.relation)
+
+    def _inputs(self, select: Select, name: str) -> Node:
+        """Streams are joined first, then each finite relation is looked up; conditions run where they can."""
+        if len(select.inputs) == 1:
+            return self._filter(self._input(select.inputs[0], name), select.where, f"{name}: where")
+        pending = list(conjuncts(select.where))
+        streams = [entry for entry in select.inputs if not entry.finite]
+        node = self._input(streams[0], name)
+        stream_alias = streams[0].alias
+        if len(streams) > 1:
+            node = self._join(select, streams, node, pending, name)
+            stream_alias = ""
+        for entry in (entry for entry in select.inputs if entry.finite):
+            right = self._input(entry, name)
+            schema = Schema((*_qualified(stream_alias, node.schema), *_qualified(entry.alias, right.schema)))
+            condition = entry.left_on if entry.left_on is not None else _take(pending, schema)
+            lookup = op.Lookup(stream_alias, entry.alias, condition, left=entry.left_on is not None)
+            node = self.add(f"{name}: look up {entry.alias}", lookup, (node, right), schema, node.kind)
+            stream_alias = ""
+        return self._filter(node, conjunction(tuple(pending)), f"{name}: where")
+
+    def _join(
+        self, select: Select, streams: list[Input], first: Node, pending: list[Expr], name: str
+    ) -> Node:
+        inputs = (first, *(self._input(entry, name) for entry in streams[1:]))
+        columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
+        member_times = bool(select.aggregates)
+        if member_times:
+            columns += [Column(f"{entry.alias}._ts", TIMESTAMP) for entry in streams]
+        schema = Schema(tuple(columns))
+        windows = tuple(entry.window for entry in streams if entry.window is not None)
+        join = op.WindowJoin(
+            tuple(entry.alias for entry in streams), windows, _take(pending, schema), member_times
+        )
+        return self.add(f"{name}: join", join, inputs, schema)
+
+    def _aggregate(self, select: Select, node: Node, name: str) -> Node:
+        groups = [Column(item.name, item.expr.type) for item in select.group_by]
+        columns = [column for call in select.aggregates for column in call.columns]
+        streams = _stream_inputs(select)
+        windowed = [entry for entry in streams if entry.window is not None]
+        if not windowed:
+            schema = Schema((*groups, *columns))
+            operator = op.GroupAggregate(select.group_by, select.aggregates)
+            return self.add(f"{name}: aggregate", operator, (node,), schema)
+        if select.slide is not None:
+            columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
+        single = len(streams) == 1
+        windows = tuple(
+            (None if single else f"{entry.alias}._ts", entry.window)
+            for entry in windowed
+            if entry.window is not None
+        )
+        relation = op.RelationAggregate(select.group_by, select.aggregates, windows, select.slide)
+        return self.add(f"{name}: aggregate", relation, (node,), Schema((*groups, *columns)))
+
+    def _coalesce(self, select: Select, node: Node, name: str) -> Node:
+        coalesce = select.coalesce
+        assert coalesce is not None
+        node = self._filter(node, coalesce.before, f"{name}: where")
+        operator = op.Coalesce(coalesce.attributes, coalesce.partition_by, coalesce.window)
+        node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
+        return self._filter(node, coalesce.after, f"{name}: valid")
+
+
+def _stream_inputs(query: Continuous) -> list[Input]:
+    if isinstance(query, Union):
+        return [entry for branch in query.branches for entry in _stream_inputs(branch)]
+    return [entry for entry in query.inputs if not entry.finite]
+
+
+def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
+    """Latent if any input is; external if the producers' times are mixed in; else the system's own."""
+    kinds = {node.kind for node in inputs}
+    for kind in (TimestampKind.LATENT, TimestampKind.EXTERNAL):
+        if kind in kinds:
+            return kind
+    return TimestampKind.INTERNAL
+
+
+def _qualified(alias: str, schema: Schema) -> tuple[Column, ...]:
+    if not alias:
+        return schema.columns
+    return tuple(Column(f"{alias}.{column.name}", column.type) for column in schema)
+
+
+def _take(pending: list[Expr], schema: Schema) -> Expr | None:
+    """Remove from `pending` the conditions that can run on `schema`, and return them as one."""
+    ready = tuple(part for part in pending if columns_of(part) <= set(schema.names))
+    pending[:] = [part for part in pending if part not in ready]
+    return conjunction(ready)
+
+
+def _is_identity(items: tuple[Item, ...], schema: Schema) -> bool:
+    return tuple((i.name, i.expr) for i in items) == tuple(
+        (c.name, ColumnRef(c.name, c.type)) for c in schema
+    )

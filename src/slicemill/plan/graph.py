@@ -1,0 +1,108 @@
+"""The query graph (M1): sources, operators and sinks, joined by arcs that carry tuples of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.types import Schema
+from slicemill.plan.operators import Operator, Sink, Source, waits_for_time
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator in the graph. `schema` and `kind` are those of its output."""
+
+    id: str
+    operator: Operator
+    inputs: tuple[str, ...]
+    schema: Schema
+    kind: TimestampKind
+
+    @property
+    def waits_for_time(self) -> bool:
+        return waits_for_time(self.operator, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """The buffer between two nodes: `port` counts the inputs of `target`."""
+
+    source: str
+    target: str
+    port: int
+    schema: Schema
+    kind: TimestampKind
+
+
+@dataclass(frozen=True)
+class QueryGraph:
+    """Nodes in topological order. `streams` names the node whose output a derived stream is."""
+
+    nodes: dict[str, Node]
+    streams: dict[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __getitem__(self, node_id: str) -> Node:
+        return self.nodes[node_id]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def arcs(self) -> tuple[Arc, ...]:
+        return tuple(
+            Arc(source, node.id, port, self[source].schema, self[source].kind)
+            for node in self
+            for port, source in enumerate(node.inputs)
+        )
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return tuple(node for node in self if isinstance(node.operator, Source))
+
+    @property
+    def sinks(self) -> tuple[Node, ...]:
+        return tuple(node for node in self if isinstance(node.operator, Sink))
+
+    def consumers(self, node_id: str) -> tuple[Node, ...]:
+        return tuple(node for node in self if node_id in node.inputs)
+
+    def ancestors(self, node_id: str) -> frozenset[str]:
+        """The node and all it is computed from."""
+        found: set[str] = set()
+        waiting = [node_id]
+        while waiting:
+            current = waiting.pop()
+            if current not in found:
+                found.add(current)
+                waiting.extend(self[current].inputs)
+        return frozenset(found)
+
+    def only(self, node_ids: Iterable[str]) -> QueryGraph:
+        """The graph of these nodes, which must be closed under inputs."""
+        kept = set(node_ids)
+        return QueryGraph(
+            {node.id: node for node in self if node.id in kept},
+            {name: node_id for name, node_id in self.streams.items() if node_id in kept},
+        )
+
+    def components(self) -> tuple[frozenset[str], ...]:
+        """Weakly connected parts (X1), in the order of their first node."""
+        leader = {node_id: node_id for node_id in self.nodes}
+
+        def find(node_id: str) -> str:
+            while leader[node_id] != node_id:
+                leader[node_id] = leader[leader[node_id]]
+                node_id = leader[node_id]
+            return node_id
+
+        for arc in self.arcs:
+            leader[find(arc.target)] = find(arc.source)
+        members: dict[str, set[str]] = {}
+        for node_id in self.nodes:
+            members.setdefault(find(node_id), set()).add(node_id)
+        return tuple(frozenset(part) for part in members.values())

@@ -1,0 +1,158 @@
+"""The operators of a query graph: immutable data that says what to compute, not how.
+
+Both engines take these: `execution` tuple at a time, `runtime` set at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.expression import Expr
+from slicemill.esl.query import Frame, Window, WindowCall
+from slicemill.esl.relation import AggregateCall, Item
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A declared stream: its tuples enter here."""
+
+    stream: str
+    kind: TimestampKind
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A table or a view over tables: a finite relation that stays as it is."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    condition: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """UNION: sort-merge of its inputs by timestamp (M14, M21)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin:
+    """Joins two or more streams over a window each; output columns are `alias.column`.
+
+    `member_times` adds a column `alias._ts` per input: a joined tuple carries its members' timestamps (S1)
+    where an aggregate needs to know when it leaves the windows.
+    """
+
+    aliases: tuple[str, ...]
+    windows: tuple[Window, ...]
+    condition: Expr | None
+    member_times: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Joins each tuple of a stream (input 0) with the matching rows of a finite relation (input 1).
+
+    `stream_alias` is empty where the stream's columns are qualified already. With `left`, a tuple without a
+    match goes on with NULLs.
+    """
+
+    stream_alias: str
+    alias: str
+    condition: Expr | None
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAggregate:
+    """Base aggregates over all history, hashed by group: a row whenever one of them returns (M30)."""
+
+    group_by: tuple[Item, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationAggregate:
+    """Base aggregates over the windows of FROM: a row per group at each slide, or per arrival without one.
+
+    `windows` belong to the inputs of the join below, in order, with the column of each member's timestamp;
+    a single stream's own timestamp has no column.
+    """
+
+    group_by: tuple[Item, ...]
+    calls: tuple[AggregateCall, ...]
+    windows: tuple[tuple[str | None, Window], ...]
+    slide: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Aggregates with OVER: a row per tuple, or per yield tuple of a slide, with a column per call (M37)."""
+
+    calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8)."""
+
+    attributes: tuple[str, ...]
+    partition_by: tuple[Item, ...]
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Materialize:
+    """A view over windows of streams: the relation that a stream's tuples look up at their time (M40)."""
+
+    view: str
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    query: str
+
+
+Operator: TypeAlias = (
+    Source
+    | Scan
+    | Filter
+    | Project
+    | Merge
+    | WindowJoin
+    | Lookup
+    | GroupAggregate
+    | RelationAggregate
+    | WindowAggregate
+    | Coalesce
+    | Materialize
+    | Sink
+)
+
+
+def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
+    """Is the operator idle-waiting-prone (IWP, M21)? `kind` is that of its inputs together.
+
+    It holds tuples back until all inputs are known complete up to some time. Latent tuples have no time to
+    wait for: a union passes them on at once.
+    """
+    if isinstance(operator, (WindowJoin, Coalesce)):
+        return True
+    if isinstance(operator, Merge):
+        return kind is not TimestampKind.LATENT
+    if isinstance(operator, RelationAggregate):
+        return operator.slide is not None and operator.windows[0][1].frame is Frame.RANGE
+    if isinstance(operator, WindowAggregate):
+        windows = [call.window for call in operator.calls]
+        return any(w.active or (w.slide is not None and w.frame is Frame.RANGE) for w in windows)
+    return False

@@ -1,0 +1,70 @@
+"""push_selections: run a condition on one stream before the join instead of in it.
+
+Only below time windows: which tuples a ROWS window holds would change if some never reached it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts, transform
+from slicemill.esl.query import Frame
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import Filter, Lookup, WindowJoin
+
+
+def push_selections(graph: QueryGraph) -> QueryGraph:
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        made = [node]
+        if isinstance(node.operator, WindowJoin):
+            made = _below_join(node, node.operator, graph)
+        elif isinstance(node.operator, Lookup) and node.operator.stream_alias and not node.operator.left:
+            made = _below_lookup(node, node.operator, graph)
+        nodes.update((made_node.id, made_node) for made_node in made)
+    return QueryGraph(nodes, graph.streams)
+
+
+def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
+    kept = list(conjuncts(join.condition))
+    inputs = list(node.inputs)
+    filters: list[Node] = []
+    for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
+        if window.frame is Frame.ROWS:
+            continue
+        kept, pushed = _split(kept, alias)
+        if pushed is not None:
+            filters.append(_filter_node(node, alias, graph[inputs[port]], pushed))
+            inputs[port] = filters[-1].id
+    operator = replace(join, condition=conjunction(tuple(kept)))
+    return [*filters, replace(node, operator=operator, inputs=tuple(inputs))]
+
+
+def _below_lookup(node: Node, lookup: Lookup, graph: QueryGraph) -> list[Node]:
+    kept, pushed = _split(list(conjuncts(lookup.condition)), lookup.stream_alias)
+    if pushed is None:
+        return [node]
+    below = _filter_node(node, lookup.stream_alias, graph[node.inputs[0]], pushed)
+    operator = replace(lookup, condition=conjunction(tuple(kept)))
+    return [below, replace(node, operator=operator, inputs=(below.id, node.inputs[1]))]
+
+
+def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
+    query = node.id.split(":")[0]
+    suffix = node.id.rsplit(" ", 1)[-1]
+    number = f" {suffix}" if suffix.isdigit() else ""
+    return Node(
+        f"{query}: where {alias}{number}", Filter(condition), (source.id,), source.schema, source.kind
+    )
+
+
+def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
+    """Conditions to keep, and those that read `alias` alone, in terms of its own columns."""
+    prefix = f"{alias}."
+    own = [p for p in parts if columns_of(p) and all(name.startswith(prefix) for name in columns_of(p))]
+    renamed = tuple(transform(part, lambda e: _unqualified(e, prefix)) for part in own)
+    return [part for part in parts if part not in own], conjunction(renamed)
+
+
+def _unqualified(expr: Expr, prefix: str) -> Expr | None:
+    return replace(expr, name=expr.name.removeprefix(prefix)) if isinstance(expr, ColumnRef) else None
