@@ -7,8 +7,10 @@ them is a dummy buffer: a head pointer into the one queue. A tuple is freed when
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
-from slicemill.execution.punctuation import Item
+from slicemill.execution.operator import Timed
+from slicemill.execution.punctuation import MARK, Item
 
 
 class Occupancy:
@@ -39,8 +41,11 @@ class Buffer:
         return reader
 
     def append(self, item: Item) -> None:
-        if not self.readers:
+        readers = self.readers
+        if not readers:
             return
+        for reader in readers:
+            reader.unread += 1
         self.items.append(item)
         occupancy = self.occupancy
         occupancy.total += 1
@@ -65,26 +70,33 @@ class Buffer:
 
 
 class Reader:
-    """One consumer's place in a buffer; its length is the number of items still to read.
+    """One consumer's place in a buffer; `unread` is how many items of that buffer it has still to read.
 
     `behind` is where to go on once this buffer is exhausted: it is set when the operator that filled the
     buffer was removed, so that what it left is read before what now comes past it (M19).
     """
 
-    __slots__ = ("behind", "buffer", "position")
+    __slots__ = ("behind", "buffer", "position", "unread")
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         self.buffer = buffer
         self.position = position
+        self.unread = buffer.base + len(buffer.items) - position
         self.behind: Reader | None = None
-
-    def __len__(self) -> int:
-        buffer = self.buffer
-        return buffer.base + len(buffer.items) - self.position
 
     def head(self) -> Item:
         buffer = self.buffer
         return buffer.items[self.position - buffer.base]
+
+    def first_data(self) -> Timed | None:
+        """The next tuple that is not a punctuation."""
+        if not self.unread:
+            return None
+        tuple_ = self.head()[0]
+        if tuple_.row is not MARK:
+            return tuple_
+        waiting = islice(self.buffer.items, self.position - self.buffer.base, None)
+        return next((item[0] for item in waiting if item[0].row is not MARK), None)
 
     def pop(self) -> Item:
         buffer = self.buffer
@@ -92,6 +104,7 @@ class Reader:
         position = self.position
         item = buffer.items[position - base]
         self.position = position + 1
+        self.unread -= 1
         if position == base:
             for other in buffer.readers:
                 if other.position == base:
@@ -126,8 +139,9 @@ class Reader:
         self._move_on()
 
     def _move_on(self) -> None:
-        while self.behind is not None and not len(self):
+        while self.behind is not None and not self.unread:
             upstream = self.behind
             self.buffer.detach(self)
             upstream.buffer.replace(upstream, self)
-            self.buffer, self.position, self.behind = upstream.buffer, upstream.position, upstream.behind
+            self.buffer, self.position = upstream.buffer, upstream.position
+            self.unread, self.behind = upstream.unread, upstream.behind

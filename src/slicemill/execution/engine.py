@@ -76,6 +76,8 @@ class Engine:
         self._default = strategy
         self._strategies: dict[str, Strategy] = {}
         self._trace: list[TraceStep] | None = [] if trace else None
+        for node in nodes:
+            self._graph.add(node)
         self._cycle = Cycle(
             self._graph,
             self._clock,
@@ -86,8 +88,6 @@ class Engine:
             choose or round_robin(),
             self._trace,
         )
-        for node in nodes:
-            self._graph.add(node)
         if isinstance(mode, Periodic):
             for name in mode.sources:
                 self._add_heartbeat(self._source(name), mode.period_us)
@@ -114,7 +114,9 @@ class Engine:
     def feed(self, source: str, arrivals: Iterable[Arrival]) -> None:
         """Arrivals in order of time; a generator is drawn from only as time goes on."""
         target = self._source(source)
-        self._cycle.agenda.add(Lane(source, arrivals, lambda arrival: self._cycle.deliver(target, arrival)))
+        self._cycle.agenda.add(
+            Lane(source, arrivals, lambda arrival: self._cycle.intake.deliver(target, arrival))
+        )
 
     def at(self, moment: int, action: Callable[[], None]) -> None:
         """Do something at a moment of the run, between two steps."""
@@ -141,7 +143,7 @@ class Engine:
 
     def close(self, source: str) -> None:
         """End a stream: its enabling timestamp becomes infinity."""
-        self._cycle.close(self._source(source))
+        self._cycle.intake.close(self._source(source))
 
     def results(self, sink: str) -> list[Timed]:
         """The rows delivered to a sink, in order."""
@@ -225,6 +227,6 @@ class Engine:
         def beat(_: Arrival) -> None:
             ets = source.ets(self.now)
             if ets is not None and source.told < ets < END:
-                self._cycle.announce(source, ets)
+                self._cycle.intake.announce(source, ets)
 
         self._cycle.agenda.add(Lane(source.name, every(period_us, self.now), beat, endless=True))

@@ -118,13 +118,14 @@ class OperatorNode:
 
     def waiting_for(self) -> int | None:
         """The timestamp that would let this operator go on, when it holds data it may not yet use."""
-        if not self.waits or self.gate.port() >= 0:
+        if not self.waits:
             return None
-        heads = [reader.head() for reader in self.readers if len(reader)]
-        wanted = [head[0].ts for head in heads if not is_punctuation(head)]
-        if self.holding is not None and (due := self.holding.due()) is not None:
-            wanted.append(due)
-        return min(wanted, default=None)
+        wanted = self.holding.due() if self.holding is not None else None
+        for reader in self.readers:
+            first = reader.first_data()
+            if first is not None and (wanted is None or first.ts < wanted):
+                wanted = first.ts
+        return wanted if wanted is not None and self.gate.port() < 0 else None
 
     def promise(self) -> int:
         """No output still to come has a timestamp below this one."""

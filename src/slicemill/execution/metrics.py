@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicemill.execution.buffers import Reader
-from slicemill.execution.punctuation import MARK
 
 
 class LatencyMeter:
@@ -46,10 +45,10 @@ class IdleMeter:
         """To be called whenever an input has changed."""
         empty = data = False
         for reader in self._readers:
-            if not len(reader):
+            if not reader.unread:
                 empty = True
-            elif reader.head()[0].row is not MARK:
-                data = True
+            elif not data:
+                data = reader.first_data() is not None
         if empty and data:
             if self._since < 0:
                 self._since = now

@@ -134,28 +134,25 @@ def end_of(source: Source, now: int) -> list[Item]:
 class Lane:
     """Arrivals in order of time, and what to do with each; an endless lane keeps nobody from finishing."""
 
-    __slots__ = ("_arrivals", "_fire", "_name", "endless", "next")
+    __slots__ = ("_arrivals", "_name", "endless", "fire", "next")
 
     def __init__(
         self, name: str, arrivals: Iterable[Arrival], fire: Callable[[Arrival], None], endless: bool = False
     ) -> None:
         self._name = name
         self._arrivals: Iterator[Arrival] = iter(arrivals)
-        self._fire = fire
+        self.fire = fire
         self.endless = endless
         self.next: Arrival | None = next(self._arrivals, None)
 
-    def fire(self) -> None:
-        """Do the next arrival and fetch the one after it."""
-        arrival = self.next
-        if arrival is None:
-            return
+    def fetch(self, at: int) -> Arrival | None:
+        """Make the arrival after the one at `at` the next."""
         self.next = following = next(self._arrivals, None)
-        if following is not None and following.at < arrival.at:
+        if following is not None and following.at < at:
             raise SlicemillError(
-                f"arrivals of {self._name} go back in time, from {arrival.at} to {following.at} µs: sort them"
+                f"arrivals of {self._name} go back in time, from {at} to {following.at} µs: sort them"
             )
-        self._fire(arrival)
+        return following
 
 
 class Agenda:
@@ -184,14 +181,17 @@ class Agenda:
         """Let everything happen that is due at `now`."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            _, number, lane = heap[0]
-            # Taken off before it fires, since what it does may add lanes.
-            heapq.heappop(heap)
-            lane.fire()
-            if lane.next is not None:
-                heapq.heappush(heap, (lane.next.at, number, lane))
+            at, number, lane = heap[0]
+            arrival = lane.next
+            following = lane.fetch(at)
+            # Put in order before it fires, since what it does may add lanes.
+            if following is not None:
+                heapq.heapreplace(heap, (following.at, number, lane))
             else:
+                heapq.heappop(heap)
                 self._finite -= not lane.endless
+            if arrival is not None:
+                lane.fire(arrival)
         self.next_at = heap[0][0] if heap else END
 
 

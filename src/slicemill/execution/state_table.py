@@ -123,6 +123,7 @@ class Automaton:
     table: list[StateRow]
     fragments: list[Fragment]
     inlets: dict[str, Inlet]
+    waiters: list[OperatorNode]
 
 
 def bind(graph: Graph, strategy_of: StrategyOf, uses_arcs: bool) -> Automaton:
@@ -139,7 +140,8 @@ def bind(graph: Graph, strategy_of: StrategyOf, uses_arcs: bool) -> Automaton:
         cut = [states[c] for c in topology.consumers(name) if is_cut(topology, strategy_of, name, c)]
         state.wakes = [consumer.fragment for consumer in cut]
     _bind_arcs(graph, topology, states, inlets)
-    return Automaton(table, fragments, inlets)
+    waiters = [node for node in graph.operators.values() if node.waits]
+    return Automaton(table, fragments, inlets, waiters)
 
 
 def _bind_rows(

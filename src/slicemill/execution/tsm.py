@@ -71,7 +71,7 @@ class SingleGate:
         self.registers = Registers(1)
 
     def port(self) -> int:
-        return 0 if len(self._readers[0]) else NONE
+        return 0 if self._readers[0].unread else NONE
 
     def blocked(self) -> int:
         return 0
@@ -91,7 +91,7 @@ class UnorderedGate:
         first = NONE
         first_ts = 0
         for port, reader in enumerate(self._readers):
-            if len(reader):
+            if reader.unread:
                 ts = reader.head()[0].ts
                 self.registers.raise_to(port, ts)
                 if first == NONE or ts < first_ts:
@@ -117,10 +117,9 @@ class RelaxedGate:
         first = NONE
         first_ts = 0
         for port, reader in enumerate(self._readers):
-            buffer = reader.buffer
-            offset = reader.position - buffer.base
-            if offset < len(buffer.items):
-                ts = buffer.items[offset][0].ts
+            if reader.unread:
+                buffer = reader.buffer
+                ts = buffer.items[reader.position - buffer.base][0][0]
                 if ts > values[port]:
                     values[port] = ts
                 if first == NONE or ts < first_ts:
@@ -130,7 +129,7 @@ class RelaxedGate:
     def blocked(self) -> int:
         low = self.registers.low()
         values = self.registers.values
-        waits = [i for i, reader in enumerate(self._readers) if not len(reader) and values[i] == low]
+        waits = [i for i, reader in enumerate(self._readers) if not reader.unread and values[i] == low]
         return _pick(waits, self._random) if waits else 0
 
 
@@ -145,7 +144,7 @@ class BasicGate:
         self.registers = Registers(len(readers))
 
     def port(self) -> int:
-        heads = [reader.head()[0].ts for reader in self._readers if len(reader)]
+        heads = [reader.head()[0].ts for reader in self._readers if reader.unread]
         if len(heads) < len(self._readers):
             return NONE
         for port, ts in enumerate(heads):
@@ -153,5 +152,5 @@ class BasicGate:
         return heads.index(min(heads))
 
     def blocked(self) -> int:
-        empty = [port for port, reader in enumerate(self._readers) if not len(reader)]
+        empty = [port for port, reader in enumerate(self._readers) if not reader.unread]
         return _pick(empty, self._random) if empty else 0
