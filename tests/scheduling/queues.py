@@ -19,6 +19,10 @@ class FixedQueue:
     drops: Floats = field(default_factory=lambda: np.ones(1))
     arrival: float = 0.0
 
+    @property
+    def head_slope(self) -> float:
+        return float(self.drops[0] / self.times[0])
+
     def __len__(self) -> int:
         return len(self.times)
 

@@ -149,6 +149,7 @@ class Nosy:
         for queue in ready:
             assert len(queue) == len(queue.times) == len(queue.drops) > 0
             assert queue.arrival <= now
+            assert queue.head_slope == queue.drops[0] / queue.times[0]
         return units[0]
 
 
@@ -161,7 +162,7 @@ def test_a_policy_sees_the_units_with_input_in_order_and_no_others(work: Workloa
 def test_the_loop_takes_more_than_200_thousand_operator_steps_a_second(policy: str) -> None:
     random = np.random.default_rng(1)
     loads = [
-        Load(path(f"q{k}", 1.0, 1.0, 1.0, selectivity=0.7), np.cumsum(random.exponential(25.0, 4000)))
+        Load(path(f"q{k}", 1.0, 1.0, 1.0, selectivity=0.7), np.cumsum(random.exponential(25.0, 2000)))
         for k in range(10)
     ]
     work = draw(loads, 1)

@@ -7,8 +7,11 @@ the maximum-slope-segment policy sees.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from slicemill.scheduling.policy import Queue, Unit
+
+_HEAD_SLOPE = attrgetter("head_slope")
 
 
 class Greedy:
@@ -17,13 +20,9 @@ class Greedy:
     __slots__ = ()
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
-        return max(ready, key=_head_slope).unit
+        return max(ready, key=_HEAD_SLOPE).unit
 
 
 def greedy(units: Sequence[Unit]) -> Greedy:  # noqa: ARG001
     """The same for any units: it needs no mean figures."""
     return Greedy()
-
-
-def _head_slope(queue: Queue) -> float:
-    return float(queue.drops[0] / queue.times[0])

@@ -157,7 +157,7 @@ class _State:
 class _Queue:
     """The input of one unit, as its policy sees it."""
 
-    __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_times", "operator", "unit")
+    __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_slopes", "_times", "operator", "unit")
 
     def __init__(self, work: Workload, units: Cut, state: _State, unit: int, operator: int) -> None:
         self.unit = unit
@@ -168,6 +168,7 @@ class _Queue:
         self._arrivals: list[float] = work.arrival[tuples].tolist()
         self._times = true_times(work, units.spans[unit])
         self._drops = true_drops(work, units.spans[unit], units.objective)
+        self._slopes: list[float] = (self._drops / self._times).tolist()
 
     def __len__(self) -> int:
         return self._end[self.operator] - self._begin[self.operator]
@@ -175,6 +176,10 @@ class _Queue:
     @property
     def arrival(self) -> float:
         return self._arrivals[self._begin[self.operator] - self._first]
+
+    @property
+    def head_slope(self) -> float:
+        return self._slopes[self._begin[self.operator] - self._first]
 
     @property
     def times(self) -> Floats:

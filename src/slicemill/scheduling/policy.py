@@ -45,6 +45,11 @@ class Queue(Protocol):
         ...
 
     @property
+    def head_slope(self) -> float:
+        """The head tuple's drop over its time: the first of `drops` over the first of `times`."""
+        ...
+
+    @property
     def times(self) -> Floats:
         """What each pending tuple will really take, oldest first: known to a simulator, else estimated."""
         ...
