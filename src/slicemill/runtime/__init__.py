@@ -1,1 +1,1 @@
-
+"""The Spark host: sessions, streams, logs, units and results."""

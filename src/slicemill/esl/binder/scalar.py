@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from sqlglot import exp
 
@@ -127,6 +127,10 @@ def parse_date(text: str) -> int | None:
         return None
 
 
+def _is_text_literal(expr: Expr) -> TypeGuard[Literal]:
+    return isinstance(expr, Literal) and expr.type.kind is Kind.VARCHAR
+
+
 def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
     """A text constant where a point in time is wanted: read it now, so that a typing error shows now."""
     text = str(literal.value)
@@ -200,11 +204,9 @@ def comparable(
 ) -> tuple[Expr, Expr]:
     """Both sides brought to types that compare, or a Mistake."""
     for time, text in ((left, right), (right, left)):
-        if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and isinstance(text, Literal):
-            if text.type.kind is Kind.VARCHAR:
-                node = right_node if text is right else left_node
-                converted = _as_time(text, time.type.kind, node)
-                return (left, converted) if text is right else (converted, right)
+        if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(text):
+            converted = _as_time(text, time.type.kind, right_node if text is right else left_node)
+            return (left, converted) if text is right else (converted, right)
     left, right = _exact_literals(left, right)
     if t.common(left.type, right.type) is None:
         numeric_text = {left.type.kind, right.type.kind} >= {Kind.VARCHAR} and (
@@ -241,9 +243,9 @@ def _not(node: exp.Not, env: Environment) -> Expr:
 
 def _negative(node: exp.Neg, env: Environment) -> Expr:
     operand = bind(node.this, env)
-    if isinstance(operand, Literal) and isinstance(operand.value, (int, float, Decimal)):
-        if not isinstance(operand.value, bool):
-            return Literal(-operand.value, operand.type)
+    value = operand.value if isinstance(operand, Literal) else None
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return Literal(-value, operand.type)
     if not t.is_numeric(operand.type) and operand.type.kind not in (Kind.INTERVAL, Kind.MONTHS):
         raise Mistake(f"- does not take {operand.type}", span_of(node))
     return Call("negative", (operand,), operand.type)
@@ -349,11 +351,7 @@ def _call(node: exp.Anonymous, env: Environment) -> Expr:
     for index, argument_node in enumerate(node.expressions):
         argument = bind(argument_node, env)
         wanted = signature.parameter(index)
-        if (
-            wanted in ("time", "timestamp")
-            and isinstance(argument, Literal)
-            and argument.type.kind is Kind.VARCHAR
-        ):
+        if wanted in ("time", "timestamp") and _is_text_literal(argument):
             argument = _as_time(argument, Kind.TIMESTAMP, argument_node)
         if not fits(wanted, argument.type):
             raise Mistake(
@@ -375,13 +373,9 @@ def _cast(node: exp.Cast, env: Environment) -> Expr:
     if target_node.name.startswith("INTERVAL "):
         return _duration_in(operand, target_node.name.removeprefix("INTERVAL "), node)
     target = bind_type(target_node)
-    if (
-        isinstance(operand, Literal)
-        and operand.type.kind is Kind.VARCHAR
-        and not isinstance(node, exp.TryCast)
-    ):
-        if target.kind in (Kind.TIMESTAMP, Kind.DATE):
-            return _as_time(operand, target.kind, node.this)
+    to_time = target.kind in (Kind.TIMESTAMP, Kind.DATE) and not isinstance(node, exp.TryCast)
+    if to_time and _is_text_literal(operand):
+        return _as_time(operand, target.kind, node.this)
     if not castable(operand.type, target):
         raise Mistake(f"{operand.type} cannot become {target}", span_of(node))
     return Cast(operand, target, safe=isinstance(node, exp.TryCast))
@@ -473,8 +467,8 @@ def _star(node: exp.Expression, env: Environment) -> Expr:
 
 _BINDERS: dict[type[exp.Expression], Callable[..., Expr]] = {
     exp.Literal: _literal,
-    exp.Null: lambda node, env: Literal(None, t.NULL),
-    exp.Boolean: lambda node, env: Literal(bool(node.this), t.BOOLEAN),
+    exp.Null: lambda _node, _env: Literal(None, t.NULL),
+    exp.Boolean: lambda node, _env: Literal(bool(node.this), t.BOOLEAN),
     exp.Interval: _interval,
     exp.Paren: lambda node, env: bind(node.this, env),
     exp.Column: lambda node, env: env.column(node),

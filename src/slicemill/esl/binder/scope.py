@@ -11,6 +11,8 @@ from slicemill.esl.expression import Argument, ColumnRef, Expr
 from slicemill.esl.nodes import span_of
 from slicemill.esl.types import Schema
 
+NO_COLUMNS = Schema(())
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -23,7 +25,7 @@ class Scope:
     relations: tuple[tuple[str, Schema], ...]
     qualified: bool
     parent: Scope | None = None
-    arguments: Schema = Schema(())
+    arguments: Schema = NO_COLUMNS
 
     def resolve(self, node: exp.Column) -> Expr:
         qualifier, name = node.table, node.name

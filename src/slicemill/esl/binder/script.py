@@ -26,7 +26,7 @@ _DECLARATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What became of a script: the good statements with their places, the catalog they leave, the mistakes."""
+    """What became of a script: its good statements with their places, the catalog, the mistakes."""
 
     source: Source
     statements: tuple[tuple[Statement, Span], ...]
