@@ -268,4 +268,4 @@ class EslGenerator(Generator):
         if not self.pretty:
             return f" {' '.join(lines)} "
         body = "\n".join(lines)
-        return f"\n{self.indent(body, level=1)}\n"
+        return f"\n{self.indent(body, level=1, pad=0)}\n"

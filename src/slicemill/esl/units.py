@@ -15,8 +15,10 @@ UNITS_US: dict[str, int] = {
 _SHORT = {
     "US": "MICROSECOND",
     "USEC": "MICROSECOND",
+    "MICRO": "MICROSECOND",
     "MS": "MILLISECOND",
     "MSEC": "MILLISECOND",
+    "MILLI": "MILLISECOND",
     "S": "SECOND",
     "SEC": "SECOND",
     "M": "MINUTE",

@@ -145,6 +145,10 @@ class Engine:
         """End a stream: its enabling timestamp becomes infinity."""
         self._cycle.intake.close(self._source(source))
 
+    def promise(self, source: str, ts: int) -> None:
+        """The producer of a stream gives an enabling timestamp itself: no later tuple is below `ts`."""
+        self._cycle.intake.announce(self._source(source), ts)
+
     def results(self, sink: str) -> list[Timed]:
         """The rows delivered to a sink, in order."""
         return self.sink(sink).sink.rows
@@ -224,8 +228,9 @@ class Engine:
         return source
 
     def _add_heartbeat(self, source: Source, period_us: int) -> None:
-        def beat(_: Arrival) -> None:
-            ets = source.ets(self.now)
+        def beat(moment: Arrival) -> None:
+            # Its own moment, not the clock's: arrivals since then may still be on their way in.
+            ets = source.ets(moment.at)
             if ets is not None and source.told < ets < END:
                 self._cycle.intake.announce(source, ets)
 

@@ -26,7 +26,6 @@ _JAVA_OPTIONS = (
 _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "OFF",
 }
 
 

@@ -9,11 +9,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from slicemill.esl import nodes
 from slicemill.esl.cursor import Cursor
-from slicemill.esl.errors import Mistake
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
 from slicemill.esl.grammar import expressions
 from slicemill.esl.nodes import at
 from slicemill.esl.source import Span
-from slicemill.esl.units import unit_name
+from slicemill.esl.units import UNITS_US, unit_name
 
 
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:
@@ -73,6 +73,7 @@ def _counted(c: Cursor) -> tuple[str, exp.Expression]:
     if isinstance(extent, nodes.Duration):
         return "RANGE", extent
     if not c.accept_any(("ROWS", "ROW")):
+        _reject_unknown_unit(c)
         c.note("a unit of time")
         c.fail()
     return "ROWS", extent
@@ -116,6 +117,7 @@ def _length(c: Cursor, kind: str) -> exp.Expression:
     extent = _extent(c)
     written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
     if kind == "RANGE" and isinstance(extent, exp.Literal):
+        _reject_unknown_unit(c)
         hint = f"write a unit, as in {written} SECONDS; to count tuples, use ROWS"
         raise Mistake("RANGE needs a length of time", nodes.span_of(extent), hint)
     if kind == "ROWS" and isinstance(extent, nodes.Duration):
@@ -123,6 +125,13 @@ def _length(c: Cursor, kind: str) -> exp.Expression:
             "ROWS counts tuples", nodes.span_of(extent), f"for a length of time, use RANGE {written}"
         )
     return extent
+
+
+def _reject_unknown_unit(c: Cursor) -> None:
+    if c.at_name() and c.word() not in ("PRECEDING", "FOLLOWING", "SLIDE", "SLIDES", "ACTIVE", "ROWS"):
+        units = [f"{unit}S" for unit in UNITS_US]
+        hint = did_you_mean(c.word(), units) or f"units are {one_of(units)}"
+        raise Mistake(f"{c.word()} is no unit of time", c.span(), hint)
 
 
 def _extent(c: Cursor) -> exp.Expression:
