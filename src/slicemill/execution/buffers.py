@@ -44,8 +44,10 @@ class Buffer:
         readers = self.readers
         if not readers:
             return
+        data = item[0].row is not MARK
         for reader in readers:
             reader.unread += 1
+            reader.data += data
         self.items.append(item)
         occupancy = self.occupancy
         occupancy.total += 1
@@ -70,18 +72,20 @@ class Buffer:
 
 
 class Reader:
-    """One consumer's place in a buffer; `unread` is how many items of that buffer it has still to read.
+    """One consumer's place in a buffer; it has still to read `unread` items, `data` of them no punctuation.
 
     `behind` is where to go on once this buffer is exhausted: it is set when the operator that filled the
     buffer was removed, so that what it left is read before what now comes past it (M19).
     """
 
-    __slots__ = ("behind", "buffer", "position", "unread")
+    __slots__ = ("behind", "buffer", "data", "position", "unread")
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         self.buffer = buffer
         self.position = position
-        self.unread = buffer.base + len(buffer.items) - position
+        rest = list(islice(buffer.items, position - buffer.base, None))
+        self.unread = len(rest)
+        self.data = sum(item[0].row is not MARK for item in rest)
         self.behind: Reader | None = None
 
     def head(self) -> Item:
@@ -90,13 +94,13 @@ class Reader:
 
     def first_data(self) -> Timed | None:
         """The next tuple that is not a punctuation."""
-        if not self.unread:
+        if not self.data:
             return None
         tuple_ = self.head()[0]
         if tuple_.row is not MARK:
             return tuple_
         waiting = islice(self.buffer.items, self.position - self.buffer.base, None)
-        return next((item[0] for item in waiting if item[0].row is not MARK), None)
+        return next(item[0] for item in waiting if item[0].row is not MARK)
 
     def pop(self) -> Item:
         buffer = self.buffer
@@ -105,6 +109,7 @@ class Reader:
         item = buffer.items[position - base]
         self.position = position + 1
         self.unread -= 1
+        self.data -= item[0].row is not MARK
         if position == base:
             for other in buffer.readers:
                 if other.position == base:
@@ -144,4 +149,4 @@ class Reader:
             self.buffer.detach(self)
             upstream.buffer.replace(upstream, self)
             self.buffer, self.position = upstream.buffer, upstream.position
-            self.unread, self.behind = upstream.unread, upstream.behind
+            self.unread, self.data, self.behind = upstream.unread, upstream.data, upstream.behind

@@ -92,9 +92,10 @@ class Cycle:
         clock = self._clock
         agenda = self.agenda
         ask = self.intake.ask
+        to_the_end = until == END
         while True:
             now = clock.now()
-            if now >= agenda.next_at:
+            if now >= agenda.next_at and not (to_the_end and agenda.finished):
                 agenda.fire_until(now)
             if now >= until or self.steps >= last_step:
                 return
@@ -123,6 +124,7 @@ class Cycle:
         if wake <= self._clock.now():
             return True
         if self.agenda.finished and until == END:
+            # Heartbeats alone keep nobody up: there might be no end to them.
             return False
         following = min(self.agenda.next_at, wake)
         if following > until or following == END:

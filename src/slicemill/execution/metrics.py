@@ -47,8 +47,8 @@ class IdleMeter:
         for reader in self._readers:
             if not reader.unread:
                 empty = True
-            elif not data:
-                data = reader.first_data() is not None
+            elif reader.data:
+                data = True
         if empty and data:
             if self._since < 0:
                 self._since = now
