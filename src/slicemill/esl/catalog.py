@@ -10,7 +10,12 @@ from typing import TypeAlias
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types import VARCHAR, Column, Schema
+
+
+LATE = "_late"
+ERRORS = "_errors"
+ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
 class TimestampKind(StrEnum):
@@ -125,7 +130,22 @@ class Catalog:
         )
 
     def relation(self, name: str) -> Relation | None:
-        return self.relations.get(name.lower())
+        """A declared relation, or the side stream that a declared stream brings with it."""
+        return self.relations.get(name.lower()) or self._side_stream(name.lower())
+
+    def _side_stream(self, name: str) -> Stream | None:
+        """`<stream>_late` holds tuples that came too late for their order, `<stream>_errors` unreadable ones.
+
+        Both are stamped on arrival: their own time is what went wrong.
+        """
+        for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
+            owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
+            if isinstance(owner, Stream) and (suffix == ERRORS or owner.kind is TimestampKind.EXTERNAL):
+                columns = owner.schema if schema is None else schema
+                return Stream(
+                    owner.name + suffix, columns, TimestampKind.INTERNAL, None, 0, None, SourceSpec()
+                )
+        return None
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """The user's base and window version of an aggregate."""

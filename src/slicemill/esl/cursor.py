@@ -116,7 +116,7 @@ class Cursor:
             self.fail()
         if not text.isdigit():
             raise Mistake(f"{text} is no whole number", span)
-        return at(exp.Literal.number(text), span)
+        return at(exp.Literal(this=text, is_string=False), span)
 
     def string(self, what: str = "a text in quotes") -> str | None:
         token = self.token()
@@ -156,23 +156,33 @@ class Cursor:
     def listing(self, parse: Callable[[], T]) -> list[T]:
         """One or more, separated by commas."""
         items = [parse()]
-        while self.accept(","):
+        while self.comma():
             items.append(parse())
         return items
 
+    def comma(self) -> bool:
+        """Consume a comma, which must not be the end of its list."""
+        span = self.span()
+        if not self.accept(","):
+            return False
+        if self.done or self.word() in (")", "}", "]", ";", "FROM", "WHERE"):
+            raise Mistake("nothing follows this comma", span, "leave it out, or go on with the list")
+        return True
+
     def nested(self, parse: Callable[[], T]) -> T:
         """Parse one level deeper; an absurd depth is the user's mistake, not a crash of ours."""
+        self.check_depth(1)
         self.depth += 1
         try:
-            if self.depth > MAX_DEPTH:
-                raise Mistake(
-                    f"this is nested more than {MAX_DEPTH} levels deep",
-                    self.span(),
-                    "name a part of it with CREATE STREAM or CREATE VIEW",
-                )
             return parse()
         finally:
             self.depth -= 1
+
+    def check_depth(self, more: int) -> None:
+        """A Mistake unless `more` levels can still be opened here."""
+        if self.depth + more > MAX_DEPTH:
+            hint = "name a part of it with CREATE STREAM or CREATE VIEW"
+            raise Mistake(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
 
     # -- failing ---------------------------------------------------------------------------------------
 
@@ -187,9 +197,11 @@ class Cursor:
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
-        # A long list of possibilities helps nobody; the near-miss among them does.
-        short = [quoted(word) for word in expected] if len(expected) <= 6 else []
-        message = f"{what}, expected {one_of(short)}" if short else what
+        # A long list of possibilities helps nobody; the near-miss among them does, or the bracket to close.
+        shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
+        if len(shown) > 6:
+            shown = [word for word in shown if word in (")", "]", "}")]
+        message = f"{what}, expected {one_of([quoted(word) for word in shown])}" if shown else what
         raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
@@ -202,6 +214,10 @@ class Cursor:
         if found.token_type is TokenType.VAR and not found.text.isidentifier():
             return "only letters, digits and _ can stand in a name without quotes"
         keywords = [word for word in expected if word[0].isupper()]
+        if word_of(found) in RESERVED:
+            # Spelt well, but half of it is missing: GROUP without BY.
+            whole = next((word for word in keywords if word.startswith(f"{word_of(found)} ")), "")
+            return f"write {whole}" if whole else ""
         if near := self._near(found, keywords):
             return near
         # A misspelt keyword is often taken for an alias, and the complaint comes one word later.

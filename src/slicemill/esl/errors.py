@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from slicemill.errors import SlicemillError
 from slicemill.esl.source import Source, Span
 
+MAX_LINE = 140
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
@@ -19,7 +21,7 @@ class Diagnostic:
     hint: str = ""
 
 
-class Mistake(Exception):  # noqa: N818 - the word for what a user made, not for a failure of ours
+class Mistake(Exception):
     """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
 
     def __init__(self, message: str, span: Span, hint: str = "") -> None:
@@ -48,11 +50,11 @@ class EslError(SlicemillError):
 def render(source: Source, diagnostic: Diagnostic) -> str:
     """The diagnostic as people read it: place, message, the line with the mistake underlined, hint."""
     line, column = source.position(diagnostic.span.start)
-    text = source.line_text(line)
+    text, before = _excerpt(source.line_text(line), column - 1)
     gutter = f"{line:>4} | "
-    width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - column + 1))
+    width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
     # Tabs keep their width under the line, so that the marks stand where the text stands.
-    indent = "".join("\t" if char == "\t" else " " for char in text[: column - 1])
+    indent = "".join("\t" if char == "\t" else " " for char in text[:before])
     rows = [
         f"{source.name}:{line}:{column}: error: {diagnostic.message}",
         f"{gutter}{text}",
@@ -61,6 +63,16 @@ def render(source: Source, diagnostic: Diagnostic) -> str:
     if diagnostic.hint:
         rows.append(f"{' ' * (len(gutter) - 2)}= hint: {diagnostic.hint}")
     return "\n".join(rows)
+
+
+def _excerpt(text: str, before: int) -> tuple[str, int]:
+    """The part of a long line around the mistake, and how much of it stands before the mistake."""
+    if len(text) <= MAX_LINE:
+        return text, before
+    start = max(0, before - MAX_LINE // 2)
+    lead = "…" if start else ""
+    tail = "…" if start + MAX_LINE < len(text) else ""
+    return f"{lead}{text[start : start + MAX_LINE]}{tail}", before - start + len(lead)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

@@ -14,6 +14,10 @@ class Span:
     start: int
     end: int
 
+    def __deepcopy__(self, memo: object) -> Span:
+        # Never changed, so never copied: trees are copied often, and every node has one.
+        return self
+
     def to(self, other: Span) -> Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 

@@ -51,16 +51,20 @@ def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
 class WindowJoin:
     """Output row: the inputs' rows one after the other, in FROM order, where `condition` holds on it.
 
-    The results of one arrival come out oldest partner first, the first input varying slowest.
+    The results of one arrival come out oldest partner first, the first input varying slowest. With
+    `member_times` the members' timestamps follow (S1): then it is known when a result leaves the windows.
     """
 
     waits_for_time = True
 
-    def __init__(self, windows: Sequence[JoinWindow], condition: Callable[[Row], bool]) -> None:
+    def __init__(
+        self, windows: Sequence[JoinWindow], condition: Callable[[Row], bool], member_times: bool = False
+    ) -> None:
         if len(windows) < 2:
             raise SlicemillError(f"a join needs two or more inputs, this one has {len(windows)}")
         self._windows = tuple(windows)
         self._condition = condition
+        self._member_times = member_times
         self._stored: list[deque[Timed]] = [
             deque(maxlen=window.rows if isinstance(window, CountWindow) else None) for window in windows
         ]
@@ -75,6 +79,8 @@ class WindowJoin:
         out: list[Timed] = []
         for combination in product(*partners):
             row: Row = tuple(chain.from_iterable(part.row for part in combination))
+            if self._member_times:
+                row += tuple(part.ts for part in combination)
             if self._condition(row):
                 out.append(Timed(tuple_.ts, row))
         self._stored[port].append(tuple_)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from slicemill.esl.catalog import Catalog, DerivedStream, Stream, Table, TimestampKind, View
 from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.query import Continuous, Input, Select, Union
+from slicemill.esl.query import Continuous, Frame, Input, Select, Union
 from slicemill.esl.relation import Item, RelationQuery
 from slicemill.esl.types import TIMESTAMP, Column, Schema
 from slicemill.plan import operators as op
@@ -73,8 +73,9 @@ class _Builder:
         if isinstance(view.query, RelationQuery):
             return self.add(view.name, op.Scan(view.name), (), view.schema, TimestampKind.LATENT)
         content = self.query(view.query, view.name)
-        windows = tuple(entry.window for entry in _stream_inputs(view.query) if entry.window is not None)
-        return self.add(view.name, op.Materialize(view.name, windows), (content,), view.schema)
+        window = _stream_inputs(view.query)[0].window
+        assert window is not None, "the binder asks for one"
+        return self.add(view.name, op.Materialize(view.name, window), (content,), view.schema)
 
     # -- queries ---------------------------------------------------------------------------------------
 
@@ -111,7 +112,8 @@ class _Builder:
     def _inputs(self, select: Select, name: str) -> Node:
         """Streams are joined first, then each finite relation is looked up; conditions run where they can."""
         if len(select.inputs) == 1:
-            return self._filter(self._input(select.inputs[0], name), select.where, f"{name}: where")
+            node = self._input(select.inputs[0], name)
+            return node if _counts_rows(select) else self._filter(node, select.where, f"{name}: where")
         pending = list(conjuncts(select.where))
         streams = [entry for entry in select.inputs if not entry.finite]
         node = self._input(streams[0], name)
@@ -160,7 +162,8 @@ class _Builder:
             for entry in windowed
             if entry.window is not None
         )
-        relation = op.RelationAggregate(select.group_by, select.aggregates, windows, select.slide)
+        where = select.where if _counts_rows(select) else None
+        relation = op.RelationAggregate(select.group_by, select.aggregates, windows, select.slide, where)
         return self.add(f"{name}: aggregate", relation, (node,), Schema((*groups, *columns)))
 
     def _coalesce(self, select: Select, node: Node, name: str) -> Node:
@@ -172,6 +175,12 @@ class _Builder:
         return self._filter(node, coalesce.after, f"{name}: valid")
 
 
+def _counts_rows(select: Select) -> bool:
+    """Do aggregates range over the last rows of one stream? Then WHERE comes after the window."""
+    window = select.inputs[0].window
+    return bool(select.aggregates) and window is not None and window.frame is Frame.ROWS
+
+
 def _stream_inputs(query: Continuous) -> list[Input]:
     if isinstance(query, Union):
         return [entry for branch in query.branches for entry in _stream_inputs(branch)]
@@ -179,12 +188,9 @@ def _stream_inputs(query: Continuous) -> list[Input]:
 
 
 def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
-    """Latent if any input is; external if the producers' times are mixed in; else the system's own."""
+    """The inputs' own kind where they agree; mixed with others, a latent tuple is stamped on arrival."""
     kinds = {node.kind for node in inputs}
-    for kind in (TimestampKind.LATENT, TimestampKind.EXTERNAL):
-        if kind in kinds:
-            return kind
-    return TimestampKind.INTERNAL
+    return kinds.pop() if len(kinds) == 1 else TimestampKind.EXTERNAL
 
 
 def _qualified(alias: str, schema: Schema) -> tuple[Column, ...]:

@@ -85,13 +85,15 @@ class RelationAggregate:
     """Base aggregates over the windows of FROM: a row per group at each slide, or per arrival without one.
 
     `windows` belong to the inputs of the join below, in order, with the column of each member's timestamp;
-    a single stream's own timestamp has no column.
+    a single stream's own timestamp has no column. `where` selects from the content of a ROWS window: before
+    it, a condition would change which rows are the last ones.
     """
 
     group_by: tuple[Item, ...]
     calls: tuple[AggregateCall, ...]
     windows: tuple[tuple[str | None, Window], ...]
     slide: int | None
+    where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +114,10 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Materialize:
-    """A view over windows of streams: the relation that a stream's tuples look up at their time (M40)."""
+    """A view over a stream: what its window holds, which other tuples look up at their own time (M40)."""
 
     view: str
-    windows: tuple[Window, ...]
+    window: Window
 
 
 @dataclass(frozen=True, slots=True)

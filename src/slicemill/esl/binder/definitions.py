@@ -28,7 +28,7 @@ from slicemill.esl.catalog import (
 from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
 from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Continuous, Union
+from slicemill.esl.query import Continuous, Frame, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Kind, Schema
 
@@ -138,18 +138,29 @@ def bind_view(node: nodes.CreateView, context: Context) -> View:
 
 
 def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
-    """A view is a finite relation, so every stream in it has a window."""
-    for select in query.branches if isinstance(query, Union) else (query,):
-        if isinstance(select, Union):
-            _check_finite(select, node)
-            continue
-        for entry in select.inputs:
-            if not entry.finite and (entry.window is None or entry.window.extent is None):
-                raise Mistake(
-                    f"a view over all of {entry.alias} would grow for ever",
-                    span_of(child(node, "query")),
-                    f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
-                )
+    """A view over a stream is what one window holds: a finite relation that can be looked up at any time."""
+    place = span_of(child(node, "query"))
+    if isinstance(query, Union) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
+        raise Mistake(
+            "a view over streams selects from one window",
+            place,
+            "make a CREATE STREAM of the rest, and the view over that",
+        )
+    entry = query.inputs[0]
+    if query.coalesce is not None or entry.window is None or entry.window.extent is None:
+        raise Mistake(
+            f"a view over all of {entry.alias} would grow for ever",
+            place,
+            f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
+        )
+    if entry.window.slide is not None:
+        raise Mistake("a view always shows its window as it is now", place, "leave SLIDE out")
+    if entry.window.frame is Frame.ROWS and query.where is not None:
+        raise Mistake(
+            "a view of the last rows takes them all",
+            place,
+            "make a CREATE STREAM with this WHERE, and the view over that; or use RANGE",
+        )
 
 
 def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:

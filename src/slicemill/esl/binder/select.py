@@ -192,8 +192,12 @@ def _check_aggregates(
                 "leave SLIDE out, or put an aggregate into the select list",
             )
         return
-    if any(w.frame is Frame.ROWS and w.slide is not None for w in bounded) and len(inputs) > 1:
-        raise Mistake("a join slides by time", span_of(node), "give SLIDE a unit of time")
+    if any(w.frame is Frame.ROWS for w in bounded) and len(windows) > 1:
+        raise Mistake(
+            "an aggregate over a join needs windows by time",
+            span_of(node),
+            "use RANGE, or aggregate over a stream made from the join",
+        )
     for resolved in env.resolved.values():
         _check_one(node, resolved, bool(bounded))
 

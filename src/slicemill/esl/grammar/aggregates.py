@@ -120,7 +120,7 @@ def _statement(c: Cursor) -> exp.Expression:
         c.expect("FROM")
         node = nodes.DeleteFrom(this=c.name("a table"), where=_where(c))
     else:
-        c.fail()
+        c.fail("results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else "")
     return at(node, c.span_from(start))
 
 

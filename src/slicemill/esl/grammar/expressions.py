@@ -13,6 +13,7 @@ from slicemill.esl.errors import Mistake
 from slicemill.esl.grammar import queries, windows
 from slicemill.esl.nodes import at, span_of
 from slicemill.esl.source import Span
+from slicemill.esl.tokens import RESERVED
 from slicemill.esl.units import unit_name
 
 # L7: Allen's thirteen, then TSQL's looser ones under names that do not clash with Allen's.
@@ -34,6 +35,8 @@ INTERVAL_RELATIONS = (
     "PRECEDES",
     "COVERS",
 )
+
+_RELATION_STARTS = {words.split()[0] for words in INTERVAL_RELATIONS}
 
 _COMPARISONS: dict[str, type[exp.Expression]] = {
     "=": exp.EQ,
@@ -93,16 +96,21 @@ def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp
 
 
 def _not(c: Cursor) -> exp.Expression:
-    start = c.span()
-    if c.take("NOT"):
-        operand = c.nested(lambda: _not(c))
-        return at(exp.Not(this=operand), c.span_from(start))
-    return _predicate(c)
+    starts = []
+    while c.looking_at("NOT"):
+        starts.append(c.span())
+        c.advance()
+    node = _predicate(c)
+    for start in reversed(starts):
+        node = at(exp.Not(this=node), c.span_from(start))
+    return node
 
 
 def _predicate(c: Cursor) -> exp.Expression:
     """An operand, or one comparison: they do not chain, since `1 < x < 5` never means what it seems to."""
     left = _operators(c)
+    if c.looking_at("NOT", "NULL"):
+        c.fail("write IS NOT NULL")
     if not _at_comparison(c):
         c.note("an operator")
         return left
@@ -123,6 +131,8 @@ def _at_comparison(c: Cursor) -> bool:
 
 def _relation(c: Cursor) -> str:
     """The interval relation that stands here, or ''."""
+    if c.word() not in _RELATION_STARTS:
+        return ""
     return next((words for words in INTERVAL_RELATIONS if c.looking_at(*words.split())), "")
 
 
@@ -204,30 +214,36 @@ def _reject_foreign_operator(c: Cursor) -> None:
     spelling = c.word() + c.word(1)
     if spelling in _FOREIGN_OPERATORS:
         ours = _FOREIGN_OPERATORS[spelling]
-        raise Mistake(f"there is no operator {spelling}", c.span(), f"write {ours}")
+        start = c.span()
+        c.advance()
+        raise Mistake(f"there is no operator {spelling}", start.to(c.span()), f"write {ours}")
 
 
 def _binary(kind: type[exp.Expression], left: exp.Expression, right: exp.Expression) -> exp.Expression:
     return at(kind(this=left, expression=right), span_of(left).to(span_of(right)))
 
 
+_SIGNS: dict[str, type[exp.Expression]] = {"-": exp.Neg, "~": exp.BitwiseNot}
+
+
 def _unary(c: Cursor) -> exp.Expression:
-    start = c.span()
-    if c.take("-"):
-        operand = c.nested(lambda: _unary(c))
-        return at(exp.Neg(this=operand), c.span_from(start))
-    if c.take("~"):
-        operand = c.nested(lambda: _unary(c))
-        return at(exp.BitwiseNot(this=operand), c.span_from(start))
-    if c.take("+"):
-        return c.nested(lambda: _unary(c))
-    return _postfix(c)
+    signs = []
+    while c.word() in ("-", "~", "+"):
+        signs.append((c.word(), c.span()))
+        c.advance()
+    node = _postfix(c)
+    for sign, start in reversed(signs):
+        if sign in _SIGNS:
+            node = at(_SIGNS[sign](this=node), c.span_from(start))
+    return node
 
 
 def _postfix(c: Cursor) -> exp.Expression:
     node = _primary(c)
     while True:
         if c.take("::"):
+            # Printed as CAST( … ), it nests one level deeper than it is written.
+            c.check_depth(nodes.height(node) + 1)
             node = at(exp.Cast(this=node, to=type_name(c)), c.span_from(span_of(node)))
         elif isinstance(node, exp.Anonymous) and c.take("."):
             field = c.name("a column")
@@ -252,12 +268,12 @@ def _primary(c: Cursor) -> exp.Expression:
     if word in _LITERAL_WORDS:
         c.advance()
         return at(_LITERAL_WORDS[word](), start)
-    if word in _SPECIAL_FORMS and (word in ("CASE", "INTERVAL") or c.word(1) == "("):
+    if word in _SPECIAL_FORMS and (word in RESERVED or c.word(1) == "("):
         c.advance()
         return at(_SPECIAL_FORMS[word](c), c.span_from(start))
     if word in ("DATE", "TIMESTAMP") and _is_string(c, 1):
         c.advance()
-        literal = _string(c)
+        literal = c.nested(lambda: _string(c))
         to = at(nodes.TypeName(this=word), start)
         return at(exp.Cast(this=literal, to=to), c.span_from(start))
     if c.at_name() or (word in _CALLABLE_RESERVED and c.word(1) == "("):

@@ -20,6 +20,7 @@ CLAUSES = {
     "ORDER": "ORDER BY",
     "LIMIT": "LIMIT",
 }
+_CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
 
 
 def query(c: Cursor) -> exp.Expression:
@@ -66,11 +67,14 @@ def select(c: Cursor) -> exp.Select:
         node.set("distinct", exp.Distinct())
     else:
         c.take("ALL")
+    if c.looking_at("FROM"):
+        c.fail("say what to select: columns, or * for all of them")
     node.set("expressions", c.listing(lambda: _item(c)))
-    c.expect("FROM")
+    if not c.accept("FROM"):
+        c.fail(_CLAUSE_ORDER if c.word() in CLAUSES else "")
     entries: list[exp.Expression] = [_entry(c)]
     while True:
-        if c.accept(","):
+        if c.comma():
             entries.append(_entry(c))
         elif c.word() in ("JOIN", "INNER", "LEFT", "CROSS", "RIGHT", "FULL"):
             entries.append(_join(c))
@@ -94,7 +98,11 @@ def select(c: Cursor) -> exp.Select:
         limit = c.span()
         node.set("limit", at(exp.Limit(expression=c.count()), limit))
     if c.word() in CLAUSES:
-        c.fail(f"clauses stand in this order: {', '.join(CLAUSES.values())}")
+        c.fail(_CLAUSE_ORDER)
+    if c.word() in ("EXCEPT", "INTERSECT", "OFFSET", "FETCH"):
+        raise Mistake(
+            f"there is no {c.word()} in ESL", c.span(), "a stream has no end: keep to SELECT, UNION and LIMIT"
+        )
     return at(node, c.span_from(start))
 
 
@@ -161,7 +169,8 @@ def _join(c: Cursor) -> nodes.JoinInput:
         c.accept("OUTER")
     c.expect("JOIN")
     entry = _entry(c)
-    c.expect("ON")
+    if not c.accept("ON"):
+        c.fail("say what joins them: ON a.x = b.x")
     condition = expressions.expression(c)
     return at(
         nodes.JoinInput(this=entry, side="LEFT" if side == "LEFT" else None, on=condition), c.span_from(start)

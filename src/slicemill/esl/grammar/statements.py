@@ -33,12 +33,16 @@ def script(source: Source) -> tuple[list[exp.Expression], list[Diagnostic]]:
     while not c.done:
         if c.take(";"):
             continue
-        first = c.index
+        first, complete = c.index, -1
         try:
-            statements.append(_ended_statement(c))
+            statements.append(_limited_statement(c))
+            complete = c.index
+            _end(c)
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
-            _skip_statement(c, first)
+            # Where only the semicolon is missing, the next statement begins here.
+            if c.index != complete or c.word() not in _STARTS:
+                _skip_statement(c, first)
     return statements, diagnostics
 
 
@@ -58,16 +62,22 @@ def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
             text = text[:start] + " " * (end - start) + text[end:]
 
 
-def _ended_statement(c: Cursor) -> exp.Expression:
-    """A statement and the semicolon behind it; a closing brace ends one as well."""
+def _limited_statement(c: Cursor) -> exp.Expression:
     start = c.span()
     node = statement(c)
     if height(node) > MAX_HEIGHT:
         hint = "split it with CREATE STREAM or CREATE VIEW"
         raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", start, hint)
-    if not c.done and not c.accept(";") and word_of(c.tokens[c.index - 1]) != "}":
-        c.fail("end the statement before it with ;" if c.word() in _STARTS else "")
     return node
+
+
+def _end(c: Cursor) -> None:
+    """The semicolon behind a statement; a closing brace ends one as well."""
+    if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
+        return
+    if c.word() in _STARTS:
+        c.fail("end the statement before it with ;")
+    c.fail("nothing is open that it could close" if c.word() in (")", "]", "}") else "")
 
 
 def statement(c: Cursor) -> exp.Expression:
@@ -83,7 +93,7 @@ def statement(c: Cursor) -> exp.Expression:
         kind = c.accept_any(DROPPABLE)
         if not kind:
             c.fail()
-        return at(nodes.DropObject(this=c.name("a name"), kind=kind), c.span_from(start))
+        return at(nodes.DropObject(this=_object_name(c, "a name"), kind=kind), c.span_from(start))
     c.note("SELECT")
     if c.word() in ("INSERT", "UPDATE", "DELETE"):
         c.fail("rows are changed inside aggregates only: in INITIALIZE, ITERATE, TERMINATE or EXPIRE")
@@ -96,18 +106,22 @@ def _skip_statement(c: Cursor, first: int) -> None:
     That is its `;` outside of braces, or the CREATE or DROP of the next statement. Where the braces never
     balance, the next `;` in front of a SELECT is taken, so that a missing brace does not hide the rest.
     """
-    words = [word_of(token) for token in c.tokens[first:]]
-    reached = max(c.index - first, 1)
-    end = next((i for i in range(reached, len(words)) if words[i] in ("CREATE", "DROP")), len(words))
     depth = 0
-    for i in range(end):
-        depth += (words[i] == "{") - (words[i] == "}")
-        if i >= reached and words[i] == ";" and depth <= 0:
-            end = i
-            break
-    else:
-        end = next((i for i in range(reached, end - 1) if words[i : i + 2] == [";", "SELECT"]), end)
-    c.index = first + end
+    before_select = None
+    for place in range(first, len(c.tokens)):
+        word = word_of(c.tokens[place])
+        depth += (word == "{") - (word == "}")
+        if place < max(c.index, first + 1):
+            continue
+        if word == ";" and depth <= 0:
+            c.index = place
+            return
+        if word in ("CREATE", "DROP"):
+            c.index = place if before_select is None else before_select
+            return
+        if word == "SELECT" and word_of(c.tokens[place - 1]) == ";" and before_select is None:
+            before_select = place
+    c.index = len(c.tokens) if before_select is None else before_select
 
 
 def _create(c: Cursor) -> exp.Expression:
@@ -116,25 +130,34 @@ def _create(c: Cursor) -> exp.Expression:
     if c.accept("STREAM"):
         return _create_stream(c)
     if c.accept("TABLE"):
-        name = c.name("a name for the table")
+        name = _object_name(c, "a name for the table")
+        if c.looking_at("AS"):
+            c.note("(")
+            c.fail("a table is declared with its columns; a query makes a VIEW or a STREAM")
         columns = _columns(c)
         return nodes.CreateTable(this=name, columns=columns, source=_source(c))
     if c.accept("VIEW"):
-        name = c.name("a name for the view")
+        name = _object_name(c, "a name for the view")
         c.expect("AS")
         return nodes.CreateView(this=name, query=queries.query(c))
     if c.accept("QUERY"):
-        name = c.name("a name for the query")
+        name = _object_name(c, "a name for the query")
         options = _options(c) if c.accept("WITH") else None
         c.expect("AS")
         return nodes.CreateQuery(this=name, options=options, query=queries.query(c))
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
-    return c.fail()
+    return c.fail("there is no OR REPLACE: DROP the old one first" if c.looking_at("OR") else "")
+
+
+def _object_name(c: Cursor, what: str) -> exp.Identifier:
+    if c.looking_at("IF", "EXISTS") or c.looking_at("IF", "NOT", "EXISTS"):
+        raise Mistake("there is no IF EXISTS in ESL", c.span(), "leave it out")
+    return c.name(what)
 
 
 def _create_stream(c: Cursor) -> nodes.CreateStream:
-    name = c.name("a name for the stream")
+    name = _object_name(c, "a name for the stream")
     if c.accept("AS"):
         return nodes.CreateStream(this=name, query=queries.query(c))
     if not c.looking_at("("):
@@ -179,6 +202,8 @@ def _column(c: Cursor) -> nodes.ColumnDeclaration:
     start = c.span()
     name = c.name("a column")
     kind = expressions.type_name(c)
+    if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
+        raise Mistake("a column has a name and a type, nothing else", c.span(), "leave the constraint out")
     return at(nodes.ColumnDeclaration(this=name, kind=kind), c.span_from(start))
 
 
@@ -215,8 +240,8 @@ def _option(c: Cursor) -> nodes.Option:
         value = exp.Literal.string(quoted)
     elif (number := c.number()) is not None:
         value = exp.Literal.number(number)
-    elif c.word() in ("TRUE", "FALSE"):
-        value = exp.Boolean(this=c.advance().text.upper() == "TRUE")
+    elif boolean := c.accept_any(("TRUE", "FALSE")):
+        value = exp.Boolean(this=boolean == "TRUE")
     else:
         c.fail()
     return at(nodes.Option(this=name, value=at(value, value_at)), c.span_from(start))

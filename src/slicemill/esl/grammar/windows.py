@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from slicemill.esl import nodes
 from slicemill.esl.cursor import Cursor
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.grammar import expressions
 from slicemill.esl.nodes import at
 from slicemill.esl.source import Span
@@ -30,7 +30,12 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     if frame is None:
         c.note("ROWS")
         c.note("RANGE")
-    c.expect(")")
+    if not c.accept(")"):
+        c.fail(
+            "the order is PARTITION BY, ORDER BY, then ROWS or RANGE"
+            if c.word() in ("PARTITION", "ORDER")
+            else ""
+        )
     return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
 
 
@@ -72,7 +77,7 @@ def _counted(c: Cursor) -> tuple[str, exp.Expression]:
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):
         return "RANGE", extent
-    if not c.accept_any(("ROWS", "ROW")):
+    if not c.accept("ROWS") and not c.take("ROW"):
         _reject_unknown_unit(c)
         c.note("a unit of time")
         c.fail()
@@ -99,6 +104,10 @@ def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
         if not c.accept("CURRENT", "ROW"):
             c.fail("a window over a stream ends with the current row")
     slide = _slide(c, kind)
+    if slide is not None and c.looking_at("ACTIVE"):
+        raise Mistake(
+            "a window either slides or expires actively", c.span(), "keep SLIDE or ACTIVE EXPIRATION"
+        )
     active = slide is None and preceding and c.accept("ACTIVE", "EXPIRATION")
     return at(nodes.Frame(kind=kind, this=extent, slide=slide, active=active or None), c.span_from(start))
 
@@ -107,8 +116,8 @@ def _slide(c: Cursor, kind: str) -> exp.Expression | None:
     if not c.accept("SLIDE") and not c.take("SLIDES"):
         return None
     slide = _length(c, kind)
-    if kind == "ROWS":
-        c.accept_any(("ROWS", "ROW"))
+    if kind == "ROWS" and not c.take("ROWS"):
+        c.take("ROW")
     return slide
 
 
@@ -128,9 +137,7 @@ def _length(c: Cursor, kind: str) -> exp.Expression:
 
 
 def _reject_unknown_unit(c: Cursor) -> None:
-    if c.at_name() and c.word() not in ("PRECEDING", "FOLLOWING", "SLIDE", "SLIDES", "ACTIVE", "ROWS"):
-        units = [f"{unit}S" for unit in UNITS_US]
-        hint = did_you_mean(c.word(), units) or f"units are {one_of(units)}"
+    if hint := did_you_mean(c.word(), [f"{unit}S" for unit in UNITS_US]):
         raise Mistake(f"{c.word()} is no unit of time", c.span(), hint)
 
 
@@ -162,7 +169,10 @@ def duration(c: Cursor) -> nodes.Duration:
         span = c.span()
         parts.append(_part(c.advance().text, span, c))
     if not parts:
-        c.note("a number and a unit of time")
+        if (number := c.number()) is not None:
+            _reject_unknown_unit(c)
+            raise Mistake("a length of time needs a unit", start, f"write {number} SECONDS, for instance")
+        c.note("a length of time such as 5 SECONDS")
         c.fail()
     return at(nodes.Duration(expressions=parts), c.span_from(start))
 

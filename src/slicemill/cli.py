@@ -1,0 +1,155 @@
+"""The command line: `slicemill check | explain | run | lab | bench`.
+
+A user's mistake is printed as a message with its place, never as a stack trace; its exit status is 1. Wrong
+usage of the command itself gives 2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from slicemill import __version__
+from slicemill.errors import SlicemillError
+from slicemill.esl import Bound, EslError, Source, bind, bind_script
+from slicemill.esl.summary import describe
+from slicemill.lab.cli import lab_app
+from slicemill.plan.build import build_graph
+from slicemill.plan.explain import explain_json, explain_text
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.optimize import optimize
+from slicemill.plan.svg import explain_svg
+
+app = typer.Typer(
+    help="Many continuous queries over streams, planned together and run on Spark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(lab_app, name="lab")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+    svg = "svg"
+
+
+def main() -> None:
+    try:
+        app()
+    except SlicemillError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"slicemill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(epilog="Example: slicemill check examples/auction.esl")
+def check(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print statements and mistakes as JSON.")] = False,
+) -> None:
+    """List the statements of a script, or every mistake in it."""
+    bound = bind_script(read(file))
+    if as_json:
+        typer.echo(json.dumps(_check_json(bound), indent=2))
+    elif not bound.diagnostics:
+        Console().print(_statements_table(bound))
+    if bound.diagnostics:
+        count = len(bound.diagnostics)
+        if not as_json:
+            typer.echo(f"{EslError(bound.source, bound.diagnostics)}\n", err=True)
+            typer.echo(f"{count} mistake{'s' if count > 1 else ''} in {bound.source.name}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: slicemill explain examples/auction.esl --format svg --output auction.svg")
+def explain(
+    file: File,
+    form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
+    query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+) -> None:
+    """Show the query graph: what flows where, through which operators."""
+    graph = optimize(build_graph(bind(read(file)).catalog))
+    if query is not None:
+        graph = _only(graph, query)
+    if form is Format.svg:
+        text = explain_svg(graph)
+    elif form is Format.json:
+        text = json.dumps(explain_json(graph), indent=2)
+    else:
+        text = explain_text(graph, Console().width)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def read(file: Path) -> Source:
+    """The script in a file, or a message that says why there is none."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SlicemillError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SlicemillError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
+    return Source(text, "<stdin>" if str(file) == "-" else str(file))
+
+
+def _only(graph: QueryGraph, name: str) -> QueryGraph:
+    by_name = {node.id.lower(): node.id for node in graph.sinks} | {
+        stream.lower(): node_id for stream, node_id in graph.streams.items()
+    }
+    if name.lower() not in by_name:
+        raise SlicemillError(f"there is no query or stream {name}; known are {', '.join(by_name)}")
+    return graph.only(graph.ancestors(by_name[name.lower()]))
+
+
+def _statements_table(bound: Bound) -> Table:
+    table = Table("line", "kind", "name", "what", box=None, header_style="bold", pad_edge=False)
+    for statement, span in bound.statements:
+        line, _ = bound.source.position(span.start)
+        kind, what = describe(statement)
+        table.add_row(str(line), kind, statement.name, what)
+    return table
+
+
+def _check_json(bound: Bound) -> dict[str, object]:
+    statements = []
+    for statement, span in bound.statements:
+        line, column = bound.source.position(span.start)
+        kind, what = describe(statement)
+        statements.append(
+            {"line": line, "column": column, "kind": kind, "name": statement.name, "what": what}
+        )
+    mistakes = []
+    for diagnostic in EslError(bound.source, bound.diagnostics).diagnostics:
+        line, column = bound.source.position(diagnostic.span.start)
+        mistakes.append(
+            {"line": line, "column": column, "message": diagnostic.message, "hint": diagnostic.hint}
+        )
+    return {"file": bound.source.name, "statements": statements, "mistakes": mistakes}

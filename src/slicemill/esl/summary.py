@@ -1,0 +1,54 @@
+"""Statements in one line each, for people."""
+
+from __future__ import annotations
+
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.catalog import DerivedStream, Dropped, Query, Statement, Stream, Table, TimestampKind
+from slicemill.esl.query import Select
+from slicemill.esl.types import Schema
+
+
+def describe(statement: Statement) -> tuple[str, str]:
+    """The kind of a statement, and what it declares."""
+    if isinstance(statement, Stream):
+        return "stream", f"{_columns(statement.schema)}; {_time(statement)}; from {statement.source}"
+    if isinstance(statement, DerivedStream):
+        return "stream", f"{_columns(statement.schema)}; from a query"
+    if isinstance(statement, Table):
+        return "table", f"{_columns(statement.schema)}; from {statement.source}"
+    if isinstance(statement, AggregateDefinition):
+        return "aggregate", _aggregate(statement)
+    if isinstance(statement, Dropped):
+        return "drop", statement.kind.lower()
+    if isinstance(statement, Query):
+        kind = "query" if statement.continuous else "ad hoc query"
+        return kind, f"{_columns(statement.schema)}{_options(statement)}"
+    windowed = isinstance(statement.query, Select)
+    return "view", f"{_columns(statement.schema)}; {'of windows' if windowed else 'of tables'}"
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(schema.names)
+
+
+def _time(stream: Stream) -> str:
+    if stream.kind is TimestampKind.EXTERNAL:
+        return f"ordered by {stream.time_column}"
+    return "stamped on arrival" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
+
+
+def _aggregate(definition: AggregateDefinition) -> str:
+    words = ["algebraic"] if definition.algebraic else []
+    words.append("window version" if definition.window else "base version")
+    if not definition.window:
+        words.append("blocking" if definition.blocking else "answers at each tuple")
+    if definition.external is not None:
+        words.append(f"in Python: {definition.external}")
+    return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
+
+
+def _options(query: Query) -> str:
+    options = query.options
+    parts = [f"weight {options.weight:g}"] if options.weight != 1 else []
+    parts += [f"{name} {value}" for name in ("slo", "memory", "sink") if (value := getattr(options, name))]
+    return f"; {', '.join(parts)}" if parts else ""

@@ -1,0 +1,171 @@
+"""NEXMark: persons register, open auctions and bid on them, forever the same for the same seed.
+
+Of each fifty events one is a person, three are auctions and the rest are bids. Every value is a hash of the
+seed, the event's number and the column, so any range of events can be made alone, in any order, by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slicemill.errors import SlicemillError
+
+Numbers = npt.NDArray[np.int64]
+Values = npt.NDArray[Any]
+
+EVENTS_PER_CYCLE = 50
+AUCTIONS_PER_CYCLE = 3
+FIRST_ID = 1000
+# A new person or auction draws interest for a while; older ones are left alone.
+ACTIVE_PERSONS = 1000
+ACTIVE_AUCTIONS = 100
+
+STREAMS = ("person", "auction", "bid")
+
+_FIRST_NAMES = np.array(["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jan"])
+_LAST_NAMES = np.array(["Ash", "Birch", "Cole", "Dale", "Elm", "Frost", "Grove", "Hill", "Ives"])
+_PLACES = np.array(
+    [
+        ("Phoenix", "AZ"),
+        ("Los Angeles", "CA"),
+        ("San Francisco", "CA"),
+        ("Boise", "ID"),
+        ("Portland", "OR"),
+        ("Bend", "OR"),
+        ("Seattle", "WA"),
+        ("Cheyenne", "WY"),
+    ]
+)
+_ITEMS = np.array(["lamp", "clock", "chair", "camera", "guitar", "vase", "atlas", "radio"])
+_CHANNELS = np.array(["app", "web", "phone", "partner"])
+
+
+def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Scramble 64 bits so that neighbours have nothing in common (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class _Draw:
+    """Random numbers for a range of events."""
+
+    def __init__(self, events: Numbers, seed: int) -> None:
+        self._events = events.astype(np.uint64)
+        self._seed = np.uint64(seed & (2**64 - 1))
+
+    def bits(self, column: int) -> npt.NDArray[np.uint64]:
+        with np.errstate(over="ignore"):
+            salt = _mixed(np.array([self._seed + np.uint64(column) * np.uint64(0x9E3779B97F4A7C15)]))
+            return _mixed(self._events + salt)
+
+    def below(self, column: int, bound: Numbers | int) -> Numbers:
+        """Whole numbers 0 <= n < bound."""
+        limit = np.asarray(bound, dtype=np.uint64)
+        return (self.bits(column) % limit).astype(np.int64)
+
+    def unit(self, column: int) -> npt.NDArray[np.float64]:
+        """Numbers in [0, 1)."""
+        return (self.bits(column) >> np.uint64(11)).astype(np.float64) / float(2**53)
+
+
+def event_numbers(stream: str, first: int, last: int) -> Numbers:
+    """The numbers of the events of one stream among events first <= n < last."""
+    if stream not in STREAMS:
+        raise SlicemillError(f"NEXMark has no stream {stream}; it has {', '.join(STREAMS)}")
+    numbers = np.arange(first, last, dtype=np.int64)
+    offset = numbers % EVENTS_PER_CYCLE
+    chosen: Numbers = numbers[offset > AUCTIONS_PER_CYCLE]
+    if stream == "person":
+        chosen = numbers[offset == 0]
+    elif stream == "auction":
+        chosen = numbers[(offset >= 1) & (offset <= AUCTIONS_PER_CYCLE)]
+    return chosen
+
+
+def columns(
+    stream: str, first: int, last: int, *, seed: int = 1, rate: float = 10_000, start_us: int = 0
+) -> Mapping[str, Values]:
+    """The columns of one stream's events among events first <= n < last.
+
+    `rate` is events per second of event time, all three streams together; times are microseconds.
+    """
+    events = event_numbers(stream, first, last)
+    ts = start_us + (events * (1_000_000 / rate)).astype(np.int64)
+    return _COLUMNS[stream](events, ts, _Draw(events, seed))
+
+
+def _persons(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+    first = _FIRST_NAMES[draw.below(1, len(_FIRST_NAMES))]
+    last = _LAST_NAMES[draw.below(2, len(_LAST_NAMES))]
+    place = _PLACES[draw.below(3, len(_PLACES))]
+    return {
+        "id": FIRST_ID + events // EVENTS_PER_CYCLE,
+        "name": np.char.add(np.char.add(first, " "), last),
+        "email": np.char.add(
+            np.char.add(np.char.lower(first), "@"), np.char.add(np.char.lower(last), ".example")
+        ),
+        "city": place[:, 0],
+        "state": place[:, 1],
+        "ts": ts,
+    }
+
+
+def _newest_person(events: Numbers) -> Numbers:
+    return events // EVENTS_PER_CYCLE
+
+
+def _newest_auction(events: Numbers) -> Numbers:
+    """The number, from 0, of the last auction opened at or before each event; there is always one."""
+    offset = events % EVENTS_PER_CYCLE
+    opened = np.clip(offset, 0, AUCTIONS_PER_CYCLE)
+    newest: Numbers = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)
+    return newest
+
+
+def _recent(newest: Numbers, active: int, draw: _Draw, column: int) -> Numbers:
+    return newest - draw.below(column, np.minimum(newest + 1, active))
+
+
+def _auctions(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+    initial = _price(draw, 12)
+    return {
+        "id": FIRST_ID + _newest_auction(events),
+        "item": _ITEMS[draw.below(11, len(_ITEMS))],
+        "initial_bid": initial,
+        "reserve": initial + _price(draw, 13),
+        "expires": ts + 1_000_000 * (1 + draw.below(14, 30)),
+        "seller": FIRST_ID + _recent(_newest_person(events), ACTIVE_PERSONS, draw, 15),
+        "category": 10 + draw.below(16, 5),
+        "ts": ts,
+    }
+
+
+def _bids(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+    newest = _newest_auction(events)
+    # Half of all bids go to one hot auction, the latest whose number is a multiple of the active ones.
+    hot = newest // ACTIVE_AUCTIONS * ACTIVE_AUCTIONS
+    auction = np.where(draw.below(21, 2) == 0, hot, _recent(newest, ACTIVE_AUCTIONS, draw, 22))
+    return {
+        "auction": FIRST_ID + auction,
+        "bidder": FIRST_ID + _recent(_newest_person(events), ACTIVE_PERSONS, draw, 23),
+        "price": _price(draw, 24),
+        "channel": _CHANNELS[draw.below(25, len(_CHANNELS))],
+        "ts": ts,
+    }
+
+
+def _price(draw: _Draw, column: int) -> Numbers:
+    """Cents, from 100 to 100 million: each power of ten as likely as the next."""
+    return (100 * 10 ** (6 * draw.unit(column))).astype(np.int64)
+
+
+_COLUMNS: dict[str, Callable[[Numbers, Numbers, _Draw], dict[str, Values]]] = {
+    "person": _persons,
+    "auction": _auctions,
+    "bid": _bids,
+}
