@@ -32,8 +32,10 @@ def test_the_value_over_no_tuple_is_what_terminate_returns() -> None:
 
 
 def test_calls_that_return_fewer_values_are_filled_up_with_null() -> None:
-    assert align([[1, 2], [], [3]]) == [(1, None, 3), (2, None, None)]
-    assert align([[], []]) == []
+    one, two = AggregateDefinition("one", Trace), AggregateDefinition("two", Trace, columns=2)
+    assert align([one, one, one], [[1, 2], [], [3]]) == [(1, None, 3), (2, None, None)]
+    assert align([one, two], [[1, 2], [("a", "b")]]) == [(1, "a", "b"), (2, None, None)]
+    assert align([one, two], [[], []]) == []
 
 
 def test_an_aggregate_without_base_version_says_which_one_to_write() -> None:

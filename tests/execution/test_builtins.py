@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from slicemill.execution.aggregate import Returned, evaluate
+from slicemill.esl import builtins as esl_builtins
+from slicemill.execution.aggregate import AggregateCall, Returned, evaluate
 from slicemill.execution.builtins import BUILTINS
 from slicemill.execution.inwindow import Inwindow
+from slicemill.execution.operator import Timed
+from slicemill.execution.window_aggregate import WindowAggregate, WindowCall
+from slicemill.execution.window_frame import Frame
 
 
 def over(name: str, *values: object) -> Returned:
@@ -33,14 +38,58 @@ def test_over_nothing_but_nulls_counts_are_0_and_the_rest_is_null(name: str) -> 
         ("avg", 3.5),
         ("variance", pytest.approx(19 / 3)),
         ("stddev", pytest.approx(math.sqrt(19 / 3))),
+        ("var_samp", pytest.approx(19 / 3)),
+        ("var_pop", 4.75),
+        ("stddev_samp", pytest.approx(math.sqrt(19 / 3))),
+        ("stddev_pop", pytest.approx(math.sqrt(4.75))),
+        ("median", 3.0),
         ("min", 1),
         ("max", 7),
-        ("first", 3),
-        ("last", 3),
     ],
 )
 def test_nulls_are_skipped(name: str, result: object) -> None:
     assert over(name, None, 3, 7, None, 1, 3, None) == [result]
+
+
+def test_every_aggregate_of_the_language_can_be_run() -> None:
+    assert set(esl_builtins.BUILTINS) <= set(BUILTINS)
+    for name, declared in esl_builtins.BUILTINS.items():
+        assert BUILTINS[name].algebraic == declared.algebraic
+
+
+def test_first_and_last_take_nulls_for_values() -> None:
+    assert over("first", None, 3) == over("last", 3, None) == [None]
+    assert over("first", 3, None) == over("last", None, 3) == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "results"), [("first", [None, None, 1, 2, None]), ("last", [None, 1, 2, None, 3])]
+)
+def test_first_and_last_take_nulls_for_values_in_windows_and_panes_too(
+    name: str, results: list[object]
+) -> None:
+    #  tuples   -  1  2  -  3     ROWS 1 PRECEDING
+    values = [None, 1, 2, None, 3]
+    for algebraic in (True, False):
+        definition = replace(BUILTINS[name], algebraic=algebraic)
+        call = AggregateCall(definition, lambda row: row)
+        plain = WindowAggregate([WindowCall(call, Frame("ROWS", 1))])
+        assert [out.row[1] for v in values for out in plain.process(0, Timed(0, (v,)))] == results
+        paned = WindowAggregate([WindowCall(call, Frame("ROWS", 3, slide=2))])
+        out = [out.row[1] for v in values for out in paned.process(0, Timed(0, (v,)))]
+        assert out == [values[1] if name == "last" else None, None]
+
+
+def test_the_median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() -> None:
+    assert over("median", 1, 2) == [1.5]
+    assert over("median", 4, 1, 3, 2) == [2.5]
+    assert over("median", Decimal("0.1"), Decimal("0.2"), Decimal("0.4")) == [0.2]
+    assert over("median", math.nan, 1.0, math.nan, 2.0, 3.0) == [3.0]
+    assert math.isnan(over("median", math.nan, 1.0)[0])
+
+
+def test_the_variance_of_a_population_of_one_is_0() -> None:
+    assert over("var_pop", 3) == over("stddev_pop", 3) == [0.0]
 
 
 def test_count_without_arguments_counts_every_tuple() -> None:

@@ -112,10 +112,13 @@ ORACLE = {
     "avg": "avg(x)",
     "variance": "var_samp(x)",
     "stddev": "stddev_samp(x)",
+    "var_pop": "var_pop(x)",
+    "stddev_pop": "stddev_pop(x)",
+    "median": "median(x)",
     "min": "min(x)",
     "max": "max(x)",
-    "first": "first(x ORDER BY n) FILTER (x IS NOT NULL)",
-    "last": "last(x ORDER BY n) FILTER (x IS NOT NULL)",
+    "first": "first(x ORDER BY n)",
+    "last": "last(x ORDER BY n)",
 }
 
 

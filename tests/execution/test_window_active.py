@@ -132,14 +132,20 @@ def test_expiries_of_different_extents_come_in_order_of_time() -> None:
 
 
 Function = Callable[[list], object]
+
+
+def nulls_skipped(function: Function) -> Function:
+    return lambda values: function([value for value in values if value is not None])
+
+
 FUNCTIONS: dict[str, Function] = {
-    "count": lambda values: len(values),
-    "count_distinct": lambda values: len(set(values)),
-    "sum": lambda values: sum(values) if values else None,
-    "max": lambda values: max(values, default=None),
-    "min": lambda values: min(values, default=None),
-    "first": lambda values: values[0] if values else None,
-    "last": lambda values: values[-1] if values else None,
+    "count": nulls_skipped(len),
+    "count_distinct": nulls_skipped(lambda values: len(set(values))),
+    "sum": nulls_skipped(lambda values: sum(values) if values else None),
+    "max": nulls_skipped(lambda values: max(values, default=None)),
+    "min": nulls_skipped(lambda values: min(values, default=None)),
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
 }
 
 
@@ -155,7 +161,7 @@ def by_definition(tuples: list[Timed], extent: int, function: Function) -> list[
         key = tuples[n].row[0]
         left = [tuples[m].row[1] for m in present if tuples[m].row[0] == key]
         if left:
-            values = function([value for value in left if value is not None])
+            values = function(left)
             out.append((Timed(ts, (*tuples[n].row, values)), bool(leaves)))
     return out
 

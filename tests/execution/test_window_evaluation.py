@@ -183,10 +183,13 @@ ORACLE = {
     "avg": "avg(x) OVER w",
     "variance": "var_samp(x) OVER w",
     "stddev": "stddev_samp(x) OVER w",
+    "var_pop": "var_pop(x) OVER w",
+    "stddev_pop": "stddev_pop(x) OVER w",
+    "median": "median(x) OVER w",
     "min": "min(x) OVER w",
     "max": "max(x) OVER w",
-    "first": "first_value(x IGNORE NULLS) OVER w",
-    "last": "last_value(x IGNORE NULLS) OVER w",
+    "first": "first_value(x) OVER w",
+    "last": "last_value(x) OVER w",
 }
 quarters = st.none() | st.integers(-8, 8).map(lambda n: n / 4)
 

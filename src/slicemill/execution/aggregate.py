@@ -2,16 +2,16 @@
 
 An aggregate has up to two independent procedures. The *base* version sees tuples one by one and may return at
 each of them and at the end (TERMINATE). The *window* version also sees the window's content and is told about
-every tuple that leaves it (EXPIRE). Both return through RETURN, a table of one column: a call gives the list
-of the values it inserted there, often empty, often one, possibly several.
+every tuple that leaves it (EXPIRE). Both return through RETURN: a call gives the list of what it inserted
+there, often nothing, often one value, possibly several. Where RETURN has several columns, a value is a tuple.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Protocol
+from itertools import chain, zip_longest
+from typing import Protocol, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.inwindow import Args, Inwindow
@@ -65,7 +65,7 @@ WindowFactory = Callable[[Inwindow], WindowInstance]
 class Panes:
     """How the results of panes combine, for an aggregate that is not its own combiner.
 
-    `pane` computes one value per pane; the window version of `combine` takes those values as its argument.
+    `pane` computes one value per pane; the window version of `combine` takes those values as its arguments.
     """
 
     pane: BaseFactory
@@ -76,7 +76,8 @@ class Panes:
 class AggregateDefinition:
     """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
 
-    An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do.
+    An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
+    the columns of RETURN; unless it is 1, every value returned is a tuple of as many.
     """
 
     name: str
@@ -84,6 +85,11 @@ class AggregateDefinition:
     window: WindowFactory | None = None
     algebraic: bool = False
     panes: Panes | None = None
+    columns: int = 1
+
+    def row_of(self, value: object) -> Row:
+        """A value that this aggregate returned, as columns."""
+        return (value,) if self.columns == 1 else cast(Row, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,14 @@ def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
     return run.value()
 
 
-def align(returned: Sequence[Returned]) -> list[Row]:
-    """The rows that several calls give together: the i-th takes each call's i-th value, or NULL."""
-    return list(zip_longest(*returned))
+def align(definitions: Sequence[AggregateDefinition], returned: Sequence[Returned]) -> list[Row]:
+    """The rows that several calls give together: the i-th takes each call's i-th value, or NULLs."""
+    columns = [
+        [definition.row_of(value) for value in values]
+        for definition, values in zip(definitions, returned, strict=True)
+    ]
+    nothing = [(None,) * definition.columns for definition in definitions]
+    return [
+        tuple(chain.from_iterable(row or nulls for row, nulls in zip(rows, nothing, strict=True)))
+        for rows in zip_longest(*columns)
+    ]

@@ -1,14 +1,15 @@
 """The built-in aggregates, each with a base version and a window version (M37, X6, X12, X13).
 
-NULLs are skipped; over no value, counts are 0 and everything else is NULL. Variance and standard deviation
-are those of a sample, as in Spark.
+NULLs are skipped, except by first and last; over no value, counts are 0 and everything else is NULL. Plain
+variance and standard deviation are those of a sample. All this is as in Spark.
 
-`BUILTINS` maps a name to its definition.
+`BUILTINS` maps a name to its definition; count(DISTINCT …) is `count_distinct`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 from slicemill.execution.aggregate import AggregateDefinition, Panes, Returned
@@ -16,10 +17,13 @@ from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.window_statistics import (
     Count,
     CountDistinct,
+    Median,
     Moments,
     MomentStatistic,
     Statistic,
     average,
+    population_deviation,
+    population_variance,
     sample_deviation,
     sample_variance,
     total,
@@ -64,18 +68,30 @@ class StatisticWindow:
         return [self._statistic.value()] if len(self._inwindow) > 1 else []
 
 
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Which of two values is kept, and whether a NULL takes part."""
+
+    wins: Callable[[object, object], bool]
+    takes_null: bool = False
+
+
 class Kept:
     """Base version of min, max, first and last: the one value that wins over the others."""
 
-    __slots__ = ("_best", "_wins")
+    __slots__ = ("_best", "_contest", "_empty")
 
-    def __init__(self, wins: Callable[[object, object], bool]) -> None:
-        self._wins = wins
+    def __init__(self, contest: Contest) -> None:
+        self._contest = contest
         self._best: object = None
+        self._empty = True
 
     def initialize(self, args: Args) -> Returned:
-        if args[0] is not None and (self._best is None or self._wins(args[0], self._best)):
-            self._best = args[0]
+        new = args[0]
+        takes_part = new is not None or self._contest.takes_null
+        if takes_part and (self._empty or self._contest.wins(new, self._best)):
+            self._best = new
+            self._empty = False
         return []
 
     iterate = initialize
@@ -91,17 +107,19 @@ class KeptWindow:
     forgotten tuple triggers no EXPIRE, so under ACTIVE EXPIRATION only the winner's expiry is reported (X12).
     """
 
-    __slots__ = ("_inwindow", "_wins")
+    __slots__ = ("_contest", "_inwindow")
 
-    def __init__(self, wins: Callable[[object, object], bool], inwindow: Inwindow) -> None:
-        self._wins = wins
+    def __init__(self, contest: Contest, inwindow: Inwindow) -> None:
+        self._contest = contest
         self._inwindow = inwindow
 
     def initialize(self, args: Args) -> Returned:
-        new = args[0]
+        new, contest = args[0], self._contest
 
         def beaten(old: Args) -> bool:
-            return old[0] is None or (old is not args and new is not None and self._wins(new, old[0]))
+            if not contest.takes_null and (old[0] is None or new is None):
+                return old[0] is None
+            return old is not args and contest.wins(new, old[0])
 
         self._inwindow.delete(beaten)
         oldest = self._inwindow.oldest()
@@ -144,11 +162,11 @@ def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -
     return _from_statistic(name, make, algebraic=True, panes=Panes(make_pane, _from_statistic(name, make)))
 
 
-def _from_winner(name: str, wins: Callable[[object, object], bool]) -> AggregateDefinition:
+def _from_contest(name: str, contest: Contest) -> AggregateDefinition:
     return AggregateDefinition(
         name,
-        base=lambda: Kept(wins),
-        window=lambda inwindow: KeptWindow(wins, inwindow),
+        base=lambda: Kept(contest),
+        window=lambda inwindow: KeptWindow(contest, inwindow),
         algebraic=True,
     )
 
@@ -163,10 +181,15 @@ BUILTINS: dict[str, AggregateDefinition] = {
         SUM,
         _from_moments("avg", 1, average),
         _from_moments("variance", 2, sample_variance),
+        _from_moments("var_samp", 2, sample_variance),
+        _from_moments("var_pop", 2, population_variance),
         _from_moments("stddev", 2, sample_deviation),
-        _from_winner("min", lambda new, old: _greater(old, new)),
-        _from_winner("max", _greater),
-        _from_winner("first", lambda new, old: False),  # noqa: ARG005
-        _from_winner("last", lambda new, old: True),  # noqa: ARG005
+        _from_moments("stddev_samp", 2, sample_deviation),
+        _from_moments("stddev_pop", 2, population_deviation),
+        _from_statistic("median", Median),
+        _from_contest("min", Contest(lambda new, old: _greater(old, new))),
+        _from_contest("max", Contest(_greater)),
+        _from_contest("first", Contest(lambda new, old: False, takes_null=True)),  # noqa: ARG005
+        _from_contest("last", Contest(lambda new, old: True, takes_null=True)),  # noqa: ARG005
     )
 }

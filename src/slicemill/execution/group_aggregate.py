@@ -13,7 +13,7 @@ from slicemill.execution.operator import Row, Timed
 
 
 class GroupAggregate:
-    """Output row: the group's values, then one value per call.
+    """Output row: the group's values, then the columns of each call.
 
     `group` gives the GROUP BY values of a row; without it there is one group, which exists even over an empty
     input, as in SQL.
@@ -24,7 +24,8 @@ class GroupAggregate:
 
     def __init__(self, calls: Sequence[AggregateCall], group: Callable[[Row], Row] | None = None) -> None:
         self._calls = tuple(calls)
-        self._bases = [base_of(call.definition) for call in self._calls]
+        self._definitions = [call.definition for call in self._calls]
+        self._bases = [base_of(definition) for definition in self._definitions]
         self._group = group
         self._groups: dict[Row, list[tuple[BaseInstance, Stepper]]] = {}
         self._latest_ts = 0
@@ -38,7 +39,7 @@ class GroupAggregate:
             stepper.step(call.arguments(tuple_.row))
             for call, (_, stepper) in zip(self._calls, self._groups[key], strict=True)
         ]
-        return [Timed(tuple_.ts, key + values) for values in align(returned)]
+        return [Timed(tuple_.ts, key + values) for values in align(self._definitions, returned)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -50,7 +51,7 @@ class GroupAggregate:
         return [
             Timed(self._latest_ts, key + values)
             for key, running in self._groups.items()
-            for values in align([instance.terminate() for instance, _ in running])
+            for values in align(self._definitions, [instance.terminate() for instance, _ in running])
         ]
 
     def _fresh(self) -> list[tuple[BaseInstance, Stepper]]:

@@ -22,9 +22,9 @@ from slicemill.execution.operator import Row, Timed
 
 
 class RelationAggregate:
-    """Output row: the group's values, one value per call, window_start and window_end; timestamp: window_end.
+    """Output row: the group's values, the columns of each call, window_start and window_end.
 
-    Only groups with a tuple in the window give rows, in order of first appearance in it.
+    Its timestamp is window_end. Only groups with a tuple in the window give rows, by first appearance in it.
     """
 
     inputs = 1
@@ -39,6 +39,7 @@ class RelationAggregate:
     ) -> None:
         if range_us <= 0 or slide_us <= 0:
             raise SlicemillError(f"RANGE {range_us} SLIDE {slide_us}: both must be longer than 0")
+        self._definitions = [call.definition for call in calls]
         self._calls = [(base_of(call.definition), call.arguments) for call in calls]
         self._group = group
         self._range_us = range_us
@@ -83,5 +84,7 @@ class RelationAggregate:
         return [
             Timed(end, (*key, *values, start, end))
             for key, rows in groups.items()
-            for values in align([evaluate(base, map(arguments, rows)) for base, arguments in self._calls])
+            for values in align(
+                self._definitions, [evaluate(base, map(arguments, rows)) for base, arguments in self._calls]
+            )
         ]

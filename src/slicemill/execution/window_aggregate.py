@@ -37,7 +37,7 @@ class Waiting:
 
 
 class WindowAggregate:
-    """Output row: the input row, then one value per call; none for a tuple to which no call returned.
+    """Output row: the input row, then the columns of each call; none for a tuple to which no call returned.
 
     A tuple that expires actively gives a row of its own at its expiry time, in which the calls that had
     nothing to expire are NULL.
@@ -46,6 +46,7 @@ class WindowAggregate:
     inputs = 1
 
     def __init__(self, calls: Sequence[WindowCall]) -> None:
+        self._definitions = [call.call.definition for call in calls]
         self._running = [running_call(call.call, call.frame) for call in calls]
         self._waits_for_time = any(call.frame.waits_for_time for call in calls)
         self._arrivals = 0
@@ -98,6 +99,6 @@ class WindowAggregate:
             returned = [answer.returned for answer in head.answers if answer.returned is not None]
             if len(returned) < len(head.answers):
                 break
-            out += [Timed(head.ts, head.row + values) for values in align(returned)]
+            out += [Timed(head.ts, head.row + values) for values in align(self._definitions, returned)]
             self._waiting.popleft()
         return out

@@ -130,12 +130,13 @@ class Tumble:
 class Paned:
     """Box 4: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
 
-    __slots__ = ("_combine", "_number", "_pane", "_pane_base", "_pane_length")
+    __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
 
     def __init__(self, frame: Frame, panes: Panes) -> None:
         assert frame.length is not None and frame.slide is not None
         self._pane_length = gcd(frame.length, frame.slide)
         self._pane_base = panes.pane
+        self._arguments_of = panes.combine.row_of
         self._combine = Windowed(frame.in_panes(self._pane_length), window_version(panes.combine))
         self._pane: BaseRun | None = None
         self._number = 0
@@ -157,5 +158,5 @@ class Paned:
         values, self._pane = self._pane.value(), None
         returned: Returned = []
         for value in values:
-            returned = self._combine.arrive(self._number, (value,))()
+            returned = self._combine.arrive(self._number, self._arguments_of(value))()
         return returned

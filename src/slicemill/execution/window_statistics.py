@@ -7,6 +7,7 @@ floats would drift, and its result would depend on how the tuples were grouped i
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +81,34 @@ class CountDistinct:
 
     def value(self) -> object:
         return len(self._copies)
+
+
+class Median:
+    """The middle value, or the mean of the two in the middle, as a float; NaN is the greatest (Spark)."""
+
+    __slots__ = ("_sorted",)
+
+    def __init__(self) -> None:
+        self._sorted: list[tuple[bool, Number]] = []
+
+    def add(self, args: Args) -> None:
+        if args[0] is not None:
+            insort(self._sorted, self._key(args[0]))
+
+    def remove(self, args: Args) -> None:
+        if args[0] is not None:
+            del self._sorted[bisect_left(self._sorted, self._key(args[0]))]
+
+    def value(self) -> object:
+        if not self._sorted:
+            return None
+        last = len(self._sorted) - 1
+        (_, lower), (_, upper) = self._sorted[last // 2], self._sorted[(last + 1) // 2]
+        return float(lower) if lower == upper else 0.5 * float(lower) + 0.5 * float(upper)
+
+    @staticmethod
+    def _key(arg: object) -> tuple[bool, Number]:
+        return (True, math.nan) if arg != arg else (False, cast(Number, arg))
 
 
 class Moments:
@@ -159,15 +188,31 @@ def average(moments: Moments) -> object:
 
 
 def sample_variance(moments: Moments) -> float | None:
+    return _variance(moments, 1)
+
+
+def sample_deviation(moments: Moments) -> float | None:
+    return _root(sample_variance(moments))
+
+
+def population_variance(moments: Moments) -> float | None:
+    return _variance(moments, 0)
+
+
+def population_deviation(moments: Moments) -> float | None:
+    return _root(population_variance(moments))
+
+
+def _variance(moments: Moments, bias: int) -> float | None:
+    """Squared deviations from the mean, over the count less `bias`."""
     n = moments.count
-    if n < 2:
+    if n <= bias:
         return None
     if +moments.nonfinite:
         return math.nan
     first, second = moments.sums
-    return _nearest_float(Fraction(n * second - first * first) / (n * (n - 1)))
+    return _nearest_float(Fraction(n * second - first * first) / (n * (n - bias)))
 
 
-def sample_deviation(moments: Moments) -> object:
-    variance = sample_variance(moments)
+def _root(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)
