@@ -1,0 +1,30 @@
+"""Every example in a docstring runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import slicemill
+
+
+def modules_with_examples() -> list[str]:
+    """All modules with a doctest but those that need Spark: starting it takes longer than all the rest."""
+    found = []
+    for module in pkgutil.walk_packages(slicemill.__path__, "slicemill."):
+        spec = importlib.util.find_spec(module.name)
+        if spec is None or spec.origin is None:
+            continue
+        text = Path(spec.origin).read_text(encoding="utf-8")
+        if ">>> " in text and "pyspark" not in text:
+            found.append(module.name)
+    return found
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_in_docstrings_hold(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
