@@ -1,0 +1,31 @@
+"""From the name of a call to its function: the themes' tables put together, with conversions of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicemill.esl.types import Kind, Type
+from slicemill.execution.scalars import ExpressionError, Function, Scalar, Types
+from slicemill.execution.scalars_arithmetic import ARITHMETIC
+from slicemill.execution.scalars_cast import converter
+from slicemill.execution.scalars_compare import COMPARISON
+
+IMPLEMENTED: dict[str, Scalar] = {
+    **ARITHMETIC,
+    **COMPARISON,
+}
+
+
+def conversions_and_function(
+    name: str, types: Types, result: Type
+) -> tuple[list[Callable[[object], object] | None], Function, bool]:
+    """How to convert each argument (None: leave it), the function, and whether it is strict."""
+    scalar = IMPLEMENTED.get(name)
+    if scalar is None:
+        raise ExpressionError(f"the reference engine has no function {name}")
+    wanted = scalar.takes(types, result)
+    conversions = [
+        None if source == target or target.kind is Kind.NULL else converter(source, target)
+        for source, target in zip(types, wanted, strict=True)
+    ]
+    return conversions, scalar.make(wanted, result), scalar.strict
