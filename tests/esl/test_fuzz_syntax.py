@@ -25,8 +25,8 @@ KEYWORDS = """
     DESC DISTINCT DIV DROP DURING ELSE END ESCAPE EXISTS EXPIRATION EXPIRE EXTRACT FALSE FOLLOWING FROM FULL
     GROUP HAVING ILIKE IN INITIALIZE INNER INSERT INTERVAL INTO IS ITERATE JOIN LANGUAGE LEFT LIKE LIMIT MEETS
     MET NOT NULL ON OPTIONS OR ORDER OVER PARTITION PRECEDING PYTHON QUERY RANGE RETURN RETURNS RIGHT RLIKE
-    ROW ROWS SELECT SET SKEW SLACK SLIDE SLIDES SOURCE STREAM TABLE TERMINATE THEN TRUE TRY_CAST UNBOUNDED UNION
-    UPDATE USING VALUES VIEW WHEN WHERE WINDOW WITH
+    ROW ROWS SELECT SET SKEW SLACK SLIDE SLIDES SOURCE STREAM TABLE TERMINATE THEN TRUE TRY_CAST UNBOUNDED
+    UNION UPDATE USING VALUES VIEW WHEN WHERE WINDOW WITH
 """
 SYMBOLS = r"""
     ( ) [ ] { } , ; : . * + - / % & | ^ ~ = == <> != < > <= >= <=> => || :: ! ? @ # $ \ -- /* */ {# #} ' " `
@@ -161,7 +161,7 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("depth", [20, 39, 40, 100, 2000])
+@pytest.mark.parametrize("depth", [39, 40, 100, 2000])
 @pytest.mark.parametrize("form", NESTED)
 def test_deep_nesting_parses_or_is_a_clean_error(form: str, depth: int) -> None:
     before, opening, middle, closing, after = NESTED[form]
@@ -174,7 +174,7 @@ def test_the_limits_of_nesting_leave_room_for_a_caller_deep_in_the_stack(form: s
         called_from(frames - 1, text) if frames else check(text)
 
     before, opening, middle, closing, after = NESTED[form]
-    for depth in (15, 30, 38, 70, 140):
+    for depth in (38, 70, 140):
         called_from(200, before + opening * depth + middle + closing * depth + after)
 
 
