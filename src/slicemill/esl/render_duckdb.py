@@ -15,20 +15,20 @@ from slicemill.esl.render_words import type_name
 from slicemill.esl.types import Kind, Type
 
 # Same name, same meaning.
-_SAME = frozenset(
-    """
-    abs acos ascii asin atan atan2 bit_count cbrt chr coalesce concat_ws contains cos cosh day dayofmonth
-    dayofyear degrees exp greatest hour ifnull isnan last_day least length levenshtein ln log10 log2 lower
-    ltrim make_date md5 minute month nullif pow power quarter radians repeat reverse round rtrim sha1 sin sinh
-    split_part sqrt substr substring tan tanh translate trim upper weekofyear year
-    """.split()
-)
+_SAME_NAMES = """
+    abs acos ascii asin atan atan2 cbrt chr coalesce concat_ws contains cos cosh day dayofmonth dayofyear
+    degrees exp greatest hour ifnull last_day least length levenshtein lower ltrim make_date md5 minute month
+    nullif pow power quarter radians repeat reverse round rtrim sha1 sin sinh split_part sqrt tan tanh
+    translate trim upper weekofyear year
+"""
+_SAME = frozenset(_SAME_NAMES.split())
 
 # Another spelling; {0} is the first argument. A name with a number is the form with that many arguments.
 _TEMPLATES = {
     "^": "xor({0}, {1})",
     "concat": "({all:||})",
     "add_months": "CAST({0} + to_months(CAST({1} AS INTEGER)) AS DATE)",
+    "bit_count": "bit_count(CAST({0} AS BIGINT))",
     "ceil": "CAST(ceil({0}) AS {type})",
     "ceiling": "CAST(ceil({0}) AS {type})",
     "char_length": "length({0})",
@@ -43,15 +43,19 @@ _TEMPLATES = {
     "if": "CASE WHEN {0} THEN {1} ELSE {2} END",
     "instr": "CAST(instr({0}, {1}) AS INTEGER)",
     "isnotnull": "({0} IS NOT NULL)",
+    "isnan": "coalesce(isnan({0}), FALSE)",
     "left": "left({0}, greatest({1}, 0))",
     "locate": "CAST(instr({1}, {0}) AS INTEGER)",
-    "log": "ln({0})",
-    "log 2": "log({0}, {1})",
+    "ln": "CASE WHEN {0} > 0 THEN ln({0}) END",
+    "log": "CASE WHEN {0} > 0 THEN ln({0}) END",
+    "log 2": "CASE WHEN {0} > 0 AND {1} > 0 THEN log({0}, {1}) END",
+    "log10": "CASE WHEN {0} > 0 THEN log10({0}) END",
+    "log2": "CASE WHEN {0} > 0 THEN log2({0}) END",
     "lpad": "lpad({0}, {1}, ' ')",
-    "lpad 3": "lpad({0}, {1}, {2})",
+    "lpad 3": "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE lpad({0}, {1}, {2}) END",
     "nvl": "coalesce({0}, {1})",
     "nvl2": "CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END",
-    "pmod": "((({0} % {1}) + {1}) % {1})",
+    "pmod": "CASE WHEN {0} % {1} < 0 THEN ({0} % {1} + {1}) % {1} ELSE {0} % {1} END",
     "regexp_extract": "regexp_extract({0}, {1}, 1)",
     "regexp_extract 3": "regexp_extract({0}, {1}, {2})",
     "regexp_like": "regexp_matches({0}, {1})",
@@ -60,12 +64,15 @@ _TEMPLATES = {
     "right": "right({0}, greatest({1}, 0))",
     "rlike": "regexp_matches({0}, {1})",
     "rpad": "rpad({0}, {1}, ' ')",
-    "rpad 3": "rpad({0}, {1}, {2})",
+    "rpad 3": "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE rpad({0}, {1}, {2}) END",
     "second": "CAST(second({0}) AS INTEGER)",
-    "shiftleft": "({0} << {1})",
     "shiftright": "({0} >> {1})",
     "sign": "CAST(sign({0}) AS DOUBLE)",
     "startswith": "starts_with({0}, {1})",
+    "substr": "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END)",
+    "substr 3": "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END, {2})",
+    "substring": "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END)",
+    "substring 3": "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END, {2})",
     "timestamp_micros": "make_timestamp({0})",
     "timestamp_millis": "make_timestamp({0} * 1000)",
     "timestamp_seconds": "make_timestamp(CAST({0} * 1000000 AS BIGINT))",
@@ -92,11 +99,13 @@ def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
         return arithmetic
     count = len(node.arguments)
     template = _TEMPLATES.get(f"{name} {count}") or _TEMPLATES.get(name)
-    if template is None or count > max(1, _takes(template)):
-        if template is not None or (name in SCALARS and name not in (*_SAME, "isnull")):
-            raise SlicemillError(
-                f"DuckDB has no function that means the same as {SCALARS[name]}: run this query on Spark"
-            )
+    if template is None and (name not in SCALARS or name == "isnull"):
+        return None
+    if not (_means_the_same(node) if template is None else count <= _places(template)):
+        raise SlicemillError(
+            f"DuckDB has no function that means the same as {SCALARS[name]}: run this query on Spark"
+        )
+    if template is None:
         return None
     texts = [inner(argument) for argument in node.arguments]
     if "{all:||}" in template:
@@ -105,8 +114,14 @@ def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
     return template.format(*texts, type=type_)
 
 
-def _takes(template: str) -> int:
-    """How many arguments a template has a place for."""
+def _means_the_same(node: Call) -> bool:
+    # Spark rounds the decimal digits of a double, DuckDB its binary ones: 1.005 to two places shows it.
+    binary_rounding = node.function == "round" and len(node.arguments) > 1 and node.type.kind is Kind.DOUBLE
+    return node.function in _SAME and not binary_rounding
+
+
+def _places(template: str) -> int:
+    """How many arguments a template takes."""
     return 99 if "{all" in template else sum(f"{{{i}}}" in template for i in range(3))
 
 
