@@ -24,7 +24,7 @@ def duration_us(node: nodes.Duration) -> int:
 def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     months, us = Decimal(0), Decimal(0)
     for part in node.expressions:
-        number, unit = Decimal(part.this.name), part.args["unit"].name
+        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a sign is a node of its own
         if unit in CALENDAR_UNITS_MONTHS:
             months += number * CALENDAR_UNITS_MONTHS[unit]
         else:
