@@ -11,8 +11,8 @@ from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.dialect import to_esl
-from slicemill.esl.errors import Mistake
-from slicemill.esl.expression import Expr
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.expression import ColumnRef, Expr
 from slicemill.esl.functions import fits
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.types import BIGINT, Column, assignable
@@ -44,11 +44,16 @@ def aggregate_names(catalog: Catalog) -> list[str]:
 
 
 def resolve_call(
-    node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, text: str = ""
+    node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
 ) -> Resolved:
-    """`text` names the columns returned: the call as written, with its window if it has one."""
+    """The columns returned are named after the call as written; `over` is that text where it has a window.
+
+    Without a window the base version is meant: the user's, or else the built-in one of that name.
+    """
     base, window = catalog.aggregates(node.name)
-    text = text or to_esl(node)
+    text = over or to_esl(node)
+    if not over and base is None and node.name.lower() in BUILTINS:
+        window = None
     star = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star)
     distinct = bool(child(node, "distinct"))
     if base is None and window is None:
@@ -102,6 +107,23 @@ def _builtin(
             )
     type_ = builtin.result(arguments[0].type)
     return Resolved(builtin.name, tuple(arguments), distinct, (Column(text, type_),), True, None, None, True)
+
+
+def field_of(column: Column) -> str:
+    """The name of a returned column, without the call."""
+    return column.name.rsplit(".", 1)[-1]
+
+
+def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
+    """One of the columns that a call returns: `call.column`."""
+    if columns is None:
+        raise Mistake("this has no fields", span_of(node))
+    wanted = node.expression.name.lower()
+    for column in columns:
+        if field_of(column).lower() == wanted:
+            return ColumnRef(column.name, column.type)
+    hint = did_you_mean(wanted, [field_of(column) for column in columns])
+    raise Mistake(f"it returns no column {wanted}", span_of(node), hint)
 
 
 def _usage(definition: AggregateDefinition) -> str:

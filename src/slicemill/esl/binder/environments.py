@@ -8,10 +8,18 @@ from sqlglot import exp
 
 from slicemill.esl import nodes
 from slicemill.esl.binder import durations
-from slicemill.esl.binder.calls import Resolved, aggregate_names, is_aggregate, resolve_call
+from slicemill.esl.binder.calls import (
+    Resolved,
+    aggregate_names,
+    field_of,
+    is_aggregate,
+    read_field,
+    resolve_call,
+)
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
+from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.expression import ColumnRef, Expr, walk
@@ -80,7 +88,7 @@ class SelectEnvironment:
             raise Mistake(
                 f"{node.name} returns several columns",
                 span_of(node),
-                f"take one: {to_esl(node)}.{_field(columns[0])}",
+                f"take one: {to_esl(node)}.{field_of(columns[0])}",
             )
         return ColumnRef(columns[0].name, columns[0].type)
 
@@ -101,15 +109,7 @@ class SelectEnvironment:
             self.place = before
 
     def field(self, node: exp.Dot) -> Expr:
-        columns = self.returned_columns(node.this)
-        if columns is None:
-            raise Mistake("this has no fields", span_of(node))
-        wanted = node.expression.name.lower()
-        for column in columns:
-            if _field(column).lower() == wanted:
-                return ColumnRef(column.name, column.type)
-        hint = did_you_mean(wanted, [_field(column) for column in columns])
-        raise Mistake(f"it returns no column {wanted}", span_of(node), hint)
+        return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
         """All columns of an aggregate or window call; None for anything else."""
@@ -175,10 +175,6 @@ class SelectEnvironment:
         )
 
 
-def _field(column: Column) -> str:
-    return column.name.rsplit(".", 1)[-1]
-
-
 def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
     """Which of an aggregate's versions a window needs (the dispatch table of M37)."""
     if resolved.builtin:
@@ -192,7 +188,8 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
                 span_of(node),
                 "define it as a WINDOW AGGREGATE whose EXPIRE inserts into RETURN",
             )
-    if (window.extent is None or window.tumbles) and resolved.base is None:
+    needs_base = window.extent is None or window.tumbles
+    if needs_base and resolved.base is None and name.lower() not in BUILTINS:
         raise Mistake(
             f"this window runs the base version of {name}, and there is only a window version",
             span_of(node),

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from slicemill.esl import nodes
-from slicemill.esl.binder.calls import Resolved, aggregate_names, is_aggregate, resolve_call
+from slicemill.esl.binder.calls import (
+    Resolved,
+    aggregate_names,
+    field_of,
+    is_aggregate,
+    read_field,
+    resolve_call,
+)
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
@@ -20,7 +27,7 @@ from slicemill.esl.errors import Mistake
 from slicemill.esl.expression import ColumnRef, ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.relation import AggregateCall, Item, RelationInput, RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types import Column, Schema
 
 
 @dataclass(slots=True)
@@ -49,6 +56,16 @@ class RelationEnvironment:
             return self._oldest(node, None)
         if not is_aggregate(name, self.context.catalog):
             return None
+        columns = self._aggregate(node).columns
+        if len(columns) > 1:
+            raise Mistake(
+                f"{node.name} returns several columns",
+                span_of(node),
+                f"take one: {to_esl(node)}.{field_of(columns[0])}",
+            )
+        return ColumnRef(columns[0].name, columns[0].type)
+
+    def _aggregate(self, node: exp.Anonymous) -> Resolved:
         if self.place:
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
@@ -62,8 +79,13 @@ class RelationEnvironment:
                     f"{resolved.name} has only a window version", span_of(node), "a table has no window"
                 )
             self.resolved[text] = resolved
-        column = self.resolved[text].columns[0]
-        return ColumnRef(column.name, column.type)
+        return self.resolved[text]
+
+    def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
+        """All columns of an aggregate call; None for anything else."""
+        if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
+            return self._aggregate(node).columns
+        return None
 
     def _oldest(self, node: exp.Anonymous, wanted: exp.Identifier | None) -> Expr:
         if self.inwindow is None:
@@ -92,7 +114,7 @@ class RelationEnvironment:
     def field(self, node: exp.Dot) -> Expr:
         if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "oldest":
             return self._oldest(node.this, node.expression)
-        raise Mistake("this has no fields", span_of(node))
+        return read_field(node, self.returned_columns(node.this))
 
     def over(self, node: nodes.Over) -> Expr:
         raise Mistake("OVER is for streams; a table has no order", span_of(node), "leave OVER out")
@@ -120,7 +142,7 @@ def bind_relation(
     if not isinstance(node, exp.Select):
         raise Mistake("UNION merges streams; it has no place here", span_of(node), "use two statements")
     problems = Problems()
-    inputs, conditions = _bind_inputs(node, context, tables, inwindow, problems)
+    inputs, conditions = _bind_inputs(node, context, tables, inwindow, outer, problems)
     problems.raise_any()
     scope = Scope(
         tuple((i.alias, i.schema) for i in inputs),
@@ -188,6 +210,7 @@ def _bind_inputs(
     context: Context,
     tables: Mapping[str, Schema],
     inwindow: Schema | None,
+    outer: Scope | None,
     problems: Problems,
 ) -> tuple[list[RelationInput], list[exp.Expression]]:
     inputs: list[RelationInput] = []
@@ -201,7 +224,7 @@ def _bind_inputs(
                 raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
             if join is not None:
                 conditions.append(child(join, "on"))
-            made = _bind_input(entry, context, tables, inwindow)
+            made = _bind_input(entry, context, tables, inwindow, outer)
             if made.alias.lower() in aliases:
                 raise Mistake(
                     f"{made.alias} stands twice in FROM",
@@ -217,13 +240,18 @@ def _bind_inputs(
 
 
 def _bind_input(
-    entry: nodes.StreamInput, context: Context, tables: Mapping[str, Schema], inwindow: Schema | None
+    entry: nodes.StreamInput,
+    context: Context,
+    tables: Mapping[str, Schema],
+    inwindow: Schema | None,
+    outer: Scope | None,
 ) -> RelationInput:
+    """A sub-query sees what is around the whole query, such as arguments, but not the inputs beside it."""
     alias_node = child(entry, "alias")
     if not isinstance(entry.this, exp.Identifier):
         if alias_node is None:
             raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
-        inner = bind_relation(entry.this, context, tables, inwindow)
+        inner = bind_relation(entry.this, context, tables, inwindow, outer)
         return RelationInput(alias_node.name, alias_node.name, inner.schema, inner)
     name = entry.this.name
     alias = alias_node.name if alias_node is not None else name
