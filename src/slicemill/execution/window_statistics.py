@@ -20,7 +20,7 @@ from slicemill.execution.inwindow import Args
 Number = int | float | Decimal
 
 
-def _with_one_nan(args: Args) -> Args:
+def with_one_nan(args: Args) -> Args:
     """NaN differs from itself; the one object `math.nan` is found again in a dictionary."""
     return tuple(math.nan if arg != arg else arg for arg in args)
 
@@ -70,11 +70,11 @@ class CountDistinct:
 
     def add(self, args: Args) -> None:
         if None not in args:
-            self._copies[_with_one_nan(args)] += 1
+            self._copies[with_one_nan(args)] += 1
 
     def remove(self, args: Args) -> None:
         if None not in args:
-            key = _with_one_nan(args)
+            key = with_one_nan(args)
             self._copies[key] -= 1
             if not self._copies[key]:
                 del self._copies[key]

@@ -1,0 +1,82 @@
+"""Aggregates written in Python (M38): `CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
+
+The class is made without arguments, one object for each group or partition, and has the methods of the
+states: `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a base one that
+blocks `terminate()`, which must leave the state as it is. A method returns None for nothing, a value, or a
+list of values; where the aggregate is declared with several columns, a value is a tuple.
+
+In a window aggregate `self.inwindow` is the window: iterate over it, ask it for `oldest()`, `delete(where)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import numpy as np
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.types import Schema
+from slicemill.execution.aggregate import Returned
+from slicemill.execution.inwindow import Args, Inwindow
+from slicemill.execution.operator import Row
+from slicemill.execution.uda_statements import row_converter
+
+
+def import_class(external: str) -> Callable[[], object]:
+    """The class named by `module:class`."""
+    module, _, name = external.partition(":")
+    made: Callable[[], object] = getattr(importlib.import_module(module), name)
+    return made
+
+
+class ExternalInstance:
+    """A Python object behind the protocol of base and window instances."""
+
+    __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")
+
+    def __init__(
+        self, definition: AggregateDefinition, make: Callable[[], object], inwindow: Inwindow | None = None
+    ) -> None:
+        self._definition = definition
+        self._object = make()
+        self._started = False
+        self._to_arguments = row_converter(definition.arguments)
+        self._to_return = row_converter(definition.returns)
+        if inwindow is not None:
+            self._object.inwindow = inwindow  # type: ignore[attr-defined]
+
+    def initialize(self, args: Args) -> Returned:
+        self._started = True
+        return self._call("initialize", args)
+
+    def iterate(self, args: Args) -> Returned:
+        return self._call("iterate", args)
+
+    def expire(self, args: Args) -> Returned:
+        return self._call("expire", args)
+
+    def terminate(self) -> Returned:
+        """Nothing over no tuple: the object has not been initialised."""
+        if not self._started or not hasattr(self._object, "terminate"):
+            return []
+        return self._call("terminate", None)
+
+    def _call(self, method: str, args: Args | None) -> Returned:
+        given = () if args is None else self._to_arguments(args)
+        returned = getattr(self._object, method)(*given)
+        values = returned if isinstance(returned, list) else [] if returned is None else [returned]
+        return [self._checked(value, method) for value in values]
+
+    def _checked(self, value: object, method: str) -> object:
+        schema: Schema = self._definition.returns
+        row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()
+        try:
+            converted = self._to_return(tuple(v.item() if isinstance(v, np.generic) else v for v in row))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise SlicemillError(
+                f"{self._definition.external}.{method} returned {value!r}, but {self._definition.name} is "
+                f"declared to return {schema}: return None, such a value or tuple, or a list of them"
+            ) from problem
+        return converted[0] if len(schema) == 1 else converted
