@@ -1,0 +1,206 @@
+"""What each operator does, in words and symbols of SQL: shared by the text, JSON and SVG of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.expression import Expr
+from slicemill.esl.query import Frame, Window, WindowCall
+from slicemill.esl.relation import AggregateCall, Item
+from slicemill.esl.render import render
+from slicemill.esl.units import format_us
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+
+
+class Role(StrEnum):
+    """What kind of thing a node is to somebody who looks at the whole graph."""
+
+    SOURCE = "source"
+    TABLE = "table"
+    STATELESS = "stateless"
+    STATEFUL = "stateful"
+    SINK = "sink"
+
+
+Fact: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A symbol of relational algebra (or none), a title, and facts as (what, text), the chief one first."""
+
+    symbol: str
+    title: str
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        return f"{self.symbol} {self.title}" if self.symbol else self.title
+
+
+TIMESTAMPS = {
+    TimestampKind.EXTERNAL: "external timestamp",
+    TimestampKind.INTERNAL: "internal timestamp",
+    TimestampKind.LATENT: "no timestamp (latent)",
+}
+_STATEFUL = (op.WindowJoin, op.GroupAggregate, op.RelationAggregate, op.WindowAggregate, op.Coalesce)
+
+
+def role_of(node: Node) -> Role:
+    if isinstance(node.operator, op.Source):
+        return Role.SOURCE
+    if isinstance(node.operator, (op.Scan, op.Materialize)):
+        return Role.TABLE
+    if isinstance(node.operator, op.Sink):
+        return Role.SINK
+    return Role.STATEFUL if isinstance(node.operator, _STATEFUL) else Role.STATELESS
+
+
+def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
+    """Does this input bring rows to look up, not tuples that flow?"""
+    return isinstance(graph[target].operator, op.Lookup) and port == 1
+
+
+def words_of(node: Node, graph: QueryGraph) -> Words:
+    """The description of one node."""
+    operator = node.operator
+    if isinstance(operator, op.Source):
+        return Words("", f"Stream {operator.stream}", (("time", TIMESTAMPS[operator.kind]),))
+    if isinstance(operator, op.Scan):
+        return Words("", f"Table {operator.relation}")
+    if isinstance(operator, op.Filter):
+        return Words("σ", "Filter", (("where", render(operator.condition)),))
+    if isinstance(operator, op.Project):
+        return Words("π", "Project", (("select", _items(operator.items)),))
+    if isinstance(operator, op.Merge):
+        order = "as tuples arrive" if node.kind is TimestampKind.LATENT else "by timestamp"
+        return Words("∪", "Union", (("merged", order),))
+    if isinstance(operator, op.WindowJoin):
+        return _join(operator)
+    if isinstance(operator, op.Lookup):
+        return _lookup(operator, graph[node.inputs[1]])
+    if isinstance(operator, op.GroupAggregate):
+        facts = _grouped(operator.calls, operator.group_by)
+        return Words("γ", "Aggregate", (*facts, ("over", "all history")))
+    if isinstance(operator, op.RelationAggregate):
+        return _relation_aggregate(operator)
+    if isinstance(operator, op.WindowAggregate):
+        return Words("γ", "Window aggregate", _window_calls(operator.calls))
+    if isinstance(operator, op.Coalesce):
+        facts = (
+            ("runs of", ", ".join(operator.attributes)),
+            *_partition([i.expr for i in operator.partition_by]),
+        )
+        return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
+    if isinstance(operator, op.Materialize):
+        return Words("", f"View {operator.view}", (("window", str(operator.window)),))
+    return Words("", f"Query {operator.query}")
+
+
+def operator_name(operator: op.Operator) -> str:
+    """The class of an operator in snake case.
+
+    >>> operator_name(op.Merge())
+    'merge'
+    """
+    name = type(operator).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def port_name(node: Node, port: int) -> str:
+    """What the operator calls an input: its alias, or nothing where there is none."""
+    operator = node.operator
+    if isinstance(operator, op.WindowJoin):
+        return operator.aliases[port]
+    if isinstance(operator, op.Lookup):
+        return operator.alias if port == 1 else operator.stream_alias
+    return ""
+
+
+def _join(join: op.WindowJoin) -> Words:
+    windows = [f"{alias} {window}" for alias, window in zip(join.aliases, join.windows, strict=True)]
+    condition = "every combination" if join.condition is None else render(join.condition)
+    return Words("⋈", "Join", (("on", condition), ("windows", ", ".join(windows))))
+
+
+def _lookup(lookup: op.Lookup, found: Node) -> Words:
+    relation = found.operator
+    name = found.id
+    if isinstance(relation, op.Scan):
+        name = relation.relation
+    elif isinstance(relation, op.Materialize):
+        name = relation.view
+    title = f"Look up {name}" if lookup.alias == name else f"Look up {name} AS {lookup.alias}"
+    condition = "every row" if lookup.condition is None else render(lookup.condition)
+    facts: list[Fact] = [("on", condition)]
+    if lookup.left:
+        facts.append(("no match", "keep the tuple, with NULLs"))
+    return Words("⟕" if lookup.left else "⋈", title, tuple(facts))
+
+
+def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
+    windows = [window for _, window in aggregate.windows]
+    names = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
+    lengths = [f"{name} {_length(window)}".strip() for name, window in zip(names, windows, strict=True)]
+    report = "at each arrival"
+    if aggregate.slide is not None:
+        frame = next(window.frame for window in windows if window.slide is not None)
+        report = format_us(aggregate.slide) if frame is Frame.RANGE else f"{aggregate.slide} tuples"
+    facts = [*_grouped(aggregate.calls, aggregate.group_by), ("window", ", ".join(lengths))]
+    if aggregate.where is not None:
+        facts.append(("where", render(aggregate.where)))
+    return Words("γ", "Aggregate", (*facts, ("every", report)))
+
+
+def _length(window: Window) -> str:
+    return str(Window(window.frame, window.extent))
+
+
+def _grouped(calls: Sequence[AggregateCall], group_by: Sequence[Item]) -> tuple[Fact, ...]:
+    facts = [("compute", ", ".join(_call(call) for call in calls))] if calls else []
+    if group_by:
+        facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))
+    return tuple(facts)
+
+
+def _call(call: AggregateCall | WindowCall) -> str:
+    arguments = ", ".join(render(argument) for argument in call.arguments) or "*"
+    return f"{call.name}({'DISTINCT ' if call.distinct else ''}{arguments})"
+
+
+def _window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
+    """Calls over one common window together, or else each with its own."""
+    if len({(call.window, call.partition_by) for call in calls}) > 1:
+        return tuple(("compute", f"{_call(call)} OVER ({_over(call)})") for call in calls)
+    computed = ", ".join(_call(call) for call in calls)
+    window = ("window", _preceding(calls[0].window))
+    return (("compute", computed), *_partition(calls[0].partition_by), window)
+
+
+def _partition(exprs: Sequence[Expr]) -> tuple[Fact, ...]:
+    return (("partition by", ", ".join(render(expr) for expr in exprs)),) if exprs else ()
+
+
+def _over(call: WindowCall) -> str:
+    parts = [f"PARTITION BY {text}" for _, text in _partition(call.partition_by)]
+    return " ".join([*parts, _preceding(call.window)])
+
+
+def _preceding(window: Window) -> str:
+    length = _length(window)
+    return f"{length} PRECEDING{str(window).removeprefix(length)}"
+
+
+def _items(items: Sequence[Item]) -> str:
+    return ", ".join(_item(item) for item in items)
+
+
+def _item(item: Item) -> str:
+    text = render(item.expr)
+    named = text in (item.name, f'"{item.name}"') or text.endswith(f".{item.name}")
+    return text if named else f"{text} AS {item.name}"
