@@ -130,7 +130,7 @@ def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() ->
         SinkSpec("out", "U"),
     ]
     for propagation in ("punctuation", "arcs"):
-        engine = Engine(nodes, ets=NoEts(), propagation=propagation)
+        engine = Engine(nodes, propagation=propagation)  # type: ignore[arg-type]
         engine.feed("C", [Arrival(0, ("c",), ts=4)])
         engine.feed("A", [Arrival(1, ("a",), ts=5)])
         engine.feed("B", [Arrival(2, ("b",), ts=6)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from slicemill.execution.costs import fixed
@@ -79,7 +81,7 @@ def test_a_fork_runs_its_branches_in_turn_and_backtracks_when_they_are_empty() -
 
 def test_a_long_path_is_backtracked_without_recursion() -> None:
     names = ["S", *(f"o{index}" for index in range(2000))]
-    nodes = [keep(name, producer) for producer, name in zip(names, names[1:], strict=False)]
+    nodes = [keep(name, producer) for producer, name in pairwise(names)]
     engine = Engine([SourceSpec("S"), *nodes, SinkSpec("out", names[-1])])
     engine.feed("S", [Arrival(0, (1,)), Arrival(0, (2,))])
     engine.run_until_idle()

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from slicemill.execution.clock import Clock
-from slicemill.execution.ets import Propagation
+from slicemill.execution.ets import EtsMode, NoEts, OnDemand, Propagation
 from slicemill.execution.graph import Graph, OperatorNode
 from slicemill.execution.intake import Intake, write
 from slicemill.execution.nos import Fragment, State, next_operator
@@ -57,7 +57,7 @@ class Cycle:
         clock: Clock,
         random: Random,
         strategy_of: StrategyOf,
-        on_demand: bool,
+        ets: EtsMode,
         propagation: Propagation,
         choose: Choose,
         trace: list[TraceStep] | None,
@@ -66,12 +66,14 @@ class Cycle:
         self._clock = clock
         self._random = random
         self._strategy_of = strategy_of
+        # Without enabling timestamps an operator that produces nothing keeps silent about time, too.
+        self._tells = not isinstance(ets, NoEts)
         self._uses_arcs = propagation == "arcs"
         self._choose = choose
         self._trace = trace
         self._current: State | None = None
         self.automaton = bind(graph, strategy_of, self._uses_arcs)
-        self.intake = Intake(graph, clock, self.automaton, on_demand, self._uses_arcs)
+        self.intake = Intake(graph, clock, self.automaton, isinstance(ets, OnDemand), self._uses_arcs)
         self.agenda = Agenda()
         self.steps = 0
 
@@ -170,7 +172,7 @@ class Cycle:
         node.last_arrival = arrival
         if produced:
             self._emit(state, produced, arrival)
-        elif node.waits and not released:
+        elif self._tells and node.waits:
             self._tell(state)
 
     def _take_punctuation(self, state: State, port: int, ts: int) -> None:
@@ -186,7 +188,7 @@ class Cycle:
             self._append(state, punctuation(END, self._clock.now()))
 
     def _pass_time(self, state: State) -> None:
-        """A step that moves nothing but time: release what waited for it, else say so downstream."""
+        """A step that moves nothing but time: release what waited for it, and pass it on."""
         node = state.node
         registers = node.gate.registers
         low = registers.low()
@@ -198,11 +200,13 @@ class Cycle:
         registers.deactivate()
         if released:
             self._emit(state, released, node.last_arrival)
-        else:
-            self._tell(state)
+        self._tell(state)
 
     def _tell(self, state: State) -> None:
-        """No data came out of a step: its consumers learn how far time has come (X20, M23)."""
+        """A step gave its consumers no tuple: they learn how far time has come (X20, M23).
+
+        What they were told before is remembered; tuples do not count, since a selection may drop them.
+        """
         node = state.node
         promise = node.promise()
         if promise <= node.promised:
@@ -226,10 +230,7 @@ class Cycle:
             self._append(state, item)
 
     def _append(self, state: State, item: Item) -> None:
-        node = state.node
-        node.output.append(item)
-        if item[0].ts > node.promised:
-            node.promised = item[0].ts
+        state.node.output.append(item)
         for fragment in state.wakes:
             fragment.dirty = True
         for meter in state.meters:

@@ -83,7 +83,7 @@ class Engine:
             self._clock,
             random,
             self._strategy_of,
-            isinstance(mode, OnDemand),
+            mode,
             propagation,
             choose or round_robin(),
             self._trace,

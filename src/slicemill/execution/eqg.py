@@ -41,9 +41,9 @@ def ets_arcs(topology: Topology, timed: Set[str]) -> list[EtsArc]:
     return arcs
 
 
-def reached_from(operator: str, arcs: list[EtsArc]) -> list[str]:
-    """The operators whose waiting an ETS that comes to `operator` may end: itself, and those behind it."""
-    found = [operator]
-    for name in found:
-        found += [arc.target for arc in arcs if arc.origin == name and arc.target not in found]
+def reached_from(source: str, arcs: list[EtsArc]) -> list[EtsArc]:
+    """The arcs over which an ETS of `source` may travel, nearest first."""
+    found = [arc for arc in arcs if arc.origin == source]
+    for reached in found:
+        found += [arc for arc in arcs if arc.origin == reached.target and arc not in found]
     return found

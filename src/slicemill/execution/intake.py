@@ -102,10 +102,8 @@ class Intake:
     def _need(self, source: Source) -> int | None:
         """The least timestamp that somebody waits for and this source could tell of, but has not."""
         need = END
-        inlet = self.automaton.inlets[source.name]
-        for arc, reached in zip(inlet.arcs, inlet.reached, strict=True):
-            for node in reached:
-                wanted = node.waiting_for()
-                if wanted is not None and need > wanted > source.told and arc.value() < wanted:
-                    need = wanted
+        for arc in self.automaton.inlets[source.name].reached:
+            wanted = arc.target.node.waiting_for()
+            if wanted is not None and need > wanted > source.told and arc.value() < wanted:
+                need = wanted
         return need if need < END else None

@@ -118,7 +118,8 @@ class Fork:
 class State:
     """An operator as a state of the automaton: the rows of the state table, bound to what they name.
 
-    Whoever selects a state has tested it with `ready`; `port` is then the input its next step takes from.
+    Whoever selects a state has tested it with `ready`. `runs` is the answer, and `port` the input that the
+    next step takes from.
     """
 
     __slots__ = (
@@ -133,6 +134,7 @@ class State:
         "port",
         "rows",
         "rules",
+        "runs",
         "sinks",
         "succ",
         "succ_readers",
@@ -148,6 +150,7 @@ class State:
         self.timed = node.operator.waits_for_time
         self.merges = node.waits and len(node.inputs) > 1
         self.port = NONE
+        self.runs = False
         self._more = node.gate.port
         self._only = node.readers[0] if isinstance(node.gate, SingleGate) else None
         self.rules: tuple[Rule, ...] = ()
@@ -167,10 +170,12 @@ class State:
         only = self._only
         if only is not None:
             # The common case without the detour over the gate: half of all tests are of this kind.
+            self.runs = only.unread > 0
             self.port = 0 if only.unread else NONE
-            return only.unread > 0
+            return self.runs
         self.port = port = self._more()
-        return port >= 0 or (self.uses_arcs and self.must_pass())
+        self.runs = port >= 0 or (self.uses_arcs and self.must_pass())
+        return self.runs
 
     def must_pass(self) -> bool:
         return any(self.node.gate.registers.active) and all(arc.clear() for arc in self.arcs)
@@ -181,12 +186,15 @@ Rule = Callable[[State], State | None]
 
 def forward(state: State) -> State | None:
     """The successor if a tuple waits there, else the operator whose register was just written."""
-    for reader in state.succ_readers:
-        if reader.unread:
-            succ = state.succ
-            if succ is not None:
-                succ.ready()
-            return succ
+    succ = state.succ
+    readers = state.succ_readers
+    for reader in readers:
+        if reader.unread and succ is not None:
+            # One that cannot run is entered to backtrack to its other inputs; if those are ours as well, that
+            # would lead straight back.
+            if succ.ready() or len(readers) == 1:
+                return succ
+            break
     return _tsm_successor(state)
 
 
@@ -213,8 +221,19 @@ def rules_of(transition: Transition, fork: bool) -> tuple[Rule, ...]:
     return tuple(bound[move] for move in transition.moves)
 
 
+def _apply_rules(state: State) -> State | None:
+    for rule in state.rules:
+        following = rule(state)
+        if following is not None:
+            return following
+    return None
+
+
 def next_operator(state: State, ask: Callable[[Source], State | None]) -> State | None:
-    """The continuation step: which operator is next; None gives control back to the scheduler."""
+    """The continuation step: which operator is next; None gives control back to the scheduler.
+
+    An operator that is reached but not ready is not executed in vain: the rules are applied on it at once.
+    """
     place: State | Fork = state
     while True:
         if isinstance(place, Fork):
@@ -223,10 +242,12 @@ def next_operator(state: State, ask: Callable[[Source], State | None]) -> State 
                 return following
             row = place.row
         else:
-            for rule in place.rules:
-                following = rule(place)
-                if following is not None:
+            following = _apply_rules(place)
+            if following is not None:
+                if following.runs:
                     return following
+                place = following
+                continue
             row = place.rows[place.node.gate.blocked() if len(place.rows) > 1 else 0]
         if not row.backtracks:
             return None

@@ -106,14 +106,14 @@ def _fork_rows(
 
 @dataclass(slots=True)
 class Inlet:
-    """What a source feeds, and for each register its time reaches first, the operators behind that."""
+    """What a source feeds: operators and sinks, and the registers its time comes to, sooner or later."""
 
     states: list[State]
     fragments: list[Fragment]
     sinks: list[SinkNode]
     meters: list[IdleMeter]
     arcs: list[BoundArc] = field(default_factory=list)
-    reached: list[list[OperatorNode]] = field(default_factory=list)
+    reached: list[BoundArc] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +220,10 @@ def _inlet(graph: Graph, topology: Topology, source: str, states: dict[str, Stat
 def _bind_arcs(graph: Graph, topology: Topology, states: dict[str, State], inlets: dict[str, Inlet]) -> None:
     timed = {name for name, state in states.items() if state.node.waits or len(state.node.inputs) > 1}
     arcs = ets_arcs(topology, timed)
+    bound = {}
     for arc in arcs:
         path = [graph.operators[name].readers[port] for name, port in arc.path]
-        bound = BoundArc(states[arc.target], arc.port, path)
-        (inlets[arc.origin].arcs if arc.origin in inlets else states[arc.origin].arcs).append(bound)
-    for inlet in inlets.values():
-        names = [reached_from(arc.target.node.name, arcs) for arc in inlet.arcs]
-        inlet.reached = [[graph.operators[name] for name in behind] for behind in names]
+        bound[arc] = BoundArc(states[arc.target], arc.port, path)
+        (inlets[arc.origin].arcs if arc.origin in inlets else states[arc.origin].arcs).append(bound[arc])
+    for name, inlet in inlets.items():
+        inlet.reached = [bound[arc] for arc in reached_from(name, arcs)]

@@ -1,0 +1,156 @@
+"""The query graphs, arrivals and sweeps that the execution experiments mill-E3 to mill-E9 share.
+
+Every step on a tuple costs 10 µs and every step that only moves time 5 µs, in virtual time: the published
+machine is long gone, so orders, signs and ratios are compared, not milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from random import Random
+
+from slicemill.execution.costs import Cost
+from slicemill.execution.engine import Engine
+from slicemill.execution.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
+from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.execution.nos import Strategy
+from slicemill.execution.operator import Row, Timed
+from slicemill.execution.sources import Arrival, SourceSpec
+from slicemill.execution.stateless import Project, Select, Union
+
+SECOND_US = 1_000_000
+STEP = Cost(data_us=10, time_us=5)
+PASSING = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Tuples per second on the busy and on the sparse stream of the union query (X10)."""
+
+    busy: float
+    sparse: float
+
+    def __str__(self) -> str:
+        return f"{self.busy:g} and {self.sparse:g} t/s"
+
+
+E3_RATES = Rates(1000, 0.5)
+E7_RATES = Rates(50, 0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run of the union query showed."""
+
+    mean_latency_ms: float
+    idle_percent: float
+    peak_items: int
+
+
+class SlideSum:
+    """The sum over each `slide` rows, given with the last of them.
+
+    The thesis counts every aggregate with a slide among the operators that wait for time (M21): between two
+    results only an enabling timestamp tells its consumers how far time has come.
+    """
+
+    inputs = 1
+    waits_for_time = True
+
+    def __init__(self, slide: int) -> None:
+        self._slide = slide
+        self._rows: list[float] = []
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._rows.append(float(str(tuple_.row[0])))
+        if len(self._rows) < self._slide:
+            return ()
+        total = sum(self._rows)
+        self._rows.clear()
+        return (Timed(tuple_.ts, (total,)),)
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+
+def poisson(random: Random, per_second: float, until_us: int) -> Iterator[Arrival]:
+    """Arrivals at random, each with a number from 0 to 1 that selections look at."""
+    at = 0.0
+    while (at := at + random.expovariate(per_second) * SECOND_US) < until_us:
+        yield Arrival(int(at), (random.random(),))
+
+
+def selection(name: str, producer: str) -> OperatorSpec:
+    return OperatorSpec(name, Select(_passes), (producer,), STEP)
+
+
+def union_query(
+    strategy: Strategy = "DFS", ets: EtsMode | None = None, kind: Kind = "internal", seed: int = 0
+) -> Engine:
+    """The union of two streams behind selections (E3)."""
+    nodes: list[Spec] = [
+        SourceSpec("busy", kind),
+        SourceSpec("sparse", kind),
+        selection("σ busy", "busy"),
+        selection("σ sparse", "sparse"),
+        OperatorSpec("union", Union(), ("σ busy", "σ sparse"), STEP),
+        SinkSpec("out", "union", keep=False),
+    ]
+    return Engine(nodes, strategy=strategy, ets=ets, seed=seed)
+
+
+def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation, seed: int) -> Engine:
+    """Three streams, two unions and a slide aggregate, with `fillers` projections after each union (X11)."""
+    nodes: list[Spec] = []
+    for number in (1, 2, 3):
+        nodes += [SourceSpec(f"S{number}"), selection(f"σ{number}", f"S{number}")]
+    nodes.append(OperatorSpec("U1", Union(), ("σ1", "σ2"), STEP))
+    nodes += _projections("π", "U1", fillers)
+    nodes.append(OperatorSpec("Σ", SlideSum(slide), (f"π{fillers}" if fillers else "U1",), STEP))
+    nodes.append(OperatorSpec("U2", Union(), ("Σ", "σ3"), STEP))
+    nodes += _projections("ρ", "U2", fillers)
+    nodes.append(SinkSpec("out", f"ρ{fillers}" if fillers else "U2"))
+    return Engine(nodes, ets=ets, propagation=propagation, seed=seed)
+
+
+def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> Run:
+    """Feed the union query and measure it; the arrivals depend on rates and seed alone."""
+    until_us = round(seconds * SECOND_US)
+    engine.feed("busy", poisson(Random(f"busy {seed}"), rates.busy, until_us))
+    engine.feed("sparse", poisson(Random(f"sparse {seed}"), rates.sparse, until_us))
+    engine.run_until(until_us)
+    metrics = engine.metrics()
+    return Run(
+        mean_latency_ms=metrics.latency["out"].mean_us / 1000,
+        idle_percent=100 * metrics.idle_share.get("union", 0.0),
+        peak_items=metrics.peak_items,
+    )
+
+
+@cache
+def sweep(rates: Rates, ets_rates: tuple[float, ...], seed: int, seconds: float) -> dict[str, list[Run]]:
+    """Lines A no ETS, B periodic at each rate, C on demand, D latent (E5-E7); A, C and D have one run."""
+    periodic = [Periodic(round(SECOND_US / rate), ("sparse",)) for rate in ets_rates]
+    return {
+        "A no ETS": [run_union(rates, union_query(ets=NoEts()), seed, seconds)],
+        "B periodic ETS": [run_union(rates, union_query(ets=ets), seed, seconds) for ets in periodic],
+        "C on-demand ETS": [run_union(rates, union_query(ets=OnDemand()), seed, seconds)],
+        "D latent": [run_union(rates, union_query(ets=NoEts(), kind="latent"), seed, seconds)],
+    }
+
+
+def _passes(row: Row) -> bool:
+    return float(str(row[0])) < PASSING
+
+
+def _projections(name: str, producer: str, count: int) -> list[Spec]:
+    names = [producer, *(f"{name}{number}" for number in range(1, count + 1))]
+    return [
+        OperatorSpec(after, Project(lambda row: row), (before,), STEP) for before, after in pairwise(names)
+    ]
