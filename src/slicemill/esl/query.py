@@ -100,13 +100,15 @@ class Coalesce:
 class Select:
     """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
 
-    Aggregates range over the windows of the inputs where these have windows, else over all history.
+    Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
+    at each tuple (`running`) go on over all history.
     """
 
     inputs: tuple[Input, ...]
     where: Expr | None
     group_by: tuple[Item, ...]
     aggregates: tuple[AggregateCall, ...]
+    running: bool
     having: Expr | None
     window_calls: tuple[WindowCall, ...]
     coalesce: Coalesce | None

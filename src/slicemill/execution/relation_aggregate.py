@@ -13,8 +13,8 @@ Windows are driven by time, not by arrivals: when time jumps over several ends, 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.aggregate import AggregateCall, align, base_of, evaluate
@@ -25,6 +25,8 @@ class RelationAggregate:
     """Output row: the group's values, the columns of each call, window_start and window_end.
 
     Its timestamp is window_end. Only groups with a tuple in the window give rows, by first appearance in it.
+    A tuple of a join has `members`, places in its row where their timestamps stand, each with the length of
+    its own window: it counts while all of them are in theirs. `range_us` is then the longest of these.
     """
 
     inputs = 1
@@ -36,6 +38,7 @@ class RelationAggregate:
         group: Callable[[Row], Row],
         range_us: int,
         slide_us: int,
+        members: Sequence[tuple[int, int]] = (),
     ) -> None:
         if range_us <= 0 or slide_us <= 0:
             raise SlicemillError(f"RANGE {range_us} SLIDE {slide_us}: both must be longer than 0")
@@ -44,7 +47,8 @@ class RelationAggregate:
         self._group = group
         self._range_us = range_us
         self._slide_us = slide_us
-        self._content: deque[Timed] = deque()
+        self._members = tuple(members)
+        self._content: list[Timed] = []
         self._next_end = 0
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
@@ -71,15 +75,20 @@ class RelationAggregate:
         while self._content and (ts is None or self._next_end <= ts):
             out += self._result(self._next_end)
             self._next_end += self._slide_us
-            while self._content and self._content[0].ts < self._next_end - self._range_us:
-                self._content.popleft()
+            self._content = [tuple_ for tuple_ in self._content if self._is_in(tuple_, self._next_end)]
         return out
+
+    def _is_in(self, tuple_: Timed, end: int) -> bool:
+        """Has the tuple not yet left the window that ends at `end`?"""
+        if not self._members:
+            return tuple_.ts >= end - self._range_us
+        return all(cast(int, tuple_.row[place]) >= end - length for place, length in self._members)
 
     def _result(self, end: int) -> list[Timed]:
         start = end - self._range_us
         groups: dict[Row, list[Row]] = {}
         for tuple_ in self._content:
-            if start <= tuple_.ts < end:
+            if tuple_.ts < end and self._is_in(tuple_, end):
                 groups.setdefault(self._group(tuple_.row), []).append(tuple_.row)
         return [
             Timed(end, (*key, *values, start, end))

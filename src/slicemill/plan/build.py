@@ -135,7 +135,7 @@ class _Builder:
     ) -> Node:
         inputs = (first, *(self._input(entry, name) for entry in streams[1:]))
         columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
-        member_times = bool(select.aggregates)
+        member_times = bool(select.aggregates) and not select.running
         if member_times:
             columns += [Column(f"{entry.alias}._ts", TIMESTAMP) for entry in streams]
         schema = Schema(tuple(columns))
@@ -150,7 +150,7 @@ class _Builder:
         columns = [column for call in select.aggregates for column in call.columns]
         streams = _stream_inputs(select)
         windowed = [entry for entry in streams if entry.window is not None]
-        if not windowed:
+        if select.running:
             schema = Schema((*groups, *columns))
             operator = op.GroupAggregate(select.group_by, select.aggregates)
             return self.add(f"{name}: aggregate", operator, (node,), schema)
@@ -178,7 +178,9 @@ class _Builder:
 def _counts_rows(select: Select) -> bool:
     """Do aggregates range over the last rows of one stream? Then WHERE comes after the window."""
     window = select.inputs[0].window
-    return bool(select.aggregates) and window is not None and window.frame is Frame.ROWS
+    return (
+        bool(select.aggregates) and not select.running and window is not None and window.frame is Frame.ROWS
+    )
 
 
 def _stream_inputs(query: Continuous) -> list[Input]:

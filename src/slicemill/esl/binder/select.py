@@ -72,6 +72,7 @@ def bind_select(node: exp.Select, context: Context) -> Select:
         where=where,
         group_by=tuple(groups),
         aggregates=env.aggregates,
+        running=any(not resolved.blocking for resolved in env.resolved.values()),
         having=having,
         window_calls=tuple(env.window_calls.values()),
         coalesce=None,
@@ -192,17 +193,25 @@ def _check_aggregates(
                 "leave SLIDE out, or put an aggregate into the select list",
             )
         return
-    if any(w.frame is Frame.ROWS for w in bounded) and len(windows) > 1:
+    # The windows of a join are the join's own where aggregates answer at each of its tuples.
+    joined = len(windows) > 1
+    running = joined and any(not resolved.blocking for resolved in env.resolved.values())
+    if joined and not running and any(w.frame is Frame.ROWS for w in bounded):
         raise Mistake(
             "an aggregate over a join needs windows by time",
             span_of(node),
             "use RANGE, or aggregate over a stream made from the join",
         )
+    if running and any(w.slide is not None for w in bounded):
+        raise Mistake(
+            "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
+        )
     for resolved in env.resolved.values():
-        _check_one(node, resolved, bool(bounded))
+        _check_one(node, resolved, bool(bounded) and not running)
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
+    """`windowed`: do the aggregates range over windows of FROM?"""
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking:
         raise Mistake(

@@ -70,7 +70,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
         after=after,
         schema=Schema((*shown.columns, Column(VALID.name, PERIOD))),
     )
-    return Select((stream,), None, (), (), None, (), coalesce, items, schema_of_items(items))
+    return Select((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
 
 
 def _split_where(

@@ -1,0 +1,194 @@
+"""From the query graph to nodes of the reference engine: each operator by its plainest counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from slicemill.esl.catalog import Catalog, View
+from slicemill.esl.catalog import Stream as StreamDefinition
+from slicemill.esl.expression import Expr
+from slicemill.esl.query import Frame as FrameKind
+from slicemill.esl.query import Window
+from slicemill.esl.query import WindowCall as WindowCallSyntax
+from slicemill.esl.relation import AggregateCall as CallSyntax
+from slicemill.esl.relation import Item, RelationQuery
+from slicemill.esl.types import Schema
+from slicemill.execution.aggregate import AggregateCall
+from slicemill.execution.coalesce import Coalesce
+from slicemill.execution.expressions import compile_expression
+from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.execution.group_aggregate import GroupAggregate
+from slicemill.execution.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
+from slicemill.execution.operator import Operator, Row
+from slicemill.execution.relation_aggregate import RelationAggregate
+from slicemill.execution.relation_arrival import ArrivalAggregate
+from slicemill.execution.relation_query import evaluate_relation
+from slicemill.execution.sources import SourceSpec
+from slicemill.execution.stateless import Project, Select, Union
+from slicemill.execution.table_join import TableJoin
+from slicemill.execution.uda import aggregate_lookup
+from slicemill.execution.view_join import ViewJoin
+from slicemill.execution.window_aggregate import WindowAggregate, WindowCall
+from slicemill.execution.window_frame import Frame
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+
+Tables = Mapping[str, Sequence[Row]]
+
+
+def translate(graph: QueryGraph, catalog: Catalog, tables: Tables) -> list[Spec]:
+    """The engine's nodes, producers first. `tables` has the rows of every table, by its declared name."""
+    translator = _Translator(graph, catalog, tables)
+    return [spec for node in graph for spec in translator.specs(node)]
+
+
+class _Translator:
+    def __init__(self, graph: QueryGraph, catalog: Catalog, tables: Tables) -> None:
+        self.graph = graph
+        self.catalog = catalog
+        self.tables = tables
+        self.lookup = aggregate_lookup(catalog, self.rows_of)
+
+    def specs(self, node: Node) -> list[Spec]:
+        """The node's counterpart; tables and views have none, they live in what looks them up."""
+        operator = node.operator
+        if isinstance(operator, op.Source):
+            return self._source(operator)
+        if isinstance(operator, (op.Scan, op.Materialize)):
+            return []
+        if isinstance(operator, op.Sink):
+            return [SinkSpec(node.id, node.inputs[0])]
+        if isinstance(operator, op.Lookup):
+            return [self._lookup(node, operator)]
+        schema = self.graph[node.inputs[0]].schema
+        return [OperatorSpec(node.id, self._operator(node, operator, schema), node.inputs)]
+
+    def _source(self, operator: op.Source) -> list[Spec]:
+        stream = self.catalog.relation(operator.stream)
+        assert isinstance(stream, StreamDefinition)
+        if operator.stream not in {s.name for s in self.catalog.relations.values()}:
+            # A late stream comes with its owner; an error stream is fed by whoever reads the input.
+            if operator.stream.endswith("_late"):
+                owner = operator.stream.removesuffix("_late")
+                return [] if owner in self.graph.nodes else self._source(op.Source(owner, operator.kind))
+        return [SourceSpec(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
+
+    def _operator(self, node: Node, operator: op.Operator, schema: Schema) -> Operator:
+        if isinstance(operator, op.Filter):
+            return Select(_predicate(operator.condition, schema))
+        if isinstance(operator, op.Project):
+            return Project(_row_of(operator.items, schema))
+        if isinstance(operator, op.Merge):
+            return Union(len(node.inputs))
+        if isinstance(operator, op.WindowJoin):
+            windows = [join_window(window) for window in operator.windows]
+            return WindowJoin(windows, _predicate(operator.condition, node.schema), operator.member_times)
+        if isinstance(operator, op.GroupAggregate):
+            calls = [self._call(call, schema) for call in operator.calls]
+            group = _row_of(operator.group_by, schema) if operator.group_by else None
+            return GroupAggregate(calls, group)
+        if isinstance(operator, op.RelationAggregate):
+            return self._relation_aggregate(operator, schema)
+        if isinstance(operator, op.WindowAggregate):
+            return WindowAggregate([self._window_call(call, schema) for call in operator.calls])
+        assert isinstance(operator, op.Coalesce), "every other operator is handled by specs()"
+        return _coalesce(operator, schema)
+
+    def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
+        return AggregateCall(
+            self.lookup(call.name, call.distinct), _row_of_expressions(call.arguments, schema)
+        )
+
+    def _window_call(self, call: WindowCallSyntax, schema: Schema) -> WindowCall:
+        window = call.window
+        frame = Frame(
+            window.frame.value,
+            window.extent,
+            window.slide,
+            window.active,
+            _row_of_expressions(call.partition_by, schema),
+        )
+        return WindowCall(self._call(call, schema), frame)
+
+    def _relation_aggregate(self, operator: op.RelationAggregate, schema: Schema) -> Operator:
+        calls = [self._call(call, schema) for call in operator.calls]
+        group = _row_of(operator.group_by, schema)
+        where = _predicate(operator.where, schema)
+        first = operator.windows[0][1]
+        if first.frame is FrameKind.ROWS:
+            return ArrivalAggregate(calls, group, rows=first.extent, slide=operator.slide, where=where)
+        members = [
+            (None if column is None else schema.index(column), window.extent)
+            for column, window in operator.windows
+            if window.extent is not None
+        ]
+        if operator.slide is None:
+            return ArrivalAggregate(calls, group, members=members)
+        longest = max(length for _, length in members)
+        placed = [(place, length) for place, length in members if place is not None]
+        return RelationAggregate(calls, group, longest, operator.slide, placed)
+
+    # -- finite relations ------------------------------------------------------------------------------
+
+    def _lookup(self, node: Node, lookup: op.Lookup) -> OperatorSpec:
+        stream, right = node.inputs
+        relation = self.graph[right]
+        columns = len(relation.schema)
+        condition = _predicate(lookup.condition, node.schema)
+        if isinstance(relation.operator, op.Materialize):
+            window = join_window(relation.operator.window)
+            join = ViewJoin(window, columns, condition, lookup.left)
+            return OperatorSpec(node.id, join, (relation.inputs[0], stream))
+        assert isinstance(relation.operator, op.Scan)
+        rows = self.rows_of(relation.operator.relation)
+        return OperatorSpec(node.id, TableJoin(rows, columns, condition, lookup.left), (stream,))
+
+    def rows_of(self, name: str) -> Sequence[Row]:
+        return relation_rows(name, self.catalog, self.tables)
+
+
+def relation_rows(name: str, catalog: Catalog, tables: Tables) -> Sequence[Row]:
+    """The rows of a table, or of a view over tables."""
+    relation = catalog.relation(name)
+    if isinstance(relation, View):
+        assert isinstance(relation.query, RelationQuery), "views over streams are joined, not scanned"
+        return evaluate_relation(relation.query, catalog, lambda inner: relation_rows(inner, catalog, tables))
+    return tables[name]
+
+
+def join_window(window: Window) -> JoinWindow:
+    if window.extent is None:
+        return UnboundedWindow()
+    return CountWindow(window.extent) if window.frame is FrameKind.ROWS else TimeWindow(window.extent)
+
+
+def _coalesce(operator: op.Coalesce, schema: Schema) -> Coalesce:
+    attributes = [schema.index(name) for name in operator.attributes]
+    # A partition column that is coalesced on as well is shown once, as the attribute.
+    key = _row_of(tuple(i for i in operator.partition_by if i.name not in operator.attributes), schema)
+    window = operator.window
+    assert window.slide is not None, "the grammar asks for SLIDES"
+    return Coalesce(
+        lambda row: tuple(row[place] for place in attributes),
+        key,
+        window.extent,
+        window.slide,
+        window.frame is FrameKind.ROWS,
+    )
+
+
+def _predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
+    if condition is None:
+        return lambda _: True
+    evaluate = compile_expression(condition, schema)
+    # Neither FALSE nor NULL selects a row.
+    return lambda row: evaluate(row) is True
+
+
+def _row_of(items: Sequence[Item], schema: Schema) -> Callable[[Row], Row]:
+    return _row_of_expressions([item.expr for item in items], schema)
+
+
+def _row_of_expressions(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+    parts = [compile_expression(expr, schema) for expr in expressions]
+    return lambda row: tuple(part(row) for part in parts)

@@ -1,0 +1,66 @@
+"""Values and results as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from rich.table import Table
+
+from slicemill.esl.types import Kind, Schema, Type
+from slicemill.esl.units import format_us
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def show_value(value: object, type_: Type) -> str:
+    """One value of a type, as text.
+
+    >>> from slicemill.esl.types import TIMESTAMP, DOUBLE
+    >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
+    ('1970-01-01 00:00:01.5', '2.5', 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    if type_.kind is Kind.TIMESTAMP and isinstance(value, int):
+        return show_timestamp(value)
+    if type_.kind is Kind.DATE and isinstance(value, int):
+        return (_EPOCH + timedelta(days=value)).date().isoformat()
+    if type_.kind is Kind.INTERVAL and isinstance(value, int):
+        return format_us(value).lower()
+    if type_.kind is Kind.PERIOD and isinstance(value, tuple):
+        return f"[{show_timestamp(value[0])}, {show_timestamp(value[1])})"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def show_timestamp(us: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return f"{us} us"
+    text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def results_table(
+    title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
+) -> Table:
+    """The last rows of a query with their timestamps; `total` is how many there are in all."""
+    shown = "" if total <= len(rows) else f", the last {len(rows)}"
+    table = Table(
+        title=f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("time", style="dim", no_wrap=True)
+    for column in schema:
+        numeric = column.type.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
+        table.add_column(column.name, justify="right" if numeric else "left")
+    for ts, row in rows:
+        cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
+        table.add_row(show_timestamp(ts), *cells)
+    return table
