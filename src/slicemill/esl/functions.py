@@ -2,9 +2,11 @@
 
 One line a function; names, meanings and types are Spark's (a test asks Spark itself). Only functions whose
 value depends on nothing but their arguments are here: a replay after a crash must give the same rows.
-`number` is INT, BIGINT, DECIMAL or DOUBLE; `time` is TIMESTAMP or DATE; `[x]` may be left out; `x...` may be
-repeated. Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any`),
-`whole` (the integer of a rounding) or `rounded`.
+`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
+is anything but a PERIOD; `any` and `value` are anything at all; `[x]` may be left out; `x...` may be repeated.
+Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
+`first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
+or `remainder`.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from slicemill.esl.types import Kind, Type
 _LIBRARY = """
 abs(number) -> same
 acos(number) -> double
-add_months(time, int) -> date
+add_months(time, integer) -> date
 ascii(text) -> int
 asin(number) -> double
 atan(number) -> double
 atan2(number, number) -> double
 begin(period) -> timestamp
-bit_count(int) -> int
+bit_count(integer) -> int
 cbrt(number) -> double
 ceil(number) -> whole
 ceiling(number) -> whole
 char_length(text) -> int
-chr(int) -> text
+chr(integer) -> text
 coalesce(any, any...) -> common
 concat(text, text...) -> text
 concat_ws(text, text...) -> text
@@ -53,10 +55,9 @@ end(period) -> timestamp
 endswith(text, text) -> boolean
 exp(number) -> double
 floor(number) -> whole
-from_unixtime(int, [text]) -> text
-get_json_object(text, text) -> text
-greatest(any, any, any...) -> common
-hash(any, any...) -> int
+from_unixtime(integer, [text]) -> text
+greatest(plain, plain, plain...) -> common
+hash(plain, plain...) -> int
 hour(time) -> int
 if(boolean, any, any) -> common
 ifnull(any, any) -> common
@@ -66,60 +67,60 @@ isnan(number) -> boolean
 isnotnull(any) -> boolean
 isnull(any) -> boolean
 last_day(time) -> date
-least(any, any, any...) -> common
-left(text, int) -> text
+least(plain, plain, plain...) -> common
+left(text, integer) -> text
 length(text) -> int
 levenshtein(text, text) -> int
 ln(number) -> double
-locate(text, text, [int]) -> int
+locate(text, text, [integer]) -> int
 log(number, [number]) -> double
 log10(number) -> double
 log2(number) -> double
 lower(text) -> text
-lpad(text, int, [text]) -> text
+lpad(text, integer, [text]) -> text
 ltrim(text) -> text
-make_date(int, int, int) -> date
-make_timestamp(int, int, int, int, int, number) -> timestamp
+make_date(integer, integer, integer) -> date
+make_timestamp(integer, integer, integer, integer, integer, number) -> timestamp
 md5(text) -> text
 minute(time) -> int
 month(time) -> int
-nullif(any, any) -> same
+nullif(any, any) -> first
 nvl(any, any) -> common
-nvl2(boolean, any, any) -> common
+nvl2(value, any, any) -> common
 period(timestamp, timestamp) -> period
 pmod(number, number) -> remainder
 pow(number, number) -> double
 power(number, number) -> double
 quarter(time) -> int
 radians(number) -> double
-regexp_extract(text, text, [int]) -> text
+regexp_extract(text, text, [integer]) -> text
 regexp_like(text, text) -> boolean
 regexp_replace(text, text, text) -> text
-repeat(text, int) -> text
+repeat(text, integer) -> text
 replace(text, text, [text]) -> text
 reverse(text) -> text
-right(text, int) -> text
-round(number, [int]) -> rounded
-rpad(text, int, [text]) -> text
+right(text, integer) -> text
+round(number, [integer]) -> rounded
+rpad(text, integer, [text]) -> text
 rtrim(text) -> text
 second(time) -> int
 sha1(text) -> text
-sha2(text, int) -> text
-shiftleft(int, int) -> same
-shiftright(int, int) -> same
+sha2(text, integer) -> text
+shiftleft(integer, integer) -> same
+shiftright(integer, integer) -> same
 sign(number) -> double
 sin(number) -> double
 sinh(number) -> double
-split_part(text, text, int) -> text
+split_part(text, text, integer) -> text
 sqrt(number) -> double
 startswith(text, text) -> boolean
-substr(text, int, [int]) -> text
-substring(text, int, [int]) -> text
-substring_index(text, text, int) -> text
+substr(text, integer, [integer]) -> text
+substring(text, integer, [integer]) -> text
+substring_index(text, text, integer) -> text
 tan(number) -> double
 tanh(number) -> double
-timestamp_micros(int) -> timestamp
-timestamp_millis(int) -> timestamp
+timestamp_micros(integer) -> timestamp
+timestamp_millis(integer) -> timestamp
 timestamp_seconds(number) -> timestamp
 to_date(text, [text]) -> date
 to_timestamp(text, [text]) -> timestamp
@@ -132,7 +133,7 @@ unix_seconds(timestamp) -> bigint
 upper(text) -> text
 weekday(time) -> int
 weekofyear(time) -> int
-xxhash64(any, any...) -> bigint
+xxhash64(plain, plain...) -> bigint
 year(time) -> int
 """
 
@@ -157,13 +158,16 @@ _NAMED_TYPES = {
 
 _FITS = {
     "number": {Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE},
-    "int": {Kind.INT, Kind.BIGINT},
+    "int": {Kind.INT},
+    "integer": {Kind.INT, Kind.BIGINT},
     "text": {Kind.VARCHAR},
     "boolean": {Kind.BOOLEAN},
     "time": {Kind.TIMESTAMP, Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},
     "period": {Kind.PERIOD},
     "any": set(Kind),
+    "plain": set(Kind) - {Kind.PERIOD},
+    "value": set(Kind),
 }
 
 
@@ -217,16 +221,18 @@ def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
         return _NAMED_TYPES[rule]
     if rule == "same":
         return first
-    if rule == "common":
-        typed = [a.type for i, a in enumerate(arguments) if signature.parameter(i) == "any"]
+    if rule in ("common", "first"):
+        typed = [a.type for i, a in enumerate(arguments) if signature.parameter(i) in ("any", "plain")]
         merged: Type | None = typed[0]
         for type_ in typed[1:]:
             merged = t.common(merged, type_) if merged is not None else None
-        return merged
+        return first if rule == "first" and merged is not None else merged
     if rule == "remainder":
         return remainder_type(first, arguments[1].type)
     if first.kind is not Kind.DECIMAL:
         return (first if first.kind is not Kind.NULL else t.DOUBLE) if rule == "rounded" else t.BIGINT
+    if rule == "whole" and first.scale == 0:
+        return first
     return _rounded_decimal(first, arguments[1:] if rule == "rounded" else ())
 
 

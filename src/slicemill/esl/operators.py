@@ -1,6 +1,6 @@
 """Types of arithmetic: numbers as in Spark, timestamps and intervals as in SQL.
 
-Division of integers is fractional, as in Spark and DuckDB; DIV is the whole one.
+Division of integers is fractional, as in Spark and DuckDB; DIV is the whole one, of exact numbers only.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
 
 def _number_type(operator: str, left: Type, right: Type) -> Type | None:
     if operator == "div":
-        return t.BIGINT
+        return None if Kind.DOUBLE in (left.kind, right.kind) else t.BIGINT
     if operator in ("&", "|", "^"):
         return t.common(left, right) if t.is_integer(left) and t.is_integer(right) else None
     kinds = {left.kind, right.kind}
-    if Kind.DOUBLE in kinds or (operator == "/" and Kind.DECIMAL not in kinds):
+    if Kind.DOUBLE in kinds or (operator == "/" and (Kind.DECIMAL not in kinds or left.kind is Kind.NULL)):
         return t.DOUBLE
     if operator == "%":
         return remainder_type(left, right)
-    if Kind.DECIMAL in kinds and Kind.NULL not in kinds:
-        return _decimal_type(operator, t.as_decimal(left), t.as_decimal(right))
+    if Kind.DECIMAL in kinds:
+        # A bare NULL is taken for a number of the other side's type.
+        a = right if left.kind is Kind.NULL else left
+        b = left if right.kind is Kind.NULL else right
+        return _decimal_type(operator, t.as_decimal(a), t.as_decimal(b))
     return t.common(left, right)
 
 
@@ -69,18 +72,21 @@ def adjusted(precision: int, scale: int) -> Type:
 def _time_type(operator: str, left: Type, right: Type) -> Type | None:
     if left.kind in _TIME and right.kind in _TIME:
         return t.INTERVAL if operator == "-" else None
-    if left.kind is Kind.DATE and t.is_integer(right):
+    if left.kind is Kind.DATE and right.kind is Kind.INT:
         return t.DATE
     if left.kind in _TIME and right.kind is Kind.INTERVAL:
         return t.TIMESTAMP
     if left.kind in _TIME and right.kind is Kind.MONTHS:
         return left
-    if operator == "+" and right.kind in _TIME:
-        return _time_type("+", right, left) if left.kind in (Kind.INTERVAL, Kind.MONTHS) else None
+    if operator == "+" and right.kind in _TIME and left.kind in (Kind.INT, Kind.INTERVAL, Kind.MONTHS):
+        return _time_type("+", right, left)
     if left.kind is right.kind and left.kind in (Kind.INTERVAL, Kind.MONTHS):
         return left
     if Kind.NULL in (left.kind, right.kind):
-        return right if left.kind is Kind.NULL else left
+        known = right if left.kind is Kind.NULL else left
+        if known.kind in _TIME:
+            return t.TIMESTAMP if operator == "+" else t.INTERVAL
+        return known if known.kind in (Kind.INTERVAL, Kind.MONTHS) else None
     return None
 
 

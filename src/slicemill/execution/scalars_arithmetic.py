@@ -214,14 +214,15 @@ def _unary(function: Function) -> Callable[[Types, Type], Function]:
 
 
 def _whole(rounding: str) -> Callable[[Types, Type], Function]:
-    """For ceil and floor: a double beyond 64 bits gives the nearest BIGINT and NaN gives 0, as in Java."""
+    """For ceil and floor. NaN gives 0, as in Java."""
     on_doubles = math.ceil if rounding == ROUND_CEILING else math.floor
 
     def of_double(value: float) -> int:
         if math.isnan(value):
             return 0
-        bounded = max(-(2.0**63), min(value, 2.0**63))
-        return min(on_doubles(bounded), 2**63 - 1)
+        if math.isinf(value):
+            raise ExpressionError("an infinite value has no nearest whole number")
+        return bigint_checked(on_doubles(value))
 
     def make(types: Types, result: Type) -> Function:
         if types[0].kind is Kind.DOUBLE:

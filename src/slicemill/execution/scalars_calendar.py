@@ -23,7 +23,7 @@ _DAYS_IN_400_YEARS = 146_097
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?\s*(.*)", re.ASCII)
+_TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?\s*(\D.*)?", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
 _UTC = ("", "Z", "UTC", "GMT", "UT")
 
@@ -102,10 +102,15 @@ def parse_timestamp(text: str) -> int:
         if not rest:
             return day_us
         time = _TIME.fullmatch(rest[1:]) if match[3] and rest[0] in " T" else None
-        if time and int(time[1]) < 24 and int(time[2]) < 60 and int(time[3] or 0) < 60:
+        if time and int(time[1]) < 24 and int(time[2] or 0) < 60 and int(time[3] or 0) < 60:
             fraction = int((time[4] or "")[:6].ljust(6, "0"))
-            us = int(time[1]) * HOUR_US + int(time[2]) * MINUTE_US + int(time[3] or 0) * SECOND_US + fraction
-            return day_us + us - _offset_us(time[5], text)
+            us = (
+                int(time[1]) * HOUR_US
+                + int(time[2] or 0) * MINUTE_US
+                + int(time[3] or 0) * SECOND_US
+                + fraction
+            )
+            return day_us + us - _offset_us(time[5] or "", text)
     raise ExpressionError(
         f"'{text}' is no timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
     )

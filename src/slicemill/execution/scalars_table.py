@@ -9,10 +9,23 @@ from slicemill.execution.scalars import ExpressionError, Function, Scalar, Types
 from slicemill.execution.scalars_arithmetic import ARITHMETIC
 from slicemill.execution.scalars_cast import converter
 from slicemill.execution.scalars_compare import COMPARISON
+from slicemill.execution.scalars_hash import HASHES
+from slicemill.execution.scalars_math import MATH
+from slicemill.execution.scalars_patterns import PATTERNS
+from slicemill.execution.scalars_period import PERIODS, RELATIONS
+from slicemill.execution.scalars_text import TEXT
+from slicemill.execution.scalars_time import TIME
 
 IMPLEMENTED: dict[str, Scalar] = {
+    **RELATIONS,
     **ARITHMETIC,
     **COMPARISON,
+    **HASHES,
+    **MATH,
+    **PATTERNS,
+    **PERIODS,
+    **TEXT,
+    **TIME,
 }
 
 
@@ -20,7 +33,9 @@ def conversions_and_function(
     name: str, types: Types, result: Type
 ) -> tuple[list[Callable[[object], object] | None], Function, bool]:
     """How to convert each argument (None: leave it), the function, and whether it is strict."""
-    scalar = IMPLEMENTED.get(name)
+    # CONTAINS is a relation of periods and a function of texts.
+    of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
+    scalar = (RELATIONS if of_periods else IMPLEMENTED).get(name)
     if scalar is None:
         raise ExpressionError(f"the reference engine has no function {name}")
     wanted = scalar.takes(types, result)
