@@ -85,6 +85,26 @@ def test_a_non_blocking_aggregate_over_a_table_gives_a_row_for_each_of_its_rows(
     assert out == [(1, 10.0), (2, 7.0), (1, 15.5), (1, pytest.approx(20.3))]
 
 
+PAIR = """CREATE AGGREGATE span(x Int) : (low Int, high Int) { TABLE t(v Int);
+    INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
+    TERMINATE: { INSERT INTO RETURN SELECT min(v), max(v) FROM t; } };"""
+
+
+def test_an_aggregate_may_return_several_columns() -> None:
+    tables = {"a": [(1, 5, ""), (2, 9, ""), (1, 7, "")]}
+    assert ask(f"{PAIR} SELECT k, span(x), count(*) FROM a GROUP BY k", tables) == [
+        (1, 5, 7, 2),
+        (2, 9, 9, 1),
+    ]
+    assert ask(f"{PAIR} SELECT span(x).high - span(x).low AS d FROM a", tables) == [(4,)]
+
+
+def test_a_table_has_no_window_so_the_base_version_is_called() -> None:
+    window = """CREATE WINDOW AGGREGATE sum(x Int) : Int { TABLE inwindow(w Int);
+        INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT -sum(w) FROM inwindow; } };"""
+    assert ask(f"{window} SELECT sum(x) FROM a", {"a": [(1, 5, ""), (2, 9, "")]}) == [(14,)]
+
+
 # -- random queries, in the words that ESL and DuckDB share -------------------------------------------------
 
 FROMS = {

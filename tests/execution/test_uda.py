@@ -198,6 +198,11 @@ def test_a_name_without_a_definition_is_the_built_in_aggregate() -> None:
     assert resolve_aggregate("count", Catalog(), distinct=True).name == "count_distinct"
 
 
+def test_a_name_that_nobody_has_defined_is_told() -> None:
+    with pytest.raises(SlicemillError, match="there is no aggregate mode: define it"):
+        resolve_aggregate("mode", Catalog())
+
+
 def test_both_versions_of_a_name_return_the_same_columns() -> None:
     window = """CREATE WINDOW AGGREGATE avg(Next Real) : (a Real, b Real) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (Next, Next); } };"""

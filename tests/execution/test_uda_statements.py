@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from test_uda import PRICES, last_column, over_table, run, stream
 
+from slicemill.errors import SlicemillError
 from slicemill.execution.operator import Row
 
 
@@ -66,6 +67,14 @@ def test_arguments_without_a_type_take_what_they_are_given() -> None:
     text = """CREATE AGGREGATE pair(a, b) : (b Varchar, a Int) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (b, a + 1); } };"""
     assert over_table(text, "pair", (1, "x")) == [("x", 2)]
+
+
+def test_a_time_is_stored_as_it_is_and_nothing_else_passes_for_one() -> None:
+    text = """CREATE AGGREGATE moment(t Timestamp, s Char(2)) : (t Timestamp, s Char(2)) {
+      INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (t, s); } };"""
+    assert over_table(text, "moment", (1_500_000, "abc")) == [(1_500_000, "ab")]
+    with pytest.raises(SlicemillError, match=r"'noon' is no TIMESTAMP"):
+        over_table(text, "moment", ("noon", ""))
 
 
 def test_terminate_sees_the_last_arguments_and_leaves_the_state_as_it_is() -> None:

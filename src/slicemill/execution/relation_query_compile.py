@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
 from slicemill.esl.relation import AggregateCall as BoundCall
 from slicemill.esl.relation import RelationInput, RelationQuery
-from slicemill.esl.types import ANY, Kind, Schema, Type, is_numeric
+from slicemill.esl.types import ANY, Kind, Schema, Type
 from slicemill.execution import aggregate
 from slicemill.execution.expressions import Leaf, compile_with
 from slicemill.execution.group_aggregate import GroupAggregate
@@ -29,6 +29,8 @@ from slicemill.execution.window_statistics import with_one_nan
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
 Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT
+
+_TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
 
 def no_tables(name: str) -> Iterable[Row]:
@@ -95,12 +97,23 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[E
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
     """Makes a value of one type fit where another is declared: numbers convert, texts are cut to length.
 
-    A value whose type is only known by looking at it (ANY) can be told to be a number, but not whether a
-    whole number is a time: then it is taken to be what is declared.
+    A value whose type is only known by looking at it (ANY) does not tell whether a whole number is a time:
+    then it is one if that is declared.
     """
-    if source.kind is Kind.ANY and not is_numeric(target):
-        return lambda value: value
-    return converter(source, target)
+    return (
+        _checked_time(target)
+        if source.kind is Kind.ANY and target.kind in _TIMES
+        else converter(source, target)
+    )
+
+
+def _checked_time(type_: Type) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if value is not None and type(value) is not int:
+            raise SlicemillError(f"{value!r} is no {type_}: times are whole numbers, of microseconds or days")
+        return value
+
+    return check
 
 
 def columns_of(alias: str, schema: Schema, row: Row) -> dict[str, object]:
@@ -115,15 +128,14 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
     grouped = _compile_groups(query, lookup) if query.group_by or query.aggregates else None
     having = compile_condition_in_query(query.having, lookup)
     items = [compile_in_query(item.expr, lookup) for item in query.items]
-    order = [(compile_in_query(expr, lookup), descending) for expr, descending in query.order_by]
+    order = [(_sort_key(compile_in_query(expr, lookup)), descending) for expr, descending in query.order_by]
 
     def rows(env: Environment) -> list[Row]:
         inside = [row for row in joined(env) if selected(row)]
         if grouped is not None:
             inside = [group for group in grouped(env, inside) if having(group)]
-        for key, descending in reversed(order):
-            # Stable sorts from the last key to the first; NULL is the smallest value and NaN the greatest.
-            inside.sort(key=lambda row, key=key: _sort_key(key(row)), reverse=descending)  # type: ignore[misc]
+        for key, descending in reversed(order):  # sorting is stable: the first key is the last to sort
+            inside.sort(key=key, reverse=descending)
         out = [tuple(item(row) for item in items) for row in inside]
         if query.distinct:
             out = list(dict.fromkeys(map(with_one_nan, out)))
@@ -211,7 +223,13 @@ def _single_value(rows: Sequence[Row]) -> object:
     return rows[0][0] if rows else None
 
 
-def _sort_key(value: object) -> tuple[int, object]:
-    if value is None:
-        return (0, 0)
-    return (2, 0) if value != value else (1, value)
+def _sort_key(getter: Getter) -> Callable[[Environment], Any]:
+    """NULL is the smallest value and NaN the greatest."""
+
+    def key(row: Environment) -> tuple[int, object]:
+        value = getter(row)
+        if value is None:
+            return (0, 0)
+        return (2, 0) if value != value else (1, value)
+
+    return key

@@ -45,13 +45,13 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
 
     @cache
     def find(name: str, distinct: bool = False) -> aggregate.AggregateDefinition:
-        key = name.lower()
-        base, window = catalog.aggregates(key)
-        if distinct:
-            return BUILTINS[f"{key}_distinct"]
-        if base is None and window is None:
-            return BUILTINS[key]
-        return _defined(base, window, find, tables)
+        base, window = catalog.aggregates(name)
+        if not distinct and (base is not None or window is not None):
+            return _defined(base, window, find, tables)
+        key = f"{name.lower()}_distinct" if distinct else name.lower()
+        if key not in BUILTINS:
+            raise SlicemillError(f"there is no aggregate {name}: define it with CREATE AGGREGATE {name}")
+        return BUILTINS[key]
 
     return find
 
@@ -100,7 +100,7 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
     def own_name_is_builtin(name: str, distinct: bool) -> aggregate.AggregateDefinition:
         """A base version that calls its own name builds on the built-in aggregate it replaces."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
-        return BUILTINS[name.lower()] if replaced else lookup(name, distinct)
+        return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
     program = cache(lambda: compile_bodies(definition, own_name_is_builtin))
 
