@@ -187,7 +187,7 @@ class Graph:
         node = self.operators[name]
         if len(node.inputs) != 1:
             raise SlicemillError(f"{name} has several inputs: remove the queries that use it instead")
-        for tuple_ in node.operator.finish():
+        for tuple_ in () if node.ended else node.operator.finish():
             self._emit(node, (tuple_, node.last_arrival), now)
         for sink in self.sinks_of(name):
             self.sink_inputs[sink.name] = node.inputs[0]
