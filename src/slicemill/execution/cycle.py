@@ -141,7 +141,7 @@ class Cycle:
         port = state.port
         node = state.node
         if port < 0:
-            if self._uses_arcs and state.must_pass():
+            if state.runs:
                 self._record(node, "register", node.gate.registers.low())
                 self._pass_time(state)
             return
@@ -211,16 +211,13 @@ class Cycle:
         promise = node.promise()
         if promise <= node.promised:
             return
-        if not self._uses_arcs:
-            self._append(state, punctuation(promise, self._clock.now()))
-        elif all(arc.clear() for arc in state.arcs):
+        node.promised = promise
+        if state.uses_arcs and all(arc.clear() for arc in state.arcs):
             write(state.arcs, promise)
             state.tsm_yield = state.arcs[0].target if state.arcs else None
         else:
-            # Tuples are still under way to the register: the value waits here until they have passed.
-            node.gate.registers.active[0] = True
-            return
-        node.promised = promise
+            # Where tuples are still under way to a register, its value may not overtake them.
+            self._append(state, punctuation(promise, self._clock.now()))
 
     def _emit(self, state: State, produced: Sequence[Timed], arrival: int) -> None:
         for tuple_ in produced:

@@ -38,21 +38,18 @@ class Intake:
             self._enter(source, source.stamp(arrival))
 
     def announce(self, source: Source, ts: int) -> State | None:
-        """The source promises `ts`; the operator to run next, None when the promise could not be placed."""
+        """The source promises `ts`; the operator to run next, None when nobody listens."""
         inlet = self.automaton.inlets[source.name]
         held = source.pass_time(ts)
         if held:
             self._enter(source, held)
-        if not self._uses_arcs:
-            source.told = ts
-            self._enter(source, [punctuation(ts, self._clock.now())])
-            return inlet.states[0] if inlet.states else None
-        clear = [arc for arc in inlet.arcs if arc.clear()]
-        if clear:
-            source.told = ts
-            write(clear, ts)
-            return clear[0].target
-        return inlet.states[0] if held and inlet.states else None
+        source.told = ts
+        if self._uses_arcs and all(arc.clear() for arc in inlet.arcs):
+            write(inlet.arcs, ts)
+            return inlet.arcs[0].target if inlet.arcs else None
+        # Where tuples are still under way to a register, its value may not overtake them.
+        self._enter(source, [punctuation(ts, self._clock.now())])
+        return inlet.states[0] if inlet.states else None
 
     def close(self, source: Source) -> None:
         """The source's input has ended for good. The last ETS travels as a tuple: all operators need it."""

@@ -174,11 +174,8 @@ class State:
             self.port = 0 if only.unread else NONE
             return self.runs
         self.port = port = self._more()
-        self.runs = port >= 0 or (self.uses_arcs and self.must_pass())
+        self.runs = port >= 0 or (self.uses_arcs and any(self.node.gate.registers.active))
         return self.runs
-
-    def must_pass(self) -> bool:
-        return any(self.node.gate.registers.active) and all(arc.clear() for arc in self.arcs)
 
 
 Rule = Callable[[State], State | None]

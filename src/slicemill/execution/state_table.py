@@ -130,7 +130,8 @@ def bind(graph: Graph, strategy_of: StrategyOf, uses_arcs: bool) -> Automaton:
     """States, fragments and inlets for the graph as it is now."""
     topology = graph.topology()
     table = state_table(topology, strategy_of)
-    states = {name: State(graph.operators[name], uses_arcs) for name in topology.operators}
+    timed = {n.name for n in graph.operators.values() if n.waits or len(n.inputs) > 1}
+    states = {name: State(graph.operators[name], uses_arcs and name in timed) for name in topology.operators}
     _bind_rows(graph, topology, strategy_of, table, states)
     fragments = _bind_fragments(topology, strategy_of, states)
     inlets = {name: _inlet(graph, topology, name, states) for name in graph.sources}
@@ -139,7 +140,7 @@ def bind(graph: Graph, strategy_of: StrategyOf, uses_arcs: bool) -> Automaton:
         state.meters = _meters(topology, name, states)
         cut = [states[c] for c in topology.consumers(name) if is_cut(topology, strategy_of, name, c)]
         state.wakes = [consumer.fragment for consumer in cut]
-    _bind_arcs(graph, topology, states, inlets)
+    _bind_arcs(graph, topology, timed, states, inlets)
     waiters = [node for node in graph.operators.values() if node.waits]
     return Automaton(table, fragments, inlets, waiters)
 
@@ -217,8 +218,13 @@ def _inlet(graph: Graph, topology: Topology, source: str, states: dict[str, Stat
     return Inlet(consumers, fragments, graph.sinks_of(source), _meters(topology, source, states))
 
 
-def _bind_arcs(graph: Graph, topology: Topology, states: dict[str, State], inlets: dict[str, Inlet]) -> None:
-    timed = {name for name, state in states.items() if state.node.waits or len(state.node.inputs) > 1}
+def _bind_arcs(
+    graph: Graph,
+    topology: Topology,
+    timed: set[str],
+    states: dict[str, State],
+    inlets: dict[str, Inlet],
+) -> None:
     arcs = ets_arcs(topology, timed)
     bound = {}
     for arc in arcs:
