@@ -165,7 +165,7 @@ def read_case(path: Path) -> Case:
 
 
 _HEADING = re.compile(r"== *(?P<word>\w+)(?: +(?P<name>\w+))?(?: +(?P<ordered>ordered))?$")
-_ARRIVAL = re.compile(r"(?P<stream>\w+)(?P<colon>:| +punctuation$)")
+_ARRIVAL = re.compile(r"(?P<stream>\w+)(?P<colon>:| +punctuation *(?:#.*)?$)")
 _MISTAKE = re.compile(r"(\d+):(\d+) +(\S.*)")
 _VALUE = re.compile(
     r"(?P<null>NULL)\b|(?P<boolean>TRUE|FALSE)\b|'(?P<text>(?:[^']|'')*)'"
