@@ -58,7 +58,20 @@ def test_registers_begin_below_all_time_and_never_fall() -> None:
     assert registers.values == [5, 4]
     assert registers.low() == 4
     assert registers.active == [True, False]
-    registers.deactivate()
+
+
+def test_a_register_stays_active_until_its_own_value_has_been_passed_on() -> None:
+    registers = Registers(2)
+    registers.write(0, 10)
+    assert not registers.must_pass()
+    registers.write(1, 4)
+    assert registers.must_pass()
+    registers.passed(4)
+    assert registers.active == [True, False]
+    assert not registers.must_pass()
+    registers.raise_to(1, 22)
+    assert registers.must_pass()
+    registers.passed(10)
     assert registers.active == [False, False]
 
 

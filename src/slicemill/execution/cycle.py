@@ -197,7 +197,7 @@ class Cycle:
             node.advanced = low
             released = node.operator.advance(low)
         self._clock.spend(node.cost.time_us)
-        registers.deactivate()
+        registers.passed(low)
         if released:
             self._emit(state, released, node.last_arrival)
         self._tell(state)

@@ -174,7 +174,7 @@ class State:
             self.port = 0 if only.unread else NONE
             return self.runs
         self.port = port = self._more()
-        self.runs = port >= 0 or (self.uses_arcs and any(self.node.gate.registers.active))
+        self.runs = port >= 0 or (self.uses_arcs and self.node.gate.registers.must_pass())
         return self.runs
 
 

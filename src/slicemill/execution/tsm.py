@@ -49,8 +49,16 @@ class Registers:
         self.raise_to(port, ts)
         self.active[port] = True
 
-    def deactivate(self) -> None:
-        self.active[:] = [False] * len(self.active)
+    def must_pass(self) -> bool:
+        """Whether an active value has become the least, so that it can be passed on."""
+        low = min(self.values)
+        return any(on and value <= low for on, value in zip(self.active, self.values, strict=True))
+
+    def passed(self, low: int) -> None:
+        """`low` has been passed on; a value above it stays active until its turn comes."""
+        for port, value in enumerate(self.values):
+            if value <= low:
+                self.active[port] = False
 
     def low(self) -> int:
         """The τ of M21: no tuple still to come has a lower timestamp."""
