@@ -99,7 +99,7 @@ def test_what_is_shared_is_told_once_and_referred_to() -> None:
          ["∪ Union  by timestamp  [waits for time]"]),
         ("SELECT item FROM Bid UNION ALL SELECT item FROM Bid", ["∪ Union  as tuples arrive\n"]),
         ("SELECT O.item, S.name FROM Open O LEFT JOIN Seller S ON O.seller = S.id",
-         ["⟕ Look up Seller AS S  O.seller = S.id", "keep the tuple, with NULLs"]),
+         ["⋈ Look up Seller AS S  O.seller = S.id", "keep the tuple, with NULLs"]),
         ("SELECT S.price, VALID(S) FROM Open(price) AS S RANGE 15 MINUTE SLIDES 1 MINUTE",
          ["Coalesce  price", "RANGE 15 MINUTES SLIDE 1 MINUTE"]),
     ],

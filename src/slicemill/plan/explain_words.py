@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
-from slicemill.esl.expression import Expr
+from slicemill.esl.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.render import render
@@ -123,9 +123,16 @@ def port_name(node: Node, port: int) -> str:
 
 
 def _join(join: op.WindowJoin) -> Words:
-    windows = [f"{alias} {window}" for alias, window in zip(join.aliases, join.windows, strict=True)]
     condition = "every combination" if join.condition is None else render(join.condition)
-    return Words("⋈", "Join", (("on", condition), ("windows", ", ".join(windows))))
+    windows = _each(join.aliases, [str(window) for window in join.windows])
+    return Words("⋈", "Join", (("on", condition), ("windows", windows)))
+
+
+def _each(aliases: Sequence[str], windows: Sequence[str]) -> str:
+    """The window of each input, said once where they are all the same."""
+    if len(windows) > 1 and len(set(windows)) == 1:
+        return f"{windows[0]} each"
+    return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
 
 
 def _lookup(lookup: op.Lookup, found: Node) -> Words:
@@ -140,18 +147,18 @@ def _lookup(lookup: op.Lookup, found: Node) -> Words:
     facts: list[Fact] = [("on", condition)]
     if lookup.left:
         facts.append(("no match", "keep the tuple, with NULLs"))
-    return Words("⟕" if lookup.left else "⋈", title, tuple(facts))
+    return Words("⋈", title, tuple(facts))
 
 
 def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
     windows = [window for _, window in aggregate.windows]
-    names = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
-    lengths = [f"{name} {_length(window)}".strip() for name, window in zip(names, windows, strict=True)]
+    aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
+    extents = _each(aliases, [_length(window) for window in windows])
     report = "at each arrival"
     if aggregate.slide is not None:
         frame = next(window.frame for window in windows if window.slide is not None)
         report = format_us(aggregate.slide) if frame is Frame.RANGE else f"{aggregate.slide} tuples"
-    facts = [*_grouped(aggregate.calls, aggregate.group_by), ("window", ", ".join(lengths))]
+    facts = [*_grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
     return Words("γ", "Aggregate", (*facts, ("every", report)))
@@ -197,7 +204,23 @@ def _preceding(window: Window) -> str:
 
 
 def _items(items: Sequence[Item]) -> str:
-    return ", ".join(_item(item) for item in items)
+    short = _short_names(items)
+
+    def change(part: Expr) -> Expr | None:
+        return (
+            replace(part, name=short[part.name])
+            if isinstance(part, ColumnRef) and part.name in short
+            else None
+        )
+
+    return ", ".join(_item(Item(item.name, transform(item.expr, change))) for item in items)
+
+
+def _short_names(items: Sequence[Item]) -> dict[str, str]:
+    """Calls with OVER without their windows, which the operator below tells, unless they differ in these."""
+    names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
+    short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
+    return short if len(set(short.values())) == len(names) else {}
 
 
 def _item(item: Item) -> str:
