@@ -1,0 +1,164 @@
+"""ESL schemas as Arrow schemas, and back; the system columns that every stored tuple has.
+
+A stored table starts with `_ts` (its timestamp) and `_arr` (when it arrived), both int64 µs. Where queries
+have predicates, `_mask0`, `_mask1`, … follow: bit b of word w is set where the tuple satisfies the predicate
+of query 64 w + b (S19). Words are plain uint64 columns rather than one list column: Catalyst delivers plain
+longs, kernels take plain vectors, one word (64 queries) is the usual case, and a chunk written when there
+were fewer queries simply lacks the last words, which then read as zero. The stream's own columns come last.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    MONTHS,
+    NULL,
+    PERIOD,
+    TIMESTAMP,
+    VARCHAR,
+    Column,
+    Kind,
+    Schema,
+    Type,
+    decimal,
+)
+
+TS = "_ts"
+ARRIVAL = "_arr"
+_RESERVED = re.compile(r"_ts|_arr|_mask\d+", re.IGNORECASE)
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_PERIOD = pa.struct([pa.field("begin", _INSTANT), pa.field("end", _INSTANT)])
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INT: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.VARCHAR: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.TIMESTAMP: _INSTANT,
+    Kind.DATE: pa.date32(),
+    Kind.INTERVAL: pa.duration("us"),
+    Kind.MONTHS: pa.int32(),
+    Kind.PERIOD: _PERIOD,
+    Kind.NULL: pa.null(),
+}
+_LARGE = {Kind.VARCHAR: pa.large_string(), Kind.BINARY: pa.large_binary()}
+_ESL: dict[pa.DataType, Type] = {
+    pa.bool_(): BOOLEAN,
+    pa.int32(): INT,
+    pa.int64(): BIGINT,
+    pa.float64(): DOUBLE,
+    pa.string(): VARCHAR,
+    pa.large_string(): VARCHAR,
+    pa.binary(): BINARY,
+    pa.large_binary(): BINARY,
+    _INSTANT: TIMESTAMP,
+    pa.date32(): DATE,
+    pa.duration("us"): INTERVAL,
+    _PERIOD: PERIOD,
+    pa.null(): NULL,
+}
+
+# What Arrow's type does not say is kept in the field's metadata.
+_LENGTH = b"esl.length"
+_MONTHS = b"esl.months"
+
+
+class ArrowSchemaError(SlicemillError):
+    """A column that has no Arrow form, or an Arrow column that ESL has no type for."""
+
+
+def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
+    """The Arrow type of an ESL type; `large` gives text and bytes 64-bit offsets (one vector above 2 GiB)."""
+    if type_.kind is Kind.DECIMAL:
+        return pa.decimal128(type_.precision, type_.scale)
+    found = (_LARGE.get(type_.kind) if large else None) or _ARROW.get(type_.kind)
+    if found is None:
+        raise ArrowSchemaError(f"a value of type {type_} cannot be stored; cast it to a type of its own")
+    return found
+
+
+def to_arrow(schema: Schema, large: bool = False) -> pa.Schema:
+    """The stream's own columns; VARCHAR(n) and month intervals come back by `from_arrow`."""
+    return pa.schema([_field(column, large) for column in schema])
+
+
+def _field(column: Column, large: bool) -> pa.Field:
+    if _RESERVED.fullmatch(column.name):
+        raise ArrowSchemaError(f"column {column.name} has the name of a system column; rename it (AS)")
+    metadata = {}
+    if column.type.length is not None:
+        metadata[_LENGTH] = str(column.type.length).encode()
+    if column.type.kind is Kind.MONTHS:
+        metadata[_MONTHS] = b"1"
+    return pa.field(column.name, arrow_type(column.type, large), metadata=metadata or None)
+
+
+def from_arrow(schema: pa.Schema) -> Schema:
+    """The ESL columns of an Arrow schema; system columns are left out.
+
+    >>> print(from_arrow(to_arrow(Schema((Column("item", Type(Kind.VARCHAR, length=8)), Column("n", INT))))))
+    (item VARCHAR(8), n INT)
+    """
+    return Schema(
+        tuple(Column(field.name, _esl_type(field)) for field in schema if not is_system_column(field.name))
+    )
+
+
+def _esl_type(field: pa.Field) -> Type:
+    metadata = field.metadata or {}
+    if _LENGTH in metadata:
+        return Type(Kind.VARCHAR, length=int(metadata[_LENGTH]))
+    if _MONTHS in metadata:
+        return MONTHS
+    if pa.types.is_decimal128(field.type):
+        return decimal(field.type.precision, field.type.scale)
+    if field.type not in _ESL:
+        raise ArrowSchemaError(f"column {field.name}: no ESL type is like {field.type}; cast it first")
+    return _ESL[field.type]
+
+
+def is_system_column(name: str) -> bool:
+    return _RESERVED.fullmatch(name) is not None
+
+
+def mask_columns(words: int) -> tuple[str, ...]:
+    return tuple(f"_mask{word}" for word in range(words))
+
+
+def with_system_columns(columns: pa.Schema, mask_words: int = 0) -> pa.Schema:
+    """The schema of a stored table: `_ts`, `_arr`, the mask words, then the stream's columns."""
+    system = [pa.field(TS, pa.int64(), nullable=False), pa.field(ARRIVAL, pa.int64(), nullable=False)]
+    masks = [pa.field(name, pa.uint64(), nullable=False) for name in mask_columns(mask_words)]
+    return pa.schema([*system, *masks, *columns])
+
+
+def conform(table: pa.Table, schema: pa.Schema, stamped_ts: int | None, arrival_us: int) -> pa.Table:
+    """The columns of `schema` from a stored table; system columns that it lacks are filled.
+
+    Columns of the right type are taken as they are, without copying.
+    """
+    fill = {TS: stamped_ts, ARRIVAL: arrival_us}
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            column = table.column(field.name)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        elif is_system_column(field.name) and (value := fill.get(field.name, 0)) is not None:
+            columns.append(pa.repeat(pa.scalar(value, field.type), table.num_rows))
+        else:
+            raise ArrowSchemaError(f"column {field.name} is missing; there are {table.column_names}")
+    return pa.table(columns, schema=schema)

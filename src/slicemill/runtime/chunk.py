@@ -1,0 +1,112 @@
+"""Chunks: immutable Arrow IPC files, the unit of storage for streams, results and state slices (DESIGN 6).
+
+A chunk has a unique name and no reader until a manifest names it, so it is written in place: a part of one,
+left by a writer that died, is an orphan like any other. Reading maps the file: columns are views of the page
+cache, shared by all processes on the machine, and no byte is touched that nobody looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.runtime.arrow_schema import TS
+from slicemill.runtime.files import LOCAL, FileSystem, unique_name
+
+SUFFIX = ".arrow"
+
+
+class ChunkError(SlicemillError):
+    """A table that cannot become a chunk, or a chunk that is not what its manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    """A chunk as manifests name it. Without `_ts` (its epoch has one for all rows) it has no min and max."""
+
+    path: str  # relative to the log's or unit's folder
+    rows: int
+    bytes: int
+    min_ts: int | None
+    max_ts: int | None
+
+
+def write_chunk(
+    folder: Path, subfolder: str, table: pa.Table, files: FileSystem = LOCAL, durable: bool = False
+) -> ChunkInfo:
+    """Write a table sorted by `_ts` (or without `_ts`) as a new chunk in `folder / subfolder`."""
+    min_ts, max_ts = _ts_range(table)
+    # One batch per chunk, so that a kernel gets each column as one vector.
+    whole = table.combine_chunks() if _pieces(table) > 1 else table
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, whole.schema) as writer:
+        writer.write_table(whole)
+    data = sink.getvalue()
+    path = f"{subfolder}/{unique_name()}{SUFFIX}"
+    files.write(folder / path, data)
+    if durable:
+        files.sync(folder / path)
+    return ChunkInfo(path, table.num_rows, data.size, min_ts, max_ts)
+
+
+def _pieces(table: pa.Table) -> int:
+    return max((column.num_chunks for column in table.columns), default=0)
+
+
+def _ts_range(table: pa.Table) -> tuple[int | None, int | None]:
+    if TS not in table.column_names or table.num_rows == 0:
+        return None, None
+    column = table.column(TS)
+    if column.type != pa.int64() or column.null_count:
+        raise ChunkError(f"{TS} must be int64 without NULL; rows that have no timestamp belong in _errors")
+    ts = column.to_numpy()
+    if np.any(ts[1:] < ts[:-1]):
+        raise ChunkError(f"a chunk must be sorted by {TS}; sort the table (stably) before it is written")
+    return int(ts[0]), int(ts[-1])
+
+
+def open_chunk(folder: Path, chunk: ChunkInfo, files: FileSystem = LOCAL) -> pa.Table:
+    """The chunk's rows as they were written, mapped, not read."""
+    try:
+        table = pa.ipc.open_file(files.map(folder / chunk.path)).read_all()
+    except (FileNotFoundError, pa.ArrowInvalid) as problem:
+        raise ChunkError(f"chunk {folder / chunk.path} cannot be read: {problem}") from problem
+    if table.num_rows != chunk.rows:
+        raise ChunkError(f"chunk {folder / chunk.path} has {table.num_rows} rows instead of {chunk.rows}")
+    return table
+
+
+def check_chunks(folder: Path, chunks: Iterable[ChunkInfo], files: FileSystem = LOCAL) -> None:
+    """Raise if a chunk that is about to be committed is not there in full: swept, or written elsewhere."""
+    for chunk in chunks:
+        try:
+            found = files.stat(folder / chunk.path).bytes
+        except FileNotFoundError:
+            raise ChunkError(f"chunk {folder / chunk.path} is gone; write it again and commit anew") from None
+        if found != chunk.bytes:
+            raise ChunkError(
+                f"chunk {folder / chunk.path} has {found} of {chunk.bytes} bytes; write it again"
+            )
+
+
+def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables that are each sorted by `_ts` as one; equal timestamps keep the tables' and rows' order.
+
+    Copies only if the tables' times overlap.
+    """
+    whole = pa.concat_tables(tables)
+    parts = [table.column(TS) for table in tables if table.num_rows]
+    if any(before[-1].as_py() > after[0].as_py() for before, after in pairwise(parts)):
+        return whole.take(np.argsort(whole.column(TS).to_numpy(), kind="stable"))
+    return whole
+
+
+def encode_chunk(chunk: ChunkInfo) -> list[object]:
+    """A chunk in a manifest's JSON."""
+    return [chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts]
