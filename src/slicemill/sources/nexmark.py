@@ -7,7 +7,7 @@ seed, the event's number and the column, so any range of events can be made alon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from slicemill.errors import SlicemillError
 
 Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
+# How a column of words is made of its few words and the number of each row's word: an Arrow user need not
+# spell them all out first.
+Pick: TypeAlias = Callable[[Values, Numbers], Any]
 
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
@@ -23,6 +26,9 @@ FIRST_ID = 1000
 # A new person or auction draws interest for a while; older ones are left alone.
 ACTIVE_PERSONS = 1000
 ACTIVE_AUCTIONS = 100
+
+# So many events where an end is needed and none is given.
+FINITE_EVENTS = 100_000
 
 STREAMS = ("person", "auction", "bid")
 
@@ -88,7 +94,14 @@ def event_numbers(stream: str, first: int, last: int) -> Numbers:
 
 
 def columns(
-    stream: str, first: int, last: int, *, seed: int = 1, rate: float = 10_000, start_us: int = 0
+    stream: str,
+    first: int,
+    last: int,
+    *,
+    seed: int = 1,
+    rate: float = 10_000,
+    start_us: int = 0,
+    pick: Pick = np.take,
 ) -> Mapping[str, Values]:
     """The columns of one stream's events among events first <= n < last.
 
@@ -96,21 +109,21 @@ def columns(
     """
     events = event_numbers(stream, first, last)
     ts = start_us + (events * (1_000_000 / rate)).astype(np.int64)
-    return _COLUMNS[stream](events, ts, _Draw(events, seed))
+    return _COLUMNS[stream](events, ts, _Draw(events, seed), pick)
 
 
-def _persons(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+def _persons(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
     first = _FIRST_NAMES[draw.below(1, len(_FIRST_NAMES))]
     last = _LAST_NAMES[draw.below(2, len(_LAST_NAMES))]
-    place = _PLACES[draw.below(3, len(_PLACES))]
+    place = draw.below(3, len(_PLACES))
     return {
         "id": FIRST_ID + events // EVENTS_PER_CYCLE,
         "name": np.char.add(np.char.add(first, " "), last),
         "email": np.char.add(
             np.char.add(np.char.lower(first), "@"), np.char.add(np.char.lower(last), ".example")
         ),
-        "city": place[:, 0],
-        "state": place[:, 1],
+        "city": pick(_PLACES[:, 0], place),
+        "state": pick(_PLACES[:, 1], place),
         "ts": ts,
     }
 
@@ -131,11 +144,11 @@ def _recent(newest: Numbers, active: int, draw: _Draw, column: int) -> Numbers:
     return newest - draw.below(column, np.minimum(newest + 1, active))
 
 
-def _auctions(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+def _auctions(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
     initial = _price(draw, 12)
     return {
         "id": FIRST_ID + _newest_auction(events),
-        "item": _ITEMS[draw.below(11, len(_ITEMS))],
+        "item": pick(_ITEMS, draw.below(11, len(_ITEMS))),
         "initial_bid": initial,
         "reserve": initial + _price(draw, 13),
         "expires": ts + 1_000_000 * (1 + draw.below(14, 30)),
@@ -145,7 +158,7 @@ def _auctions(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
     }
 
 
-def _bids(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
+def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
     newest = _newest_auction(events)
     # Half of all bids go to one hot auction, the latest whose number is a multiple of the active ones.
     hot = newest // ACTIVE_AUCTIONS * ACTIVE_AUCTIONS
@@ -154,7 +167,7 @@ def _bids(events: Numbers, ts: Numbers, draw: _Draw) -> dict[str, Values]:
         "auction": FIRST_ID + auction,
         "bidder": FIRST_ID + _recent(_newest_person(events), ACTIVE_PERSONS, draw, 23),
         "price": _price(draw, 24),
-        "channel": _CHANNELS[draw.below(25, len(_CHANNELS))],
+        "channel": pick(_CHANNELS, draw.below(25, len(_CHANNELS))),
         "ts": ts,
     }
 
@@ -164,7 +177,7 @@ def _price(draw: _Draw, column: int) -> Numbers:
     return (100 * 10 ** (6 * draw.unit(column))).astype(np.int64)
 
 
-_COLUMNS: dict[str, Callable[[Numbers, Numbers, _Draw], dict[str, Values]]] = {
+_COLUMNS: dict[str, Callable[[Numbers, Numbers, _Draw, Pick], dict[str, Values]]] = {
     "person": _persons,
     "auction": _auctions,
     "bid": _bids,

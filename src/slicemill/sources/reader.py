@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow.parquet as parquet
@@ -17,14 +18,19 @@ import pyarrow.parquet as parquet
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
 from slicemill.esl.types import Schema
+from slicemill.execution.scalars_calendar import BLANKS
 from slicemill.sources import nexmark
-from slicemill.sources.values import BadValueError, converter
+from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
 Row = tuple[object, ...]
 Record = Mapping[str, object]
 
-_GENERATED_EVENTS = 100_000
+NO_TEXT = "this is no UTF-8 text"
+NO_JSON = "this is no JSON object"
+
 _GENERATED_PER_CHUNK = 10_000
+# How fast Spark makes events, and on how many cores: no matter here, where time is virtual.
+PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +41,52 @@ class BadRow:
     reason: str
 
 
+# A line of text, if the source has lines, and what it holds; or why it holds nothing.
+Entry: TypeAlias = tuple[str | None, Record] | BadRow
+
+
 def read_rows(spec: SourceSpec, schema: Schema, folder: Path = Path()) -> Iterator[Row | BadRow]:
     """The rows of a source that ends by itself; paths are taken from `folder`."""
     convert = _row_converter(schema)
-    return (
-        convert(record) if not isinstance(record, BadRow) else record for record in _records(spec, folder)
-    )
+    for entry in _records(spec, schema, folder):
+        yield entry if isinstance(entry, BadRow) else convert(*entry)
 
 
-def _row_converter(schema: Schema) -> Callable[[Record], Row | BadRow]:
-    columns = [(column.name.lower(), column.name, converter(column.type)) for column in schema]
+def _row_converter(schema: Schema) -> Callable[[str | None, Record], Row | BadRow]:
+    columns = [(column.name, converter(column.type)) for column in schema]
 
-    def convert(record: Record) -> Row | BadRow:
-        by_name = {str(key).lower(): value for key, value in record.items()}
+    def convert(line: str | None, record: Record) -> Row | BadRow:
         values: list[object] = []
-        for key, name, to_value in columns:
+        for name, to_value in columns:
             try:
-                values.append(to_value(by_name.get(key)))
+                values.append(to_value(_value_of(record, name)))
             except BadValueError as problem:
-                return BadRow(json.dumps(dict(record), default=str), f"column {name}: {problem}")
+                return BadRow(
+                    line if line is not None else spelled(dict(record)), f"column {name}: {problem}"
+                )
         return tuple(values)
 
     return convert
 
 
-def _records(spec: SourceSpec, folder: Path) -> Iterator[Record | BadRow]:
+def _value_of(record: Record, name: str) -> object:
+    """The value of that name, or the last one of a name that differs only in case."""
+    value = record.get(name)
+    if value is None:
+        lowered = name.lower()
+        for key, other in record.items():
+            if key.lower() == lowered:
+                value = other
+    return value
+
+
+def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
     options = dict(spec.options)
     if spec.format is not None:
         given = options.pop("path", None)
         if given is None:
             raise SlicemillError(f"USING {spec.format} needs OPTIONS (path '…') to run without Spark")
-        return _files(spec.format.lower(), folder / given, options)
+        return _files(spec.format.lower(), folder / given, schema, options)
     if spec.url is None:
         raise SlicemillError("this stream has no SOURCE, so there is nothing to read")
     url = urlsplit(spec.url)
@@ -73,13 +94,13 @@ def _records(spec: SourceSpec, folder: Path) -> Iterator[Record | BadRow]:
         return _nexmark(url.netloc or url.path.strip("/"), dict(parse_qsl(url.query)))
     if url.scheme in ("", "file"):
         path = folder / (url.path if url.scheme else spec.url)
-        return _files(path.suffix.lstrip(".").lower(), path, options)
+        return _files(path.suffix.lstrip(".").lower(), path, schema, options)
     raise SlicemillError(
         f"cannot read {spec.url} without Spark: files (csv, json, parquet) and nexmark:// can be read"
     )
 
 
-def _files(form: str, path: Path, options: Mapping[str, str]) -> Iterator[Record | BadRow]:
+def _files(form: str, path: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
     read = _FORMATS.get(form)
     if read is None:
         raise SlicemillError(f"cannot read {form or path} without Spark: csv, json and parquet can be read")
@@ -88,42 +109,68 @@ def _files(form: str, path: Path, options: Mapping[str, str]) -> Iterator[Record
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in files:
         if not file.name.startswith(("_", ".")):
-            yield from read(file, options)
+            yield from read(file, schema, options)
 
 
-def _csv(file: Path, options: Mapping[str, str]) -> Iterator[Record | BadRow]:
-    separator = options.get("sep", options.get("delimiter", ","))
-    with file.open(newline="", encoding="utf-8") as lines:
-        if options.get("header", "false").lower() == "true":
-            rows: Iterable[Record] = csv.DictReader(lines, delimiter=separator)
-        else:
-            raise SlicemillError(f"{file} needs a first line with column names: add header true to OPTIONS")
-        for row in rows:
-            yield {key: (value if value != "" else None) for key, value in row.items() if key is not None}
-
-
-def _json(file: Path, options: Mapping[str, str]) -> Iterator[Record | BadRow]:
-    del options
-    with file.open(encoding="utf-8") as lines:
+def _lines(file: Path) -> Iterator[str | BadRow]:
+    """The lines that are not blank."""
+    with file.open(encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
-            if not line.strip():
+            text = line.rstrip("\n")
+            if not text.strip(BLANKS):
                 continue
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as problem:
-                yield BadRow(line.rstrip("\n"), f"this is no JSON: {problem}")
-                continue
-            yield record if isinstance(record, dict) else BadRow(line.rstrip("\n"), "this is no JSON object")
+            whole = text.encode(errors="surrogateescape").decode(errors="replace")
+            yield text if text == whole else BadRow(whole, NO_TEXT)
 
 
-def _parquet(file: Path, options: Mapping[str, str]) -> Iterator[Record | BadRow]:
-    del options
+def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
+    """One row per line; without a header, fields are the columns in order. An empty field is NULL."""
+    separator = options.get("sep", options.get("delimiter", ","))
+    quote = options.get("quote", '"')
+    header: Sequence[str] | None = schema.names
+    if options.get("header", "false").lower() == "true":
+        header = None
+    for line in _lines(file):
+        if isinstance(line, BadRow):
+            yield line
+            continue
+        fields = next(csv.reader([line], delimiter=separator, quotechar=quote))
+        if header is None:
+            header = [field.removeprefix("\ufeff").strip(BLANKS) for field in fields]
+        elif len(fields) != len(header):
+            yield BadRow(line, f"this row does not have {len(header)} fields")
+        else:
+            yield line, {name: field or None for name, field in zip(header, fields, strict=True)}
+
+
+def _json(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
+    del schema, options
+    for line in _lines(file):
+        yield line if isinstance(line, BadRow) else json_record(line)
+
+
+def json_record(line: str) -> Entry:
+    """One JSON object on one line."""
+    try:
+        record = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        record = None
+    return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _parquet(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
+    del schema, options
     with parquet.ParquetFile(file) as data:
         for batch in data.iter_batches():
-            yield from batch.to_pylist()
+            for record in batch.to_pylist():
+                yield None, record
 
 
-_FORMATS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[Record | BadRow]]] = {
+_FORMATS: dict[str, Callable[[Path, Schema, Mapping[str, str]], Iterator[Entry]]] = {
     "csv": _csv,
     "json": _json,
     "jsonl": _json,
@@ -131,20 +178,19 @@ _FORMATS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[Record | BadRow
 }
 
 
-def _nexmark(stream: str, options: Mapping[str, str]) -> Iterator[Record]:
-    known = {"events": _GENERATED_EVENTS, "seed": 1, "rate": 10_000}
-    unknown = set(options) - set(known)
+def _nexmark(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
+    known = {"events": nexmark.FINITE_EVENTS, "seed": 1, "rate": 10_000, "start": 0}
+    unknown = set(options) - set(known) - PACE_OPTIONS
     if unknown:
         raise SlicemillError(f"nexmark:// has no option {', '.join(unknown)}; it has {', '.join(known)}")
     try:
-        events, seed = (int(options.get(key, known[key])) for key in ("events", "seed"))
+        events, seed, start_us = (int(options.get(key, known[key])) for key in ("events", "seed", "start"))
         rate = float(options.get("rate", known["rate"]))
     except ValueError as problem:
         raise SlicemillError(f"nexmark:// takes numbers: {problem}") from None
     for first in range(0, events, _GENERATED_PER_CHUNK):
-        chunk = nexmark.columns(
-            stream, first, min(first + _GENERATED_PER_CHUNK, events), seed=seed, rate=rate
-        )
+        last = min(first + _GENERATED_PER_CHUNK, events)
+        chunk = nexmark.columns(stream, first, last, seed=seed, rate=rate, start_us=start_us)
         names = list(chunk)
         for values in zip(*(column.tolist() for column in chunk.values()), strict=True):
-            yield dict(zip(names, values, strict=True))
+            yield None, dict(zip(names, values, strict=True))

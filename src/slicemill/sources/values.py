@@ -1,24 +1,67 @@
-"""Raw values to values of a declared type: numbers, texts and times as files and generators spell them."""
+"""Raw values to values of a declared type: numbers, texts and times as files and generators spell them.
+
+The patterns say how a text may be spelled. The Spark side (`runtime.source_checks`) uses the same ones, so
+that both engines take and refuse the same values, for the same reason.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
 from slicemill.esl.types import Kind, Type
+from slicemill.execution.scalars_calendar import BLANKS
+from slicemill.execution.scalars_cast import double_text
 
+WHOLE = r"[+-]?[0-9]+"
+# Three digits are enough for any DOUBLE; a longer exponent would only make DECIMAL work hard.
+NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+SPECIAL_NUMBER = r"(?i:[+-]?(?:inf|infinity)|nan)"
+DAY = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# ISO 8601: date, time to the minute, seconds and their fraction, offset from UTC (none: it is UTC).
+INSTANT = (
+    rf"({DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}})(?:(:[0-9]{{2}})(\.[0-9]+)?)?"
+    r"(Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)?)?"
+)
+TRUE_WORDS = ("t", "true", "y", "yes", "1")
+FALSE_WORDS = ("f", "false", "n", "no", "0")
+# A whole number may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip some.
+MAX_WHOLE_DOUBLE = 2**53
+# A reason shows so much of a bad value.
+MAX_SHOWN = 100
+
+_WHOLE = re.compile(WHOLE)
+_NUMBER = re.compile(NUMBER)
+_SPECIAL = re.compile(SPECIAL_NUMBER)
+_DAY = re.compile(DAY)
+_INSTANT = re.compile(INSTANT)
 _INT_LIMITS = {Kind.INT: 2**31, Kind.BIGINT: 2**63}
+_DECIMAL_CONTEXT = Context(prec=1100, Emax=2000, Emin=-2000)
 
 
 class BadValueError(ValueError):
     """A raw value that is none of its column's type; the message says why."""
 
 
+class JsonNumber(float):
+    """A JSON number with a fraction or an exponent: as DOUBLE it is rounded, as DECIMAL it is not."""
+
+    def __init__(self, spelling: str) -> None:
+        self.spelling = spelling
+
+
 def converter(type_: Type) -> Callable[[object], object]:
-    """A function from a raw value to one of `type_`; NULL stays NULL, anything unfit is a BadValueError."""
+    """A function from a raw value to one of `type_`; NULL stays NULL, anything unfit is a BadValueError.
+
+    >>> from slicemill.esl.types import INT
+    >>> converter(INT)(" 3.0 ")
+    3
+    """
     convert = _CONVERTERS.get(type_.kind, _text)
 
     def checked(raw: object) -> object:
@@ -27,30 +70,91 @@ def converter(type_: Type) -> Callable[[object], object]:
         try:
             return convert(raw, type_)
         except (ValueError, TypeError, OverflowError, InvalidOperation):
-            raise BadValueError(f"{raw!r} is no {type_}") from None
+            raise BadValueError(f"'{_shown(spelled(raw))}' is no {type_}") from None
 
     return checked
 
 
+def spelled(raw: object) -> str:
+    """A value as text: what VARCHAR takes, and what a reason shows."""
+    if isinstance(raw, str):
+        # Half of a surrogate pair, which JSON can escape, has no place in UTF-8.
+        return raw if raw.isascii() else raw.encode(errors="replace").decode()
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, float):
+        return double_text(raw)
+    if isinstance(raw, Decimal):
+        return f"{raw:f}"
+    if isinstance(raw, bytes):
+        return raw.decode(errors="replace")
+    if isinstance(raw, datetime):
+        text = raw.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if raw.microsecond else text
+    if isinstance(raw, dict | list):
+        return json.dumps(raw, default=str, ensure_ascii=False, separators=(",", ":"))
+    return str(raw)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def _stripped(raw: object) -> str:
+    return spelled(raw).strip(BLANKS)
+
+
 def _integer(raw: object, type_: Type) -> object:
-    if isinstance(raw, bool) or (isinstance(raw, float) and not raw.is_integer()):
-        raise ValueError
-    number = int(raw)  # type: ignore[call-overload]  # what int() refuses is the user's bad value
-    if not -_INT_LIMITS[type_.kind] <= number < _INT_LIMITS[type_.kind]:
+    number = _whole(raw)
+    limit = _INT_LIMITS[type_.kind]
+    if not -limit <= number < limit:
         raise ValueError
     return number
 
 
+def _whole(raw: object) -> int:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw
+    if isinstance(raw, Decimal):
+        if raw != raw.to_integral_value():
+            raise ValueError
+        return int(raw)
+    if not isinstance(raw, float):
+        text = _stripped(raw)
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        raw = _number(text)
+    if not raw.is_integer() or abs(raw) > MAX_WHOLE_DOUBLE:
+        raise ValueError
+    return int(raw)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    return float(text)
+
+
 def _double(raw: object, type_: Type) -> object:
     del type_
-    if isinstance(raw, bool):
-        raise ValueError
-    return float(raw)  # type: ignore[arg-type]  # as above
+    if isinstance(raw, float):
+        # A JSON number beyond any DOUBLE is a mistake; infinity is spelled out.
+        if isinstance(raw, JsonNumber) and math.isinf(raw):
+            raise ValueError
+        return float(raw)
+    if isinstance(raw, int | Decimal) and not isinstance(raw, bool):
+        return float(raw)
+    text = _stripped(raw)
+    return float(text) if _SPECIAL.fullmatch(text) else _number(text)
 
 
 def _decimal(raw: object, type_: Type) -> object:
     assert type_.precision is not None and type_.scale is not None
-    exact = Decimal(str(raw)).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
+    text = raw.spelling if isinstance(raw, JsonNumber) else _stripped(raw)
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    unit = Decimal(1).scaleb(-type_.scale)
+    exact = Decimal(text).quantize(unit, ROUND_HALF_UP, _DECIMAL_CONTEXT)
     if len(exact.as_tuple().digits) > type_.precision:
         raise ValueError
     return exact
@@ -58,22 +162,14 @@ def _decimal(raw: object, type_: Type) -> object:
 
 def _boolean(raw: object, type_: Type) -> object:
     del type_
-    words: dict[object, bool] = {
-        True: True,
-        False: False,
-        "true": True,
-        "false": False,
-        "t": True,
-        "f": False,
-    }
-    key = raw.lower() if isinstance(raw, str) else raw
-    if key not in words:
+    word = _stripped(raw).lower()
+    if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise ValueError
-    return words[key]
+    return word in TRUE_WORDS
 
 
 def _text(raw: object, type_: Type) -> object:
-    text = str(raw)
+    text = spelled(raw)
     if type_.length is not None and len(text) > type_.length:
         raise ValueError
     return text
@@ -82,28 +178,26 @@ def _text(raw: object, type_: Type) -> object:
 def _timestamp(raw: object, type_: Type) -> object:
     """Texts as in ISO 8601; numbers are microseconds, as everywhere inside."""
     del type_
-    if isinstance(raw, bool):
-        raise ValueError
-    if isinstance(raw, int):
-        return raw
-    if isinstance(raw, float) and math.isfinite(raw) and raw.is_integer():
-        return int(raw)
     if isinstance(raw, datetime):
         moment = raw if raw.tzinfo is not None else raw.replace(tzinfo=UTC)
         delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-    text = str(raw)
-    value = int(text) if text.lstrip("-").isdigit() else parse_timestamp(text)
-    if value is None:
-        raise ValueError
-    return value
+    if not isinstance(raw, float | int | Decimal):
+        text = _stripped(raw)
+        if _INSTANT.fullmatch(text):
+            value = parse_timestamp(text)
+            if value is None:
+                raise ValueError
+            return value
+    return _integer(raw, Type(Kind.BIGINT))
 
 
 def _date(raw: object, type_: Type) -> object:
     del type_
     if isinstance(raw, date) and not isinstance(raw, datetime):
         return (raw - date(1970, 1, 1)).days
-    value = parse_date(str(raw))
+    text = _stripped(raw)
+    value = parse_date(text) if _DAY.fullmatch(text) else None
     if value is None:
         raise ValueError
     return value
@@ -111,7 +205,7 @@ def _date(raw: object, type_: Type) -> object:
 
 def _binary(raw: object, type_: Type) -> object:
     del type_
-    return raw if isinstance(raw, bytes) else str(raw).encode()
+    return raw if isinstance(raw, bytes) else spelled(raw).encode()
 
 
 _CONVERTERS: dict[Kind, Callable[[object, Type], object]] = {
