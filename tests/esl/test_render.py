@@ -93,8 +93,8 @@ def test_esl_is_what_a_person_would_write(written: str, rendered: str) -> None:
          "left(CAST(\"s\" AS VARCHAR), 3) = 'x'"),
         ('"unit price" > 1 and "say ""hi""" is null', '`unit price` > 1 AND `say "hi"` IS NULL',
          '"unit price" > 1 AND "say ""hi""" IS NULL'),
-        ("cast(p as int) = p div 2", "CAST(`p` AS INT) = CAST(`p` / 2 AS BIGINT)",
-         'CAST(trunc("p") AS INT) = CAST(trunc("p" / 2) AS BIGINT)'),
+        ("cast(p as int) = d div 2", "CAST(`p` AS INT) = `d` DIV 2",
+         'CAST(trunc("p") AS INT) = CAST(trunc("d" / 2) AS BIGINT)'),
     ],
 )  # fmt: skip
 def test_spark_and_duckdb_get_the_spelling_they_read(written: str, spark: str, duckdb_sql: str) -> None:

@@ -234,9 +234,6 @@ def _binary(call: Call, dialect: Dialect) -> _Text:
     name = call.function
     strength = _BINARY[name]
     first = call.arguments[0]
-    if name == "div" and dialect == "spark" and any(a.type.kind is Kind.DOUBLE for a in call.arguments):
-        quotient = _binary(Call("/", call.arguments, call.type), dialect)[0]
-        return f"CAST({quotient} AS BIGINT)", _Strength.ATOM
     # ESL reads & | ^ from left to right, Spark and DuckDB in orders of their own: nobody should have to know.
     mixed = strength is _Strength.BITS and not (isinstance(first, Call) and first.function == name)
     left = _inside(first, dialect, _Strength.SUM if mixed else strength)
