@@ -142,7 +142,7 @@ class MemoryFiles:
 
     def lose_power(self, dice: random.Random) -> None:
         _lose_names(self.root, dice)
-        for content in set(_contents(self.root)):
+        for content in dict.fromkeys(_contents(self.root)):
             if content.data != content.synced:
                 cut = content.data[: dice.randrange(len(content.data) + 1)]
                 content.data = dice.choice([content.synced, content.data, cut])
@@ -150,7 +150,8 @@ class MemoryFiles:
 
 
 def _lose_names(folder: Folder, dice: random.Random) -> None:
-    for name in sorted(folder.names | folder.synced):
+    # In order of creation, which a seed repeats; names are random.
+    for name in folder.names | folder.synced:
         kept = dice.choice([folder.names, folder.synced])
         if name in kept:
             folder.names[name] = kept[name]
