@@ -72,7 +72,7 @@ def same(left: object, right: object) -> bool:
 
 
 @given(ROWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]]) -> None:
     files = MemoryFiles()
     files.make_folder(FOLDER / "chunks")
