@@ -21,9 +21,13 @@ $(READY): requirements.lock pyproject.toml
 
 venv: $(READY) ## create .venv from requirements.lock
 
-demo: $(READY) ## check and explain examples/auction.esl
+demo: $(READY) ## check, draw and run examples/auction.esl
 	$(BIN)/slicemill check examples/auction.esl
-	$(BIN)/slicemill explain examples/auction.esl
+	@mkdir -p out
+	$(BIN)/slicemill explain examples/auction.esl --format svg --output out/auction.svg
+	@echo "The query graph is drawn in out/auction.svg."
+	$(BIN)/slicemill run examples/auction.esl --engine reference --rows 3
+	@echo "This was the reference engine, tuple at a time. Running on Spark comes next."
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check src tests

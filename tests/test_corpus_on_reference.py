@@ -49,9 +49,24 @@ def run(
     return results
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
-def test_a_case_gives_its_rows(case: Case) -> None:
+def check(case: Case, strategy: Strategy = "DFS", rewrite: bool = True) -> None:
     runnable = prepare(case)
-    results = run(runnable)
+    results = run(runnable, strategy, rewrite)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query], query)
+
+
+@pytest.mark.parametrize("case", parameters(GAPS))
+def test_a_case_gives_its_rows(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("strategy", ["BFS", "RR"])
+@pytest.mark.parametrize("case", parameters(GAPS))
+def test_a_case_gives_its_rows_under_every_strategy(case: Case, strategy: Strategy) -> None:
+    check(case, strategy)
+
+
+@pytest.mark.parametrize("case", parameters(GAPS))
+def test_rewriting_the_graph_changes_no_row(case: Case) -> None:
+    check(case, rewrite=False)

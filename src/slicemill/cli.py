@@ -17,15 +17,19 @@ from rich.console import Console
 from rich.table import Table
 
 from slicemill import __version__
+from slicemill.bench.cli import bench
 from slicemill.errors import SlicemillError
 from slicemill.esl import Bound, EslError, Source, bind, bind_script
 from slicemill.esl.summary import describe
+from slicemill.execution.runner import run_script
 from slicemill.lab.cli import lab_app
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_json, explain_text
+from slicemill.plan.explain import explain_text
+from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.svg import explain_svg
+from slicemill.show import results_table
 
 app = typer.Typer(
     help="Many continuous queries over streams, planned together and run on Spark.",
@@ -34,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(lab_app, name="lab")
+app.command(epilog="Example: slicemill bench simulator --json")(bench)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
 
@@ -42,6 +47,10 @@ class Format(StrEnum):
     text = "text"
     json = "json"
     svg = "svg"
+
+
+class EngineName(StrEnum):
+    reference = "reference"
 
 
 def main() -> None:
@@ -100,13 +109,45 @@ def explain(
     if form is Format.svg:
         text = explain_svg(graph)
     elif form is Format.json:
-        text = json.dumps(explain_json(graph), indent=2)
+        text = explain_json(graph)
     else:
         text = explain_text(graph, Console().width)
     if output is None:
         typer.echo(text)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+@app.command(epilog="Example: slicemill run examples/auction.esl --engine reference")
+def run(
+    file: File,
+    engine: Annotated[EngineName, typer.Option(help="reference: tuple at a time, without Spark.")],
+    rows: Annotated[int, typer.Option(min=0, help="How many of each query's last rows to show.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every row as a JSON line instead.")] = False,
+) -> None:
+    """Run every query of a script to the end of its input."""
+    del engine  # the one there is
+    source = read(file)
+    catalog = bind(source).catalog
+    with Console(stderr=True).status("running"):
+        result = run_script(catalog)
+    if as_json:
+        for query in result.queries:
+            for timed in query.rows:
+                values = {c.name: v for c, v in zip(query.schema, timed.row, strict=True)}
+                typer.echo(json.dumps({"query": query.name, "ts": timed.ts, **values}, default=str))
+        return
+    console = Console()
+    for query in result.queries:
+        console.print(
+            results_table(query.name, query.schema, query.rows[-rows:] if rows else [], len(query.rows))
+        )
+        console.print()
+    for stream in result.streams:
+        extra = "".join(
+            f", {n:,} {what}" for n, what in ((stream.bad, "unreadable"), (stream.late, "late")) if n
+        )
+        console.print(f"{stream.name}: {stream.rows:,} tuples{extra}", highlight=False)
 
 
 def read(file: Path) -> Source:

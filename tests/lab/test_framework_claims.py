@@ -49,7 +49,7 @@ def test_a_result_holds_when_all_its_claims_do() -> None:
 def test_json_is_one_line_of_plain_values() -> None:
     figures = {"array": np.arange(3), "scalar": np.int64(4), "nested": {1: (np.inf, 2.5)}, "text": "µs"}
     experiment = Experiment("mill-E0", "t", lambda seed, scale: Result((), {}), lambda result, path: None)
-    line = to_json(experiment, Result((Claim("a", "≤ 1", 0.5, True, "n"),), figures))
+    line = to_json(experiment.id, Result((Claim("a", "≤ 1", 0.5, True, "n"),), figures))
     assert "\n" not in line
     assert json.loads(line) == {
         "id": "mill-E0",

@@ -25,7 +25,7 @@ def test_the_printed_bound_of_4_percent_is_corrected_in_a_note_with_our_figure(r
 
 def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mill_e1.SEEDS, "small", 2)
-    first, again, other = (to_json(EXPERIMENT, EXPERIMENT.run(seed, "small")) for seed in (1, 1, 2))
+    first, again, other = (to_json(EXPERIMENT.id, EXPERIMENT.run(seed, "small")) for seed in (1, 1, 2))
     assert first == again != other
 
 

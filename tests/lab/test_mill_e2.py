@@ -20,7 +20,7 @@ def test_every_claim_holds(result: Result) -> None:
 
 def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mill_e2.SEEDS, "small", 2)
-    first, again, other = (to_json(EXPERIMENT, EXPERIMENT.run(seed, "small")) for seed in (1, 1, 2))
+    first, again, other = (to_json(EXPERIMENT.id, EXPERIMENT.run(seed, "small")) for seed in (1, 1, 2))
     assert first == again != other
 
 

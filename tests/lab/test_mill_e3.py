@@ -20,7 +20,7 @@ def test_every_claim_holds(result: Result) -> None:
 
 
 def test_the_figures_are_plain_data(result: Result) -> None:
-    assert to_json(EXPERIMENT, result).startswith('{"id": "mill-E3"')
+    assert to_json(EXPERIMENT.id, result).startswith('{"id": "mill-E3"')
 
 
 def test_the_plot_is_an_image(result: Result, tmp_path: Path) -> None:

@@ -88,8 +88,18 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     return f"did you mean {' or '.join(by_lower[name] for name in near)}?"
 
 
-def one_of(words: Sequence[str]) -> str:
+def one_of(words: Sequence[str], last: str = "or") -> str:
     """Words as a choice in prose: `a`, `a or b`, `a, b or c`."""
     if len(words) <= 1:
         return "".join(words)
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def all_of(words: Sequence[str]) -> str:
+    """Words as a list in prose: `a`, `a and b`, `a, b and c`."""
+    return one_of(words, "and")
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things: `1 column`, `2 columns`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -3,7 +3,7 @@
 One line a function; names, meanings and types are Spark's (a test asks Spark itself). Only functions whose
 value depends on nothing but their arguments are here: a replay after a crash must give the same rows.
 `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
-is anything but a PERIOD; `any` and `value` are anything at all; `[x]` may be left out; `x...` may be repeated.
+is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out; `x...` may be repeated.
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
 `first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
 or `remainder`.

@@ -85,7 +85,8 @@ class WindowCall:
 class Coalesce:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
-    `before` selects tuples, `after` selects runs; the window and its slide say when runs are reported.
+    `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
+    are reported.
     """
 
     attributes: tuple[str, ...]

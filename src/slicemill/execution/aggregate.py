@@ -77,7 +77,8 @@ class AggregateDefinition:
     """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
 
     An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
-    the columns of RETURN; unless it is 1, every value returned is a tuple of as many.
+    the columns of RETURN; unless it is 1, every value returned is a tuple of as many. `forgets` says that the
+    window version deletes tuples that no longer matter to it: their expiry would then go unreported.
     """
 
     name: str
@@ -86,6 +87,7 @@ class AggregateDefinition:
     algebraic: bool = False
     panes: Panes | None = None
     columns: int = 1
+    forgets: bool = False
 
     def row_of(self, value: object) -> Row:
         """A value that this aggregate returned, as columns."""

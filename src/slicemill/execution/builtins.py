@@ -104,7 +104,7 @@ class KeptWindow:
     """Window version of the same: the window forgets what a newer tuple beats, so the oldest one left wins.
 
     The new tuple is in the window already and must not delete itself; equal older values linger (X6). A
-    forgotten tuple triggers no EXPIRE, so under ACTIVE EXPIRATION only the winner's expiry is reported (X12).
+    forgotten tuple triggers no EXPIRE, so this version does not serve ACTIVE EXPIRATION.
     """
 
     __slots__ = ("_contest", "_inwindow")
@@ -168,6 +168,7 @@ def _from_contest(name: str, contest: Contest) -> AggregateDefinition:
         base=lambda: Kept(contest),
         window=lambda inwindow: KeptWindow(contest, inwindow),
         algebraic=True,
+        forgets=True,
     )
 
 

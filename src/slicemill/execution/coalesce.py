@@ -45,7 +45,8 @@ class Coalesce:
     """Output row: the partition's key, the run's values, the run's period; timestamp: the slide's.
 
     With `by_rows`, `extent` and `slide` count the tuples of a partition: the last `extent` of them are in the
-    window, and every `slide`-th arrival reports.
+    window, and every `slide`-th arrival reports. Only tuples on which `where` holds make runs; the others
+    still end the period of the tuple before them.
     """
 
     inputs = 1
@@ -57,12 +58,14 @@ class Coalesce:
         extent: int | None,
         slide: int,
         by_rows: bool = False,
+        where: Callable[[Row], bool] = lambda _: True,
     ) -> None:
         self._values = values
         self._key = key
         self._extent = extent
         self._slide = slide
         self._by_rows = by_rows
+        self._where = where
         self._partitions: dict[Hashable, _Partition] = {}
         self._next_end: int | None = None
 
@@ -125,5 +128,9 @@ class Coalesce:
     def _runs(self, partition: _Partition, now: int) -> list[Timed]:
         tuples = [tuple_ for _, tuple_ in partition.content]
         ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
-        closed = [(self._values(t.row), t.ts, end) for t, end in zip(tuples, ends, strict=True)]
+        closed = [
+            (self._values(t.row), t.ts, end)
+            for t, end in zip(tuples, ends, strict=True)
+            if self._where(t.row)
+        ]
         return [Timed(now, (*partition.key, *values, period)) for values, period in coalesce(closed)]

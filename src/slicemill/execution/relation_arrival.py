@@ -1,7 +1,7 @@
 """GROUP BY over windows of FROM that move with arrivals: without SLIDE, or by ROWS.
 
-Without SLIDE each tuple gives a row for its own group, over what the windows hold at that moment. With SLIDE m
-by ROWS, every m-th tuple gives a row per group.
+Without SLIDE each tuple gives a row for its own group, over what the windows hold at that moment. With
+SLIDE m by ROWS, every m-th tuple gives a row per group.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from slicemill.esl.catalog import Catalog, View
+from slicemill.esl.catalog import LATE, Catalog, View
 from slicemill.esl.catalog import Stream as StreamDefinition
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame as FrameKind
@@ -47,6 +47,7 @@ class _Translator:
         self.graph = graph
         self.catalog = catalog
         self.tables = tables
+        self.made: set[str] = set()
         self.lookup = aggregate_lookup(catalog, self.rows_of)
 
     def specs(self, node: Node) -> list[Spec]:
@@ -64,13 +65,14 @@ class _Translator:
         return [OperatorSpec(node.id, self._operator(node, operator, schema), node.inputs)]
 
     def _source(self, operator: op.Source) -> list[Spec]:
-        stream = self.catalog.relation(operator.stream)
+        """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
+        name = operator.stream
+        owner = name.removesuffix(LATE) if name.lower() not in self.catalog.relations else name
+        stream = self.catalog.relation(owner)
         assert isinstance(stream, StreamDefinition)
-        if operator.stream not in {s.name for s in self.catalog.relations.values()}:
-            # A late stream comes with its owner; an error stream is fed by whoever reads the input.
-            if operator.stream.endswith("_late"):
-                owner = operator.stream.removesuffix("_late")
-                return [] if owner in self.graph.nodes else self._source(op.Source(owner, operator.kind))
+        if stream.name in self.made:
+            return []
+        self.made.add(stream.name)
         return [SourceSpec(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
 
     def _operator(self, node: Node, operator: op.Operator, schema: Schema) -> Operator:
@@ -174,6 +176,7 @@ def _coalesce(operator: op.Coalesce, schema: Schema) -> Coalesce:
         window.extent,
         window.slide,
         window.frame is FrameKind.ROWS,
+        _predicate(operator.where, schema),
     )
 
 

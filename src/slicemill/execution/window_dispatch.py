@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from slicemill.execution.aggregate import AggregateCall, AggregateDefinition, Panes, base_of
@@ -45,7 +46,10 @@ def box_of(definition: AggregateDefinition, frame: Frame) -> Box:
 def running_call(call: AggregateCall, frame: Frame) -> RunningCall:
     """The state machine for a window call, by its box."""
     if frame.active:
-        return ActiveCall(call, frame, window_version(call.definition))
+        definition = call.definition
+        # That a built-in forgets is its own affair: a user is told of every tuple that leaves, as with avg.
+        shown = replace(definition, window=None) if definition.forgets else definition
+        return ActiveCall(call, frame, window_version(shown))
     partitions = Partitions(call, frame, _evaluation(call.definition, frame))
     return AnsweredAtSlotEnd(frame, partitions) if frame.waits_for_time else AnsweredAtOnce(frame, partitions)
 

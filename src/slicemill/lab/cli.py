@@ -8,11 +8,11 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from slicemill.lab.experiment import Experiment, Result, to_json
 from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
+from slicemill.lab.report import claims_table
 
 lab_app = typer.Typer(help="Run published experiments and check their claims.", no_args_is_help=True)
 
@@ -48,14 +48,14 @@ def run_experiments(
     results: list[tuple[Experiment, Result]] = []
     for experiment in _chosen(ids or [], run_all):
         result = experiment.run(seed, scale.value)
-        console.print(_claims_table(experiment, result))
+        console.print(claims_table(f"{experiment.id}: {experiment.title}", result))
         if plot is not None:
             plot.mkdir(parents=True, exist_ok=True)
             experiment.plot(result, plot / f"{experiment.id}.png")
         results.append((experiment, result))
     if as_json:
         for experiment, result in results:
-            typer.echo(to_json(experiment, result))
+            typer.echo(to_json(experiment.id, result))
     if not all(result.holds for _, result in results):
         raise typer.Exit(1)
 
@@ -72,14 +72,3 @@ def _chosen(ids: list[str], run_all: bool) -> list[Experiment]:
 def _stop(message: str) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(2)
-
-
-def _claims_table(experiment: Experiment, result: Result) -> Table:
-    table = Table(
-        "holds", "claim", "expected", "measured", "note", title=f"{experiment.id}: {experiment.title}"
-    )
-    for claim in result.claims:
-        measured = claim.measured if isinstance(claim.measured, str) else f"{claim.measured:.4g}"
-        verdict = "[green]yes[/]" if claim.holds else "[red]no[/]"
-        table.add_row(verdict, *map(escape, (claim.what, claim.expected, measured, claim.note)))
-    return table

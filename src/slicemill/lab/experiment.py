@@ -43,10 +43,10 @@ class Experiment:
     plot: Callable[[Result, Path], None]
 
 
-def to_json(experiment: Experiment, result: Result) -> str:
+def to_json(result_id: str, result: Result) -> str:
     """The one-line JSON object that scripts read: id, claims and figures."""
     body = {
-        "id": experiment.id,
+        "id": result_id,
         "claims": [asdict(claim) for claim in result.claims],
         "figures": result.figures,
     }

@@ -169,8 +169,7 @@ class _Builder:
     def _coalesce(self, select: Select, node: Node, name: str) -> Node:
         coalesce = select.coalesce
         assert coalesce is not None
-        node = self._filter(node, coalesce.before, f"{name}: where")
-        operator = op.Coalesce(coalesce.attributes, coalesce.partition_by, coalesce.window)
+        operator = op.Coalesce(coalesce.attributes, coalesce.partition_by, coalesce.window, coalesce.before)
         node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
         return self._filter(node, coalesce.after, f"{name}: valid")
 

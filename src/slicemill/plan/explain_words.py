@@ -95,6 +95,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         facts = (
             ("runs of", ", ".join(operator.attributes)),
             *_partition([i.expr for i in operator.partition_by]),
+            *((("where", render(operator.where)),) if operator.where is not None else ()),
         )
         return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
     if isinstance(operator, op.Materialize):

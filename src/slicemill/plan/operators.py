@@ -105,11 +105,16 @@ class WindowAggregate:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8)."""
+    """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8).
+
+    `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
+    whether or not that one is selected.
+    """
 
     attributes: tuple[str, ...]
     partition_by: tuple[Item, ...]
     window: Window
+    where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _STATELESS = (Filter, Project, Lookup, Sink)
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`nodes` in topological order, without the inputs. Each output is a node and the log it is written to."""
+    """`nodes` in topological order, without the inputs; an output is a node and the log it is written to."""
 
     id: str
     nodes: tuple[str, ...]

@@ -25,7 +25,7 @@ from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.types import bind_columns, bind_type
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.errors import Mistake, counted, did_you_mean, one_of
 from slicemill.esl.expression import Expr
 from slicemill.esl.functions import SCALARS
 from slicemill.esl.nodes import child, span_of
@@ -33,6 +33,18 @@ from slicemill.esl.types import Column, Schema, Type, assignable
 
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
+    definition = _bind(node, context)
+    base, window = context.catalog.aggregates(definition.name)
+    if (window if definition.window else base) is not None:
+        raise Mistake(
+            f"there is {'a window' if definition.window else 'a base'} version of {definition.name} already",
+            span_of(node.this),
+            f"choose another name, or DROP AGGREGATE {definition.name} first",
+        )
+    return definition
+
+
+def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     name = node.this.name
     if name.lower() in SCALARS:
         raise Mistake(f"{name} is a scalar function already", span_of(node.this), "choose another name")
@@ -43,6 +55,7 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
     with problems.noting():
         returns = _returns(node, name)
     problems.raise_any()
+    _check_versions(node, arguments, returns, context)
     if child(node, "external") is not None:
         return _external(node, arguments, returns)
     tables = _bind_tables(node, arguments, problems)
@@ -70,6 +83,33 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
         tables=tuple(tables),
         bodies=bodies,
     )
+
+
+def _check_versions(
+    node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
+) -> None:
+    """Results of parts are combined by the same aggregate (M35); both versions of a name answer alike."""
+    combines = len(arguments) == len(returns) and all(
+        assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
+    )
+    if child(node, "algebraic") and not combines:
+        raise Mistake(
+            f"{node.this.name} cannot take what it returns, so results of parts cannot be combined",
+            span_of(node.this),
+            "leave ALGEBRAIC out, or return what the arguments are",
+        )
+    for other in context.catalog.aggregates(node.this.name):
+        if other is not None and [c.type for c in other.returns] != [c.type for c in returns]:
+            raise Mistake(
+                f"the other version of {other.name} returns {_types(other.returns)}, "
+                f"this one {_types(returns)}",
+                span_of(node.this),
+                "let both return the same",
+            )
+
+
+def _types(schema: Schema) -> str:
+    return ", ".join(str(column.type) for column in schema)
 
 
 def _returns(node: nodes.CreateAggregate, name: str) -> Schema:
@@ -100,7 +140,8 @@ def _inwindow_schema(table: nodes.LocalTable, arguments: Schema) -> Schema:
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
         raise Mistake(
-            f"inwindow has {len(declared)} columns and the aggregate {len(arguments)} arguments",
+            f"inwindow has {counted(len(declared), 'column')}, the aggregate "
+            f"{counted(len(arguments), 'argument')}",
             span_of(table),
             "give it one column per argument",
         )
@@ -253,7 +294,9 @@ class _BodyBinder:
     ) -> None:
         if len(types) != len(schema):
             raise Mistake(
-                f"{len(types)} values for {len(schema)} columns", span_of(node), f"the columns are {schema}"
+                f"{counted(len(types), 'value')} for {counted(len(schema), 'column')}",
+                span_of(node),
+                f"the columns are {schema}",
             )
         for index, type_ in enumerate(types):
             column = schema.columns[order[index] if order is not None else index]

@@ -26,7 +26,7 @@ from slicemill.esl.catalog import (
     View,
 )
 from slicemill.esl.dialect import to_esl
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.query import Continuous, Frame, Union
 from slicemill.esl.relation import RelationQuery
@@ -248,5 +248,5 @@ def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
     dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
     if dependants:
-        raise Mistake(f"{found.name} is used by {one_of(dependants)}", span_of(node.this), "drop those first")
+        raise Mistake(f"{found.name} is used by {all_of(dependants)}", span_of(node.this), "drop those first")
     return Dropped(kind, found.name)

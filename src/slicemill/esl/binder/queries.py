@@ -9,7 +9,7 @@ from slicemill.esl.binder import relations, select
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.errors import Mistake
+from slicemill.esl.errors import Mistake, counted
 from slicemill.esl.expression import Cast, Expr
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.query import Continuous, Select, Union
@@ -70,7 +70,7 @@ def _bind_union(node: exp.Union, context: Context) -> Union:
     for query, branch in bound[1:]:
         if len(query.schema) != len(first):
             raise Mistake(
-                f"this branch has {len(query.schema)} columns, the first has {len(first)}",
+                f"this branch has {counted(len(query.schema), 'column')}, the first has {len(first)}",
                 span_of(branch),
                 "select the same columns in each branch",
             )

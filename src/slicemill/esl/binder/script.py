@@ -53,7 +53,7 @@ def bind_script(source: Source, catalog: Catalog | None = None) -> Bound:
             known.add(statement)
             bound.append((statement, span_of(node)))
             continue
-        if isinstance(node.this, exp.Identifier):
+        if isinstance(node.this, exp.Identifier) and not isinstance(node, nodes.DropObject):
             # What uses this name cannot be judged; its own mistake has been told.
             context = replace(context, broken=context.broken | {node.this.name.lower()})
     return Bound(source, tuple(bound), known, tuple(diagnostics))

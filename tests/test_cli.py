@@ -1,0 +1,114 @@
+"""The command line as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+AUCTION = Path(__file__).parents[1] / "examples" / "auction.esl"
+
+FIVE_MISTAKES = """\
+CREATE STREAM Bid (item int, price rael, ts timestamp) ORDER BY ts;
+CREATE STREAM Sale (item int, price real, ts timestamp) ORDER BY ts;
+SELECT item, prise FROM Sale WHERE price > 1000;
+SELECT avg(price) FROM Sale;
+SELECT S.item FROM Sale AS S, Sale AS T WHERE S.item = T.item;
+SELECT item FORM Sale;
+SELECT item FROM Bid;
+"""
+
+
+def slicemill(
+    *arguments: str, text: str = "", folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from slicemill.cli import main; main()", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def test_check_lists_the_statements_of_a_good_script() -> None:
+    done = slicemill("check", str(AUCTION))
+    assert done.returncode == 0
+    assert "hot_items" in done.stdout
+    assert not done.stderr
+
+
+def test_check_shows_each_of_five_different_mistakes_with_place_and_hint() -> None:
+    done = slicemill("check", "-", text=FIVE_MISTAKES)
+    assert done.returncode == 1
+    shown = re.findall(r"^<stdin>:(\d+):(\d+): error: (.*)$", done.stderr, re.MULTILINE)
+    assert [(int(line), int(column)) for line, column, _ in shown] == [
+        (1, 36),
+        (3, 14),
+        (4, 8),
+        (5, 20),
+        (6, 18),
+    ]
+    hints = re.findall(r"= hint: (.*)$", done.stderr, re.MULTILINE)
+    assert len(hints) == 5
+    assert hints[0] == "did you mean REAL?"
+    assert hints[1] == "did you mean price?"
+    assert "OVER (RANGE 1 HOUR PRECEDING)" in hints[2]
+    assert "[RANGE 10 MINUTES]" in hints[3]
+    assert "did you mean FROM?" in hints[4]
+    assert "5 mistakes in <stdin>" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_as_json_has_statements_and_mistakes() -> None:
+    done = slicemill("check", "-", "--json", text=FIVE_MISTAKES)
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [statement["name"] for statement in report["statements"]] == ["Sale"]
+    assert len(report["mistakes"]) == 5
+
+
+@pytest.mark.parametrize("form", ["text", "json", "svg"])
+def test_explain_shows_every_query_in_each_format(form: str) -> None:
+    done = slicemill("explain", str(AUCTION), "--format", form)
+    assert done.returncode == 0, done.stderr
+    for query in ("hot_items", "local_offers", "steady_bidders"):
+        assert query in done.stdout
+    if form == "json":
+        assert json.loads(done.stdout)["nodes"]
+    if form == "svg":
+        assert ElementTree.fromstring(done.stdout).tag.endswith("svg")
+
+
+def test_explain_can_show_one_query_alone() -> None:
+    done = slicemill("explain", str(AUCTION), "--query", "HOT_ITEMS")
+    assert "hot_items" in done.stdout
+    assert "local_offers" not in done.stdout
+
+
+def test_a_missing_file_is_a_message_and_no_stack_trace() -> None:
+    done = slicemill("check", "nowhere.esl")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "cannot read nowhere.esl: No such file or directory"
+
+
+def test_run_on_the_reference_engine_reads_files_and_prints_the_last_rows(tmp_path: Path) -> None:
+    (tmp_path / "bids.csv").write_text(
+        "item,price,ts\n1,10,1000000\n2,abc,2000000\n1,30,3000000\n2,5,2500000\n"
+    )
+    script = """
+      CREATE STREAM Bid (item int, price real, ts timestamp) ORDER BY ts
+        USING csv OPTIONS (path 'bids.csv', header true);
+      CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS mean FROM Bid;
+      CREATE QUERY bad AS SELECT reason FROM Bid_errors;
+      CREATE QUERY late AS SELECT item, price FROM Bid_late;
+    """
+    done = slicemill("run", "-", "--engine", "reference", "--json", text=script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(r["item"], r["mean"]) for r in rows if r["query"] == "mean"] == [(1, 10.0), (1, 20.0)]
+    assert [r["reason"] for r in rows if r["query"] == "bad"] == ["column price: 'abc' is no DOUBLE"]
+    assert [r["price"] for r in rows if r["query"] == "late"] == [5.0]
+    table = slicemill("run", "-", "--engine", "reference", text=script, folder=tmp_path).stdout
+    assert "mean: 2 rows" in table
+    assert "Bid: 3 tuples, 1 unreadable, 1 late" in table
