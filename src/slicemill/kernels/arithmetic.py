@@ -5,6 +5,7 @@ Whole numbers wrap in NumPy; each kernel finds the rows that did, or might have.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,12 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _BIGINT_MIN = -(2**63)
 # Below 2**63 by more than a product of two rounded doubles can be off.
 _SAFE_PRODUCT = 9.22e18
+Checked = Callable[[Numbers, Numbers], Out]
+_PYTHON: dict[Any, Callable[[int, int], int]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+}
 
 
 def narrowed(wide: Numbers, unsure: Mask | None = None) -> Out:
@@ -47,22 +54,35 @@ def minus(a: Numbers, b: Numbers) -> Out:
 
 
 def times(a: Numbers, b: Numbers) -> Out:
+    if _within(np.multiply, a, b, np.int64):
+        return Out(a * b)
     # An estimate in doubles: some products that just fit are left to the reference, too.
     return Out(a * b, unsure=np.abs(a.astype(np.float64) * b) >= _SAFE_PRODUCT)
 
 
-def _whole(kind: Kind, operation: Callable[[Numbers, Numbers], Out]) -> Strict | None:
-    if kind in _WIDE:
-        return lambda a, b: operation(_in_64_bits(a), _in_64_bits(b))
-    if kind in _NARROW:
+def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[np.generic]) -> bool:
+    """Whether no result can leave the type, by the least and largest operands: cheaper than tests."""
+    if not np.size(a) or not np.size(b):
+        return True
+    ends = [[int(np.min(side)), int(np.max(side))] for side in (a, b)]
+    corners = [_PYTHON[operation](x, y) for x in ends[0] for y in ends[1]]
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    return bool(limits.min <= min(corners) and max(corners) <= limits.max)
 
-        def narrow(a: Numbers, b: Numbers) -> Out:
-            out = operation(_in_64_bits(a), _in_64_bits(b))
-            # Two operands of 32 bits cannot leave 64.
-            return narrowed(out.data, None if a.dtype == b.dtype == np.int32 else out.unsure)
 
-        return narrow
-    return None
+def _whole(kind: Kind, operation: Callable[..., Any], checked: Checked) -> Strict | None:
+    """Sums, differences and products: without a test where the operands are small, else with one."""
+    if kind not in _NARROW + _WIDE:
+        return None
+    dtype = np.int32 if kind in _NARROW else np.int64
+
+    def compute(a: Numbers, b: Numbers) -> Numbers | Out:
+        if _within(operation, a, b, dtype):
+            return operation(a, b, dtype=dtype, casting="unsafe")
+        out = checked(_in_64_bits(a), _in_64_bits(b))
+        return out if kind in _WIDE else narrowed(out.data, out.unsure)
+
+    return compute
 
 
 def _additive(sign: int) -> Maker:
@@ -79,7 +99,7 @@ def _additive(sign: int) -> Maker:
             if bound.types[0].kind is Kind.MONTHS:
                 return lambda months, time: shift(time, _in_64_bits(months))
             return lambda time, months: shift(time, sign * _in_64_bits(months))
-        return _whole(kind, plus if sign > 0 else minus)
+        return _whole(kind, np.add, plus) if sign > 0 else _whole(kind, np.subtract, minus)
 
     return make
 
@@ -97,7 +117,7 @@ def _multiply(bound: Bound) -> Strict | None:
             return lambda a, b: nearest_whole(a.astype(np.float64) * b)
         if factor is Kind.DECIMAL:
             return None
-    return _whole(kind, times)
+    return _whole(kind, np.multiply, times)
 
 
 def nearest_whole(number: Numbers) -> Out:

@@ -19,9 +19,9 @@ from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError, compile_expression
 from slicemill.kernels.fallback import Reference, representable
 from slicemill.kernels.steps import Steps
-from slicemill.kernels.vectors import Vector, from_arrow, patched, take, to_values
+from slicemill.kernels.vectors import Vector, from_arrow, full_length, patched, take, to_values
 
-BLOCK_ROWS = 16_384
+BLOCK_ROWS = 131_072
 
 Arrived: TypeAlias = pa.Table | pa.RecordBatch
 R = TypeVar("R")
@@ -35,7 +35,7 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
         return
     # Many small chunks would cost more in calls than their copy does.
     chunks = max((column.num_chunks for column in table.columns), default=0)
-    if chunks > 1 and table.num_rows < chunks * BLOCK_ROWS // 4:
+    if chunks > 1 and table.num_rows < chunks * BLOCK_ROWS // 8:
         table = table.combine_chunks()
     yield from table.to_batches(max_chunksize=BLOCK_ROWS)
 
@@ -97,5 +97,7 @@ class Program:
         vectors: list[Vector] = []
         with np.errstate(all="ignore"):
             for step in self.steps:
-                vectors.append(step.run(batch, [vectors[place] for place in step.inputs]))
+                vector = step.run(batch, [vectors[place] for place in step.inputs])
+                # Only constants are constant for a kernel, whatever happens to be the same on all rows.
+                vectors.append(full_length(vector, batch.num_rows) if step.inputs else vector)
         return vectors

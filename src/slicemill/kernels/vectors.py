@@ -168,7 +168,7 @@ def to_arrow(vector: Vector, rows: int) -> pa.Array:
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, (rows,))
     target = arrow_type(type_)
     if held_by_arrow(type_):
-        array = pa.repeat(data, rows) if isinstance(data, pa.Scalar) else data
+        array = full_length(vector, rows).data
         return array if valid is None else pc.if_else(boolean_array(valid), array, pa.scalar(None, target))
     if type_.kind is Kind.NULL:
         return pa.nulls(rows)
@@ -223,6 +223,16 @@ def is_constant(vector: Vector) -> bool:
     return not isinstance(vector.data, pa.Array) and np.ndim(vector.data) == (vector.type.kind is Kind.PERIOD)
 
 
+def full_length(vector: Vector, rows: int) -> Vector:
+    """A vector whose data has a value for each row, also where all are the same."""
+    if not is_constant(vector):
+        return vector
+    if held_by_arrow(vector.type):
+        return replace(vector, data=pa.repeat(vector.data, rows))
+    shape = (rows, 2) if vector.type.kind is Kind.PERIOD else (rows,)
+    return replace(vector, data=np.broadcast_to(vector.data, shape).copy())
+
+
 # -- rows -------------------------------------------------------------------------------------------------
 
 
@@ -242,13 +252,12 @@ def patched(vector: Vector, rows: int, places: NDArray[np.int64], values: Sequen
     fresh = from_values(values, vector.type)
     valid = np.ones(rows, np.bool_) if vector.valid is None else np.broadcast_to(vector.valid, (rows,)).copy()
     valid[places] = True if fresh.valid is None else fresh.valid
+    data = full_length(vector, rows).data
     if held_by_arrow(vector.type):
-        array = pa.repeat(vector.data, rows) if isinstance(vector.data, pa.Scalar) else vector.data
         mask = np.zeros(rows, np.bool_)
         mask[places] = True
-        data: Data = pc.replace_with_mask(array, boolean_array(mask), fresh.data)
+        data = pc.replace_with_mask(data, boolean_array(mask), fresh.data)
     else:
-        shape = (rows, 2) if vector.type.kind is Kind.PERIOD else (rows,)
-        data = np.broadcast_to(vector.data, shape).copy()
+        data = data.copy()
         data[places] = fresh.data
     return Vector(vector.type, data, valid, vector.unsure)

@@ -1,0 +1,97 @@
+"""Selection, projection and predicate masks over whole tables.
+
+System columns (`_ts`, `_arr`, `_mask…`) are carried along untouched. Conditions and items are compiled once,
+for a schema, and then applied to any number of tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.esl.expression import Expr
+from slicemill.esl.types import Schema
+from slicemill.execution.expressions import ExpressionError
+from slicemill.kernels.expressions import Outcome
+from slicemill.kernels.forms import holds
+from slicemill.kernels.program import Arrived, Program
+from slicemill.kernels.vectors import Mask, Vector
+
+WORD_BITS = 64
+
+Columns: TypeAlias = Callable[[Arrived], list[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """`words[w, row]` has bit b set where predicate 64 w + b holds; one that failed has no bit set."""
+
+    words: NDArray[np.uint64]
+    errors: dict[int, ExpressionError]
+
+
+def is_system_column(name: str) -> bool:
+    return name in ("_ts", "_arr") or (name.startswith("_mask") and name[5:].isdigit())
+
+
+def filter_table(table: pa.Table, condition: Callable[[Arrived], pa.ChunkedArray]) -> pa.Table:
+    """The rows on which the condition is true, in order."""
+    return table.filter(condition(table))
+
+
+def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa.Table:
+    """The system columns, then the new ones; the first error of an item is raised."""
+    arrays = {name: table.column(name) for name in table.column_names if is_system_column(name)}
+    for name, outcome in zip(names, columns(table), strict=True):
+        if isinstance(outcome, ExpressionError):
+            raise outcome
+        arrays[name] = outcome
+    return pa.table(arrays)
+
+
+def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arrived], Masks]:
+    """Which of many conditions hold, as bits; what conditions have in common is evaluated once."""
+    program = Program(conditions, schema)
+
+    def evaluate(table: Arrived) -> Masks:
+        found = program.run(table, _truth)
+        errors = {index: truth for index, truth in enumerate(found) if isinstance(truth, ExpressionError)}
+        truths = [() if isinstance(truth, ExpressionError) else truth for truth in found]
+        return Masks(packed(truths, table.num_rows), errors)
+
+    return evaluate
+
+
+def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray[np.uint64]:
+    """The words of compiled conditions for a table; the first error is raised."""
+    found = masks(table)
+    for error in found.errors.values():
+        raise error
+    return found.words
+
+
+def _truth(vector: Vector, rows: int) -> Mask:
+    return np.broadcast_to(holds(vector), (rows,))
+
+
+def packed(truths: Sequence[Sequence[Mask]], rows: int) -> NDArray[np.uint64]:
+    """Masks as one bit each of 64-bit words; all are given in the same pieces, or in none for no bits."""
+    words = np.zeros((-(-len(truths) // WORD_BITS), rows), np.uint64)
+    octets = words.view(np.uint8).reshape(len(words), rows, 8)
+    start = 0
+    for number, size in enumerate(len(piece) for piece in max(truths, key=len, default=())):
+        pieces = [truth[number].view(np.uint8) if truth else None for truth in truths]
+        for first in range(0, len(pieces), 8):
+            # Eight masks are put together in a narrow vector before the wide words are touched.
+            octet, shifted = np.zeros(size, np.uint8), np.empty(size, np.uint8)
+            for bit, piece in enumerate(pieces[first : first + 8]):
+                if piece is not None:
+                    octet |= np.left_shift(piece, np.uint8(bit), out=shifted)
+            octets[first // WORD_BITS, start : start + size, first % WORD_BITS // 8] = octet
+        start += size
+    return words
