@@ -200,13 +200,15 @@ def _shift_right(types: Types, result: Type) -> Function:
     return lambda value, by: value >> (by % bits)
 
 
-def _unary(function: Function) -> Callable[[Types, Type], Function]:
+def _unary(function: Function, on_decimals: Function) -> Callable[[Types, Type], Function]:
     """For - and abs: the result must fit into the operand's type."""
 
     def make(types: Types, result: Type) -> Function:
         del types
-        if result.kind in (Kind.DOUBLE, Kind.DECIMAL):
+        if result.kind is Kind.DOUBLE:
             return function
+        if result.kind is Kind.DECIMAL:
+            return on_decimals  # Python's own operators round to 28 digits
         checked = integer_check(result)
         return lambda value: checked(function(value))
 
@@ -278,8 +280,8 @@ ARITHMETIC: dict[str, Scalar] = {
     "|": _integers(operator.or_),
     "^": _integers(operator.xor),
     "~": plain(operator.invert),
-    "negative": Scalar(_unary(operator.neg), as_given),
-    "abs": Scalar(_unary(abs), as_given),
+    "negative": Scalar(_unary(operator.neg, EXACT.minus), as_given),
+    "abs": Scalar(_unary(abs, EXACT.abs), as_given),
     "shiftleft": Scalar(_shift_left, _shift),
     "shiftright": Scalar(_shift_right, _shift),
     "ceil": Scalar(_whole(ROUND_CEILING), as_given),

@@ -23,8 +23,12 @@ _DAYS_IN_400_YEARS = 146_097
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?\s*(\D.*)?", re.ASCII)
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*([^\d\s].*)?)?)?", re.ASCII
+)  # a zone stands behind seconds only
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:(\d\d)(\d\d)(\d\d)?|(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)", re.ASCII
+)
 _UTC = ("", "Z", "UTC", "GMT", "UT")
 
 
@@ -122,9 +126,12 @@ def _offset_us(zone: str, text: str) -> int:
     match = _OFFSET.fullmatch(zone)
     if match is None:
         raise ExpressionError(f"the time zone of '{text}' is not known; write an offset such as +02:00")
-    us = int(match[2]) * HOUR_US + int(match[3] or 0) * MINUTE_US + int(match[4] or 0) * SECOND_US
-    if us > 18 * HOUR_US:
-        raise ExpressionError(f"the offset of '{text}' is more than 18 hours")
+    hours, minutes, seconds = (
+        int(part or 0) for part in (match.groups()[1:4] if match[2] else match.groups()[4:])
+    )
+    us = hours * HOUR_US + minutes * MINUTE_US + seconds * SECOND_US
+    if us > 18 * HOUR_US or minutes > 59 or seconds > 59:
+        raise ExpressionError(f"the offset of '{text}' is none: at most 18 hours, 59 minutes, 59 seconds")
     return -us if match[1] == "-" else us
 
 

@@ -33,7 +33,7 @@ from slicemill.execution.scalars_calendar import (
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _REAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
-_EXACT_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_EXACT_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")  # digits of any script, as in Java
 _SPECIAL = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
     **dict.fromkeys(("-inf", "-infinity"), -math.inf),
@@ -54,6 +54,8 @@ def _converter(source: Type, target: Type) -> Function:
         return lambda value: _converter(type_of_value(value), target)(value)
     if target.kind is Kind.DECIMAL:
         fit, as_exact = decimal_fit(target), _TO_DECIMAL.get(source.kind)
+        if source.kind is Kind.DOUBLE:  # NULL for NaN and infinities, as in Spark
+            return lambda value: fit(_double_to_exact(value)) if math.isfinite(value) else None
         if as_exact is not None:
             return lambda value: fit(as_exact(value))
     if target.kind is Kind.VARCHAR and target.length is not None:
@@ -156,16 +158,15 @@ def _double_to_whole(kind: Kind) -> Function:
     return truncate
 
 
+_double_to_int, _double_to_bigint = _double_to_whole(Kind.INT), _double_to_whole(Kind.BIGINT)
+
+
 def _double_to_exact(value: float) -> Decimal:
-    if not math.isfinite(value):
-        raise ExpressionError(f"{double_text(value)} is no DECIMAL")
     return Decimal(repr(value))  # the shortest text that reads back as the same double, as in Java
 
 
-def _double_to_timestamp(value: float) -> int:
-    if not math.isfinite(value):
-        raise ExpressionError(f"{double_text(value)} is no TIMESTAMP")
-    return bigint_checked(int(value * SECOND_US))
+def _double_to_timestamp(value: float) -> object:
+    return _double_to_bigint(value * SECOND_US)
 
 
 def _seconds_to_timestamp(value: int) -> int:
@@ -190,6 +191,8 @@ def double_text(value: float) -> str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
     _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    if len(digits) == 1:  # Java shows two digits at least, also of the smallest numbers, and the nearest ones
+        _, digits, exponent = Decimal(f"{abs(value):.1e}").normalize().as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     point = len(text) + exponent  # digits before the point
@@ -221,7 +224,6 @@ _TO_DECIMAL: dict[Kind, Function] = {
     Kind.INT: Decimal,
     Kind.BIGINT: Decimal,
     Kind.BOOLEAN: Decimal,
-    Kind.DOUBLE: _double_to_exact,
     Kind.VARCHAR: _text_to_exact,
     Kind.TIMESTAMP: _timestamp_to_exact,
 }
@@ -243,8 +245,8 @@ _CONVERSIONS: dict[tuple[Kind, Kind], Function] = {
     (Kind.DECIMAL, Kind.BOOLEAN): bool,
     (Kind.DECIMAL, Kind.TIMESTAMP): _decimal_to_timestamp,
     (Kind.DECIMAL, Kind.VARCHAR): lambda value: f"{value:f}",
-    (Kind.DOUBLE, Kind.INT): _double_to_whole(Kind.INT),
-    (Kind.DOUBLE, Kind.BIGINT): _double_to_whole(Kind.BIGINT),
+    (Kind.DOUBLE, Kind.INT): _double_to_int,
+    (Kind.DOUBLE, Kind.BIGINT): _double_to_bigint,
     (Kind.DOUBLE, Kind.BOOLEAN): bool,
     (Kind.DOUBLE, Kind.TIMESTAMP): _double_to_timestamp,
     (Kind.DOUBLE, Kind.VARCHAR): double_text,

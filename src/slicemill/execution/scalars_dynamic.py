@@ -42,14 +42,11 @@ def _function(name: str, types: Types) -> Function:
     conversions, function, strict = conversions_and_function(name, types, result)
 
     def call(*values: object) -> object:
-        if strict and None in values:
-            return None
-        return function(
-            *[
-                value if convert is None else convert(value)
-                for value, convert in zip(values, conversions, strict=True)
-            ]
-        )
+        converted = [
+            value if convert is None else convert(value)
+            for value, convert in zip(values, conversions, strict=True)
+        ]
+        return None if strict and None in converted else function(*converted)
 
     return call
 

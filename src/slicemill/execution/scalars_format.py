@@ -179,8 +179,8 @@ def _reader(pattern: str) -> re.Pattern[str]:
 
 
 _READABLE = {
-    "yyyy": r"(?P<y>\d{4})",
-    "y": r"(?P<y>\d{1,6})",
+    "yyyy": r"(?P<y>-?\d{4})",
+    "y": r"(?P<y>-?\d{1,6})",
     "yy": r"(?P<yy>\d{2})",
     "M": r"(?P<M>\d{1,2})",
     "MM": r"(?P<M>\d{2})",

@@ -9,6 +9,7 @@ from decimal import Decimal
 from slicemill.esl import types as t
 from slicemill.esl.types import Kind, Type
 from slicemill.execution.scalars import (
+    EXACT,
     ExpressionError,
     Function,
     Scalar,
@@ -115,14 +116,19 @@ def _timestamp_fields(types: Types, result: Type) -> Types:
 def _timestamp_seconds(types: Types, result: Type) -> Function:
     del result
     if types[0].kind is Kind.DOUBLE:
-        return lambda value: bigint_checked(int(value * SECOND_US)) if math.isfinite(value) else None
+        return _double_seconds
     if types[0].kind is Kind.DECIMAL:
         return _exact_seconds
     return lambda value: bigint_checked(value * SECOND_US)
 
 
+def _double_seconds(value: float) -> int | None:
+    us = value * SECOND_US
+    return bigint_checked(int(us)) if math.isfinite(us) else None
+
+
 def _exact_seconds(value: Decimal) -> int:
-    us = value.scaleb(6)
+    us = value.scaleb(6, context=EXACT)
     if us != us.to_integral_value():
         raise ExpressionError(f"{value} seconds are no whole number of microseconds; round it")
     return bigint_checked(int(us))
