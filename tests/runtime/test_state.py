@@ -239,6 +239,16 @@ def test_results_for_a_log_that_is_not_open_are_refused_before_the_commit() -> N
     assert store.head == -1
 
 
+def test_a_promise_is_kept_before_the_next_commit_replaces_it() -> None:
+    files = MemoryFiles()
+    logs = {"r": StreamLog(Path("/home/r"), SCHEMA, files=files)}
+    store = StateStore(UNIT, files=files, keep=1)
+    first, second = (Output((logs["r"].write(table_of(value)),), 0) for value in (1, 2))
+    store.commit(0, UnitVersion({}, (), {"r": first}))
+    commit_run(store, UnitVersion({}, (), {"r": second}), logs)
+    assert contents(logs["r"]) == [1, 2]
+
+
 def test_a_unit_that_starts_over_is_not_taken_for_a_replay() -> None:
     files = MemoryFiles()
     logs = {"r": StreamLog(Path("/home/r"), SCHEMA, files=files)}
