@@ -115,8 +115,8 @@ def _to_decimal(source: Type, target: Type) -> Strict | None:
 
     def from_whole(value: Numbers) -> Out:
         wide = value.astype(np.int64)
-        out = times(wide, power)
-        return Out(from_unscaled(out.data, target), unsure=out.unsure | (wide >= limit) | (wide <= -limit))
+        out = times(wide, power).doubting((wide >= limit) | (wide <= -limit))
+        return out._replace(data=from_unscaled(out.data, target))
 
     return from_whole
 

@@ -1,0 +1,225 @@
+"""Join of a stream with a stored table (M40) over whole tables of tuples.
+
+Equalities between the two sides are looked up (NULL equals nothing); what remains of the condition is
+evaluated on the pairs found. Without an equality every pair is a candidate. Pairs are made block by block, so
+that memory stays bounded. Output is in the order of the stream, then of the table.
+
+The condition is evaluated on candidate pairs only: it cannot fail on a pair that the equalities exclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.esl import types as t
+from slicemill.esl.expression import Call, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.types import Kind, Schema
+from slicemill.kernels.expressions import compile_vector
+from slicemill.kernels.forms import converted
+from slicemill.kernels.program import Arrived
+from slicemill.kernels.stateless import is_system_column
+
+PAIRS_PER_BLOCK = 1 << 18
+
+Places = NDArray[np.int64]
+KeyColumn = Callable[[Arrived], pa.ChunkedArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A condition taken apart: what must be equal on both sides, and what remains to be tested."""
+
+    stream: tuple[Expr, ...]
+    table: tuple[Expr, ...]
+    rest: Expr | None
+
+
+def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> Keys:
+    """Equalities of an expression over the stream with one over the table, as hash keys."""
+    of_stream, of_table = frozenset(stream.names), frozenset(table.names)
+    stream_keys: list[Expr] = []
+    table_keys: list[Expr] = []
+    rest: list[Expr] = []
+    for part in conjuncts(condition):
+        sides = _sides(part, of_stream, of_table)
+        if sides is None:
+            rest.append(part)
+        else:
+            stream_keys.append(sides[0])
+            table_keys.append(sides[1])
+    return Keys(tuple(stream_keys), tuple(table_keys), conjunction(tuple(rest)))
+
+
+def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> tuple[Expr, Expr] | None:
+    if not isinstance(part, Call) or part.function != "=":
+        return None
+    left, right = part.arguments
+    shared = t.common(left.type, right.type)
+    if shared is None or shared.kind in (Kind.NULL, Kind.ANY, Kind.PERIOD):
+        return None
+    left, right = converted(left, shared), converted(right, shared)
+    reads_left, reads_right = columns_of(left), columns_of(right)
+    if not reads_left or not reads_right:
+        return None
+    if reads_left <= of_stream and reads_right <= of_table:
+        return left, right
+    if reads_right <= of_stream and reads_left <= of_table:
+        return right, left
+    return None
+
+
+class Lookup:
+    """A stored table made ready for joins: its rows grouped by key.
+
+    Columns of both sides have different names, as the condition calls them. A left join keeps tuples without
+    a match, with NULLs in place of the table's columns.
+    """
+
+    def __init__(
+        self,
+        stream_schema: Schema,
+        table_schema: Schema,
+        condition: Expr | None,
+        table: pa.Table,
+        left: bool = False,
+    ) -> None:
+        keys = keys_of(condition, stream_schema, table_schema)
+        both = Schema((*stream_schema.columns, *table_schema.columns))
+        self._columns = stream_schema.names
+        self._table = table.select(table_schema.names).combine_chunks()
+        self._left = left
+        self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
+        self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
+        # A condition without columns still needs the number of pairs.
+        self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
+        found = [compile_vector(key, table_schema)(self._table) for key in keys.table]
+        self._index = _Index(found, self._table.num_rows)
+
+    def join(self, stream: pa.Table) -> pa.Table:
+        """System columns and columns of the stream, then those of the table."""
+        first, counts = self._index.groups([key(stream) for key in self._stream_keys], stream.num_rows)
+        tuples: list[Places] = []
+        rows: list[Places] = []
+        for start, stop in _blocks(counts):
+            tuple_places, row_places = self._matches(stream, first, counts, start, stop)
+            tuples.append(tuple_places)
+            rows.append(row_places)
+        return self._joined(stream, _concatenated(tuples), _concatenated(rows))
+
+    def _matches(
+        self, stream: pa.Table, first: Places, counts: Places, start: int, stop: int
+    ) -> tuple[Places, Places]:
+        """Places of the tuples and rows that go together; row -1 for a tuple without a match."""
+        count = counts[start:stop]
+        tuples = np.repeat(np.arange(start, stop), count)
+        within = np.arange(len(tuples)) - np.repeat(np.cumsum(count) - count, count)
+        rows = self._index.rows[np.repeat(first[start:stop], count) + within]
+        if self._rest is not None and len(tuples):
+            held = self._rest(self._pairs(stream, tuples, rows))
+            keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
+            tuples, rows = tuples[keep], rows[keep]
+        if not self._left:
+            return tuples, rows
+        alone = np.setdiff1d(np.arange(start, stop), tuples)
+        tuples = np.concatenate([tuples, alone])
+        rows = np.concatenate([rows, np.full(len(alone), -1)])
+        order = np.argsort(tuples, kind="stable")
+        return tuples[order], rows[order]
+
+    def _pairs(self, stream: pa.Table, tuples: Places, rows: Places) -> pa.Table:
+        """The columns that the rest of the condition reads."""
+        columns = {
+            name: (stream if name in self._columns else self._table)
+            .column(name)
+            .take(pa.array(tuples if name in self._columns else rows))
+            for name in self._read
+        }
+        return pa.table(columns)
+
+    def _joined(self, stream: pa.Table, tuples: Places, rows: Places) -> pa.Table:
+        carried = [name for name in stream.column_names if is_system_column(name)]
+        left = stream.select([*carried, *self._columns]).take(pa.array(tuples))
+        right = self._table.take(pa.array(rows, mask=rows < 0))
+        for name in right.column_names:
+            left = left.append_column(name, right.column(name))
+        return left
+
+
+class _Index:
+    """Rows numbered by key: `rows` holds them grouped, in table order within a group."""
+
+    def __init__(self, keys: list[pa.ChunkedArray], rows: int) -> None:
+        self._levels: list[tuple[pa.Array, pa.Array]] = []
+        group: Places = np.zeros(rows, np.int64)
+        for key in keys:
+            comparable = _comparable(key)
+            values = pc.unique(comparable).drop_null()
+            combined = _combined(group, comparable, values)
+            groups = pa.array(np.unique(combined[combined >= 0]))
+            group = _codes(_nullable(combined), groups)
+            self._levels.append((values, groups))
+        order = np.argsort(group, kind="stable")
+        self.rows: Places = order[np.count_nonzero(group < 0) :]
+        self._sizes = np.bincount(group[group >= 0], minlength=1)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def groups(self, keys: list[pa.ChunkedArray], tuples: int) -> tuple[Places, Places]:
+        """For each tuple where its group begins in `rows`, and how many rows it has."""
+        group: Places = np.zeros(tuples, np.int64)
+        for key, (values, groups) in zip(keys, self._levels, strict=True):
+            group = _codes(_nullable(_combined(group, _comparable(key), values)), groups)
+        found = group >= 0
+        first = np.zeros(tuples, np.int64)
+        counts = np.zeros(tuples, np.int64)
+        first[found], counts[found] = self._starts[group[found]], self._sizes[group[found]]
+        return first, counts
+
+
+def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Doubles by their bits, with one zero and one NaN: NaN equals itself."""
+    if not pa.types.is_floating(key.type):
+        return key
+    chunks = []
+    for chunk in key.chunks:
+        values = chunk.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        values[np.isnan(values)] = np.nan
+        chunks.append(pa.array(values.view(np.int64), mask=chunk.is_null().to_numpy(zero_copy_only=False)))
+    return pa.chunked_array(chunks, pa.int64())
+
+
+def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Places:
+    """The place of each key among the values, -1 for NULL and for what is not there."""
+    found = pc.index_in(keys, value_set=values, skip_nulls=True)
+    places: Places = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    return places
+
+
+def _combined(group: Places, key: pa.ChunkedArray, values: pa.Array) -> Places:
+    """One number for a group and one more key, below the square of the table's rows; -1 where either is."""
+    codes = _codes(key, values)
+    return np.where((group < 0) | (codes < 0), -1, group * max(len(values), 1) + codes)
+
+
+def _nullable(codes: Places) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(codes, mask=codes < 0)])
+
+
+def _blocks(counts: Places) -> Iterator[tuple[int, int]]:
+    """Ranges of tuples with a bounded number of pairs each, or a single tuple."""
+    total = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, before + PAIRS_PER_BLOCK, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _concatenated(parts: list[Places]) -> Places:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
