@@ -118,7 +118,7 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
     arguments = [compile_with(argument, resolve) for argument in call.arguments]
     types = tuple(argument.type for argument in call.arguments)
     if any(type_.kind is Kind.ANY for type_ in types):
-        return _values(arguments, dynamic_function(call.function, types))
+        return _values(arguments, dynamic_function(call.function, call.arguments))
     conversions, function, strict = conversions_and_function(call.function, types, call.type)
     getters = [
         getter if convert is None else _strict((getter,), convert)

@@ -5,8 +5,10 @@ Each combination of types is worked out once, by the binder's own rules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slicemill.esl import types as t
-from slicemill.esl.expression import Literal
+from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.functions import SCALARS, result_type
 from slicemill.esl.operators import arithmetic_type
 from slicemill.esl.types import Kind, Type
@@ -18,25 +20,30 @@ _ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 _UNARY = ("negative", "~")
 
 
-def dynamic_function(name: str, types: Types) -> Function:
+def dynamic_function(name: str, arguments: Sequence[Expr]) -> Function:
     """The call as a function of all its values; those of type ANY are typed when they are there."""
     known: dict[Types, Function] = {}
 
     def call(*values: object) -> object:
-        actual = tuple(
-            type_of_value(value) if type_.kind is Kind.ANY else type_
-            for type_, value in zip(types, values, strict=True)
+        types = tuple(
+            type_of_value(value) if argument.type.kind is Kind.ANY else argument.type
+            for argument, value in zip(arguments, values, strict=True)
         )
-        function = known.get(actual)
+        function = known.get(types)
         if function is None:
-            function = known[actual] = _function(name, actual)
+            typed = [
+                argument if isinstance(argument, Literal) else ColumnRef("", type_)
+                for argument, type_ in zip(arguments, types, strict=True)
+            ]
+            function = known[types] = _function(name, typed)
         return function(*values)
 
     return call
 
 
-def _function(name: str, types: Types) -> Function:
-    result = _result(name, types)
+def _function(name: str, arguments: Sequence[Expr]) -> Function:
+    types = tuple(argument.type for argument in arguments)
+    result = _result(name, arguments, types)
     if result is None:
         raise ExpressionError(f"{name} does not take {' and '.join(map(str, types))}")
     conversions, function, strict = conversions_and_function(name, types, result)
@@ -51,7 +58,7 @@ def _function(name: str, types: Types) -> Function:
     return call
 
 
-def _result(name: str, types: Types) -> Type | None:
+def _result(name: str, arguments: Sequence[Expr], types: Types) -> Type | None:
     if name in _ARITHMETIC:
         return arithmetic_type(name, *types)
     if name in _UNARY:
@@ -61,4 +68,4 @@ def _result(name: str, types: Types) -> Type | None:
     signature = SCALARS.get(name)
     if signature is None:
         return t.BOOLEAN
-    return result_type(signature, [Literal(None, type_) for type_ in types])
+    return result_type(signature, arguments)
