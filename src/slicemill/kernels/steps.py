@@ -68,7 +68,7 @@ class Steps:
         try:
             value = representable(compile_expression(expr, self.schema)(()), expr.type)
             vector = constant(value, expr.type)
-        except ExpressionError:
+        except (ExpressionError, ArithmeticError):
             vector = replace(nothing(expr.type), unsure=np.asarray(True))
         # By text: 0.0 and -0.0 are equal, but not the same.
         text = "fails" if vector.unsure is not None else repr(to_values(vector, 1))
