@@ -96,6 +96,15 @@ def test_null_safe_equality_knows_null() -> None:
     assert [call("<=>", t.BOOLEAN, (a, t.INT), (b, t.INT)) for a, b in pairs] == [True, False, False, True]
 
 
+def test_exact_numbers_compare_exactly_whatever_their_digits() -> None:
+    """Spark rounds both sides to a decimal of 38 digits: 1.4 would equal 1 here."""
+    whole, fraction = t.decimal(38, 0), t.decimal(38, 18)
+    assert call("=", t.BOOLEAN, (Decimal(1), whole), (Decimal("1.4"), fraction)) is False
+    assert call(">", t.BOOLEAN, (Decimal(10**37), whole), (Decimal("1.4"), fraction)) is True
+    assert call("in", t.BOOLEAN, (1, t.INT), (Decimal("1.0"), fraction)) is True
+    assert call("nullif", whole, (Decimal(10**37), whole), (Decimal("1.4"), fraction)) == Decimal(10**37)
+
+
 def test_case_takes_the_first_branch_that_is_true_and_converts_it() -> None:
     conditions = [Literal(value, t.BOOLEAN) for value in (None, False, True, True)]
     branches = tuple((when, Literal(index, t.INT)) for index, when in enumerate(conditions))

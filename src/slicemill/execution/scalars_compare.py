@@ -9,7 +9,6 @@ import math
 import operator
 from collections.abc import Callable
 
-from slicemill.esl import types as t
 from slicemill.esl.types import Kind, Type
 from slicemill.execution.scalars import (
     Function,
@@ -41,9 +40,15 @@ def less(type_: Type) -> Function:
     return _double_less if type_.kind is Kind.DOUBLE else operator.lt
 
 
+def _comparable(types: Types, result: Type) -> Types:
+    """What both sides become. Exact numbers compare as they are: no decimal of 38 digits holds them all."""
+    wanted = as_common(types, result)
+    return types if wanted[0].kind is Kind.DECIMAL else wanted
+
+
 def _comparison(of: Callable[[Function, Function], Function]) -> Scalar:
     """A comparison made from equality and less-than of the type both sides have in common."""
-    return Scalar(lambda types, _result: of(equality(types[0]), less(types[0])), as_common)
+    return Scalar(lambda types, _result: of(equality(types[0]), less(types[0])), _comparable)
 
 
 def _null_safe(types: Types, result: Type) -> Function:
@@ -91,8 +96,9 @@ def _extreme(largest: bool) -> Callable[[Types, Type], Function]:
 
 def _nullif(types: Types, result: Type) -> Function:
     del result
-    shared = t.common(*types) or types[0]
-    first, second, equals = converter(types[0], shared), converter(types[1], shared), equality(shared)
+    wanted = _comparable(types, types[0])
+    first, second = (converter(*pair) for pair in zip(types, wanted, strict=True))
+    equals = equality(wanted[0])
 
     def unless_equal(a: object, b: object) -> object:
         return None if a is not None and b is not None and equals(first(a), second(b)) else a
@@ -107,8 +113,8 @@ COMPARISON: dict[str, Scalar] = {
     "<=": _comparison(lambda _equals, less: lambda a, b: not less(b, a)),
     ">": _comparison(lambda _equals, less: lambda a, b: less(b, a)),
     ">=": _comparison(lambda _equals, less: lambda a, b: not less(a, b)),
-    "<=>": Scalar(_null_safe, as_common, strict=False),
-    "in": Scalar(_in, as_common, strict=False),
+    "<=>": Scalar(_null_safe, _comparable, strict=False),
+    "in": Scalar(_in, _comparable, strict=False),
     "not": plain(operator.not_),
     "greatest": Scalar(_extreme(largest=True), as_result, strict=False),
     "least": Scalar(_extreme(largest=False), as_result, strict=False),
