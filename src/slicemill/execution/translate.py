@@ -38,11 +38,13 @@ Tables = Mapping[str, Sequence[Row]]
 
 def translate(graph: QueryGraph, catalog: Catalog, tables: Tables) -> list[Spec]:
     """The engine's nodes, producers first. `tables` has the rows of every table, by its declared name."""
-    translator = _Translator(graph, catalog, tables)
+    translator = Translator(graph, catalog, tables)
     return [spec for node in graph for spec in translator.specs(node)]
 
 
-class _Translator:
+class Translator:
+    """Makes the engine's counterpart of each node of a graph."""
+
     def __init__(self, graph: QueryGraph, catalog: Catalog, tables: Tables) -> None:
         self.graph = graph
         self.catalog = catalog
@@ -52,17 +54,13 @@ class _Translator:
 
     def specs(self, node: Node) -> list[Spec]:
         """The node's counterpart; tables and views have none, they live in what looks them up."""
-        operator = node.operator
-        if isinstance(operator, op.Source):
-            return self._source(operator)
-        if isinstance(operator, (op.Scan, op.Materialize)):
+        if isinstance(node.operator, op.Source):
+            return self._source(node.operator)
+        if isinstance(node.operator, (op.Scan, op.Materialize)):
             return []
-        if isinstance(operator, op.Sink):
+        if isinstance(node.operator, op.Sink):
             return [SinkSpec(node.id, node.inputs[0])]
-        if isinstance(operator, op.Lookup):
-            return [self._lookup(node, operator)]
-        schema = self.graph[node.inputs[0]].schema
-        return [OperatorSpec(node.id, self._operator(node, operator, schema), node.inputs)]
+        return [OperatorSpec(node.id, self.operator(node), fed_by(node, self.graph))]
 
     def _source(self, operator: op.Source) -> list[Spec]:
         """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
@@ -75,7 +73,12 @@ class _Translator:
         self.made.add(stream.name)
         return [SourceSpec(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
 
-    def _operator(self, node: Node, operator: op.Operator, schema: Schema) -> Operator:
+    def operator(self, node: Node) -> Operator:
+        """What runs for a node that takes tuples and gives tuples."""
+        operator = node.operator
+        if isinstance(operator, op.Lookup):
+            return self._lookup(node, operator)
+        schema = self.graph[node.inputs[0]].schema
         if isinstance(operator, op.Filter):
             return Select(_predicate(operator.condition, schema))
         if isinstance(operator, op.Project):
@@ -93,12 +96,12 @@ class _Translator:
             return self._relation_aggregate(operator, schema)
         if isinstance(operator, op.WindowAggregate):
             return WindowAggregate([self._window_call(call, schema) for call in operator.calls])
-        assert isinstance(operator, op.Coalesce), "every other operator is handled by specs()"
+        assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
         return _coalesce(operator, schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
         return AggregateCall(
-            self.lookup(call.name, call.distinct), _row_of_expressions(call.arguments, schema)
+            self.lookup(call.name, call.distinct), row_of_expressions(call.arguments, schema)
         )
 
     def _window_call(self, call: WindowCallSyntax, schema: Schema) -> WindowCall:
@@ -108,7 +111,7 @@ class _Translator:
             window.extent,
             window.slide,
             window.active,
-            _row_of_expressions(call.partition_by, schema),
+            row_of_expressions(call.partition_by, schema),
         )
         return WindowCall(self._call(call, schema), frame)
 
@@ -132,21 +135,30 @@ class _Translator:
 
     # -- finite relations ------------------------------------------------------------------------------
 
-    def _lookup(self, node: Node, lookup: op.Lookup) -> OperatorSpec:
-        stream, right = node.inputs
-        relation = self.graph[right]
+    def _lookup(self, node: Node, lookup: op.Lookup) -> Operator:
+        relation = self.graph[node.inputs[1]]
         columns = len(relation.schema)
         condition = _predicate(lookup.condition, node.schema)
         if isinstance(relation.operator, op.Materialize):
-            window = join_window(relation.operator.window)
-            join = ViewJoin(window, columns, condition, lookup.left)
-            return OperatorSpec(node.id, join, (relation.inputs[0], stream))
+            return ViewJoin(join_window(relation.operator.window), columns, condition, lookup.left)
         assert isinstance(relation.operator, op.Scan)
-        rows = self.rows_of(relation.operator.relation)
-        return OperatorSpec(node.id, TableJoin(rows, columns, condition, lookup.left), (stream,))
+        return TableJoin(self.rows_of(relation.operator.relation), columns, condition, lookup.left)
 
     def rows_of(self, name: str) -> Sequence[Row]:
         return relation_rows(name, self.catalog, self.tables)
+
+
+def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
+    """The nodes whose tuples an operator takes, in the order of its inputs.
+
+    A view is joined with the stream of its content, which comes first: at equal timestamps a tuple meets
+    those of its own time. A table is no input, its rows are known.
+    """
+    if not isinstance(node.operator, op.Lookup):
+        return node.inputs
+    stream, relation = node.inputs
+    viewed = isinstance(graph[relation].operator, op.Materialize)
+    return (graph[relation].inputs[0], stream) if viewed else (stream,)
 
 
 def relation_rows(name: str, catalog: Catalog, tables: Tables) -> Sequence[Row]:
@@ -189,9 +201,9 @@ def _predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
 
 
 def _row_of(items: Sequence[Item], schema: Schema) -> Callable[[Row], Row]:
-    return _row_of_expressions([item.expr for item in items], schema)
+    return row_of_expressions([item.expr for item in items], schema)
 
 
-def _row_of_expressions(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+def row_of_expressions(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
     parts = [compile_expression(expr, schema) for expr in expressions]
     return lambda row: tuple(part(row) for part in parts)

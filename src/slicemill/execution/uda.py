@@ -9,7 +9,7 @@ one; where only a base version, windows are derived from it.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.aggregate import AggregateDefinition, State
@@ -43,8 +43,15 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Finds aggregates by name, once each: bodies may call one another."""
 
-    @cache
+    found: dict[tuple[str, bool], aggregate.AggregateDefinition] = {}
+
     def find(name: str, distinct: bool = False) -> aggregate.AggregateDefinition:
+        key = (name.lower(), distinct)
+        if key not in found:
+            found[key] = resolve(name, distinct)
+        return found[key]
+
+    def resolve(name: str, distinct: bool) -> aggregate.AggregateDefinition:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
             return _defined(base, window, find, tables)
@@ -102,7 +109,7 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
-    program = cache(lambda: compile_bodies(definition, own_name_is_builtin))
+    program = Once(lambda: compile_bodies(definition, own_name_is_builtin))
 
     def make_instance() -> BaseInstance:
         return EslInstance(definition, program(), None, tables)
@@ -114,12 +121,27 @@ def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sou
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda inwindow: ExternalInstance(definition, make, inwindow)
-    program = cache(lambda: compile_bodies(definition, lookup))
+    program = Once(lambda: compile_bodies(definition, lookup))
 
     def make_instance(inwindow: Inwindow) -> WindowInstance:
         return EslInstance(definition, program(), inwindow, tables)
 
     return make_instance
+
+
+class Once:
+    """A program that is compiled when it is first asked for. Plain data, so that state can be pickled."""
+
+    __slots__ = ("_compile", "_program")
+
+    def __init__(self, compile_: Callable[[], Program]) -> None:
+        self._compile = compile_
+        self._program: Program | None = None
+
+    def __call__(self) -> Program:
+        if self._program is None:
+            self._program = self._compile()
+        return self._program
 
 
 class EslInstance:

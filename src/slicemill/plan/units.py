@@ -1,7 +1,7 @@
 """Units: the parts of the query graph that are run, and fall behind, as one (DESIGN §2).
 
-Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads some
-logs and writes others; between them its operators hand tuples on directly. Queries that only select and
+Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads
+some logs and writes others; between them its operators hand tuples on directly. Queries that only select and
 project from the same stream are one unit, so that a tuple is read once for all of them.
 """
 
@@ -17,7 +17,10 @@ _STATELESS = (Filter, Project, Lookup, Sink)
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`nodes` in topological order, without the inputs; an output is a node and the log it is written to."""
+    """`nodes` in topological order, without the inputs; an output is a node and the log it is written to.
+
+    The id lasts while queries come and go: it names the result of a stateful unit, the inputs of a stateless.
+    """
 
     id: str
     nodes: tuple[str, ...]
@@ -66,18 +69,18 @@ def _unit(graph: QueryGraph, root: Node, kept: dict[str, str]) -> Unit:
     nodes = tuple(node.id for node in graph if node.id in inside)
     stateful = any(not isinstance(graph[n].operator, (*_STATELESS, Scan)) for n in nodes)
     log = kept[root.id]
-    return Unit(log, nodes, tuple(sorted(inputs)), ((root.id, log),), stateful)
+    name = log if stateful else f"select from {', '.join(sorted(inputs))}"
+    return Unit(name, nodes, tuple(sorted(inputs)), ((root.id, log),), stateful)
 
 
 def _merged(units: list[Unit]) -> tuple[Unit, ...]:
-    """Stateless units over the same logs become one."""
-    merged: dict[object, Unit] = {}
+    """Stateless units over the same logs, which have the same name, become one."""
+    merged: dict[str, Unit] = {}
     for unit in units:
-        key: object = unit.id if unit.stateful else ("stateless", unit.inputs)
-        known = merged.get(key)
+        known = merged.get(unit.id)
         if known is None:
-            merged[key] = unit
+            merged[unit.id] = unit
             continue
         nodes = dict.fromkeys((*known.nodes, *unit.nodes))
-        merged[key] = Unit(known.id, tuple(nodes), known.inputs, (*known.outputs, *unit.outputs), False)
+        merged[unit.id] = Unit(unit.id, tuple(nodes), known.inputs, (*known.outputs, *unit.outputs), False)
     return tuple(merged.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers must find the packages that this process has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = cores or os.cpu_count() or 1
     settings = {
         **_QUIET,
@@ -42,6 +45,7 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
+        "spark.python.daemon.module": "slicemill.runtime.daemon",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }

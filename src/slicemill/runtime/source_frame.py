@@ -48,6 +48,12 @@ def streaming_frame(
     return _checked(frame, lines, stream.schema, _external_time(stream))
 
 
+def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
+    """A frame that a program gives as a stream's source, checked like any other."""
+    _check_names(stream.schema)
+    return _checked(frame, None, stream.schema, _external_time(stream))
+
+
 def batch_frame(
     spark: SparkSession, relation: catalog.Stream | catalog.Table, folder: Path = Path()
 ) -> DataFrame:

@@ -1,0 +1,109 @@
+"""The dispatcher: one loop that runs, again and again, the unit that the policy picks (DESIGN §2).
+
+A unit can run when one of its logs has something new, or when time has come far enough to release what it
+holds back. A unit that is not picked falls behind in its logs; nothing is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slicemill.errors import SlicemillError
+from slicemill.runtime.policies import Chooser
+from slicemill.runtime.steps import END
+from slicemill.runtime.task import TaskResult
+from slicemill.runtime.unit_run import RunningUnit
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Completeness = Callable[[str], int]
+AfterRun = Callable[[RunningUnit, list[TaskResult]], None]
+
+
+@dataclass
+class Dispatcher:
+    """`complete` says how far a log is complete; `after_run` sees every run that is committed."""
+
+    context: SparkContext
+    complete: Completeness
+    clock: Callable[[], int]
+    policy: Chooser
+    after_run: AfterRun
+    poll_s: float = 0.05
+    units: dict[str, RunningUnit] = field(default_factory=dict)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _running: threading.Lock = field(default_factory=threading.Lock)
+    _stop: bool = False
+    _thread: threading.Thread | None = None
+    failure: BaseException | None = None
+
+    def notify(self) -> None:
+        """Something is new in the logs."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def start(self) -> None:
+        self._stop = False
+        self._thread = threading.Thread(target=self._loop, name="slicemill-dispatcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the loop after the run that is under way."""
+        self._stop = True
+        self.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def replace(self, units: Iterable[RunningUnit]) -> None:
+        """Change the plan between two runs."""
+        with self._running:
+            self.units = {unit.id: unit for unit in units}
+
+    def run_all(self) -> None:
+        """Run until no unit has anything left to do."""
+        while self.run_one():
+            pass
+
+    def run_one(self) -> bool:
+        """Run the unit that the policy picks; False if none can run."""
+        with self._running:
+            ready = [unit for unit in self.units.values() if self._can_run(unit)]
+            if not ready:
+                return False
+            unit = ready[self.policy(ready)]
+            self.after_run(unit, unit.run(self.context, self._inputs_of(unit), self.clock))
+            return True
+
+    def _inputs_of(self, unit: RunningUnit) -> Mapping[str, int]:
+        return {log: self.complete(log) for log in unit.plan.unit.inputs}
+
+    def _can_run(self, unit: RunningUnit) -> bool:
+        if all(log in unit.failed for _, log in unit.plan.unit.outputs):
+            return False
+        if unit.pending():
+            return True
+        inputs = unit.plan.unit.inputs
+        if unit.due is not None and min(self.complete(log) for log in inputs) >= unit.due:
+            return True
+        # The end of an input has to be told once, also to units that hold nothing: others read their logs.
+        told = unit.told()
+        return any(self.complete(log) == END and told.get(log) != END for log in inputs)
+
+    def _loop(self) -> None:
+        try:
+            while not self._stop:
+                if not self.run_one():
+                    with self._changed:
+                        self._changed.wait(self.poll_s)
+        except BaseException as problem:  # the thread's last words, for whoever waits for it
+            self.failure = problem
+            self.notify()
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise SlicemillError(f"the dispatcher stopped: {self.failure}") from self.failure

@@ -1,0 +1,62 @@
+"""The home folder: where a mill keeps its logs, the state of its units and the progress of its sources.
+
+<home>/logs/<name>/      a StreamLog for each stream, derived stream and result
+<home>/units/<name>/     a StateStore for each unit
+<home>/intake/<name>/    a StateStore for each declared stream: what is held back to be put in order
+<home>/sources/          what Spark and the sources remember
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slicemill.esl.types import Schema
+from slicemill.runtime.log import StreamLog
+from slicemill.runtime.state import StateStore
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")
+
+
+def folder_name(name: str) -> str:
+    """A name as a folder's: plain ones as they are, others spelled out.
+
+    >>> folder_name("hot_items"), folder_name("select from bid")
+    ('hot_items', '%select%20from%20bid')
+    """
+    if _PLAIN.fullmatch(name):
+        return name
+    spelled = "".join(c if _PLAIN.fullmatch(c) else f"%{ord(c):02x}" for c in name)
+    # No plain name begins like this, so that no two names share a folder.
+    return f"%{spelled}"
+
+
+@dataclass(slots=True)
+class Home:
+    """Opens logs and stores once each; one process writes to a home at a time."""
+
+    folder: Path
+    logs: dict[str, StreamLog] = field(default_factory=dict)
+    _stores: dict[str, StateStore] = field(default_factory=dict)
+
+    def log(self, name: str, schema: Schema | None = None) -> StreamLog:
+        if name not in self.logs:
+            self.logs[name] = StreamLog(self.folder / "logs" / folder_name(name), schema)
+        return self.logs[name]
+
+    def unit_store(self, unit: str) -> StateStore:
+        return self._store("units", unit)
+
+    def intake_store(self, stream: str) -> StateStore:
+        return self._store("intake", stream)
+
+    @property
+    def sources(self) -> Path:
+        return self.folder / "sources"
+
+    def _store(self, kind: str, name: str) -> StateStore:
+        path = f"{kind}/{folder_name(name)}"
+        if path not in self._stores:
+            self._stores[path] = StateStore(self.folder / path)
+        return self._stores[path]

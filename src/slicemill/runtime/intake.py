@@ -1,0 +1,155 @@
+"""Where new tuples become a committed epoch of their stream's log, in order (M24-M27).
+
+A tuple of an external stream that is earlier than what has been promised goes to the late stream. Under a
+SLACK the newest tuples are held back until they can be put in order. What is held, what is admitted and what
+is late move in one commit, and a batch that Spark replays after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.runtime.arrow_schema import TS
+from slicemill.runtime.chunk import ChunkInfo, merge_sorted, open_chunk
+from slicemill.runtime.home import Home
+from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
+from slicemill.runtime.steps import END
+
+_HELD = "held"
+
+
+class Intake:
+    """One declared stream. Times are promised under its lock, so that no tuple slips below a promise."""
+
+    def __init__(self, stream: Stream, home: Home, clock: Callable[[], int]) -> None:
+        self.stream = stream
+        self.log = home.log(stream.name, stream.schema)
+        self.errors = home.log(stream.name + ERRORS, ERROR_SCHEMA)
+        self.late = home.log(stream.name + LATE, stream.schema) if self._external else None
+        self._logs = home.logs
+        self._store = home.intake_store(stream.name)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._promised = -END
+        self._last_arrival: int | None = None
+        self._ended = False
+        if self._store.latest() is None:
+            self._store.commit(0, UnitVersion({}, extra={"batch": -1}))
+        roll_forward(self._store, self._logs)
+
+    @property
+    def _external(self) -> bool:
+        return self.stream.kind is TimestampKind.EXTERNAL
+
+    def promise_at_least(self, ts: int) -> None:
+        """What a unit has been told before a restart still holds."""
+        with self._lock:
+            self._promised = max(self._promised, ts)
+
+    def complete(self) -> int:
+        """An enabling timestamp: no later tuple will be below it. It is kept, whatever arrives (M25)."""
+        with self._lock:
+            if self._ended:
+                return END
+            if not self._external:
+                self._promised = max(self._promised, self._clock())
+                return self._promised
+            reached = self._reached()
+            if self.stream.skew_us is not None and self._last_arrival is not None and reached > -END:
+                elapsed = self._clock() - self._last_arrival
+                self._promised = max(self._promised, reached + elapsed - self.stream.skew_us)
+            return max(self._promised, self._admitted())
+
+    def _reached(self) -> int:
+        """The latest timestamp that has arrived, admitted or held back."""
+        latest = self._store.latest()
+        held = [part.chunk.max_ts for part in latest.slices] if latest is not None else []
+        return max((ts for ts in (*held, self.log.frontier) if ts is not None), default=-END)
+
+    def _admitted(self) -> int:
+        return self.log.frontier if self.log.frontier is not None else -END
+
+    def end(self) -> None:
+        """The input has ended for good: admit what is held back."""
+        with self._lock:
+            version = self._store.latest()
+            assert version is not None
+            if version.slices:
+                self._commit([], [], int(str(version.extra["batch"])), flush=True)
+            self._ended = True
+
+    def admit(self, batch: int, chunks: Sequence[ChunkInfo], errors: Sequence[ChunkInfo]) -> int:
+        """Commit a batch's chunks; how many rows it had, or 0 for a batch that is committed already."""
+        with self._lock:
+            version = self._store.latest()
+            assert version is not None
+            if batch <= int(str(version.extra["batch"])):
+                return 0
+            if chunks or errors:
+                self._commit(chunks, errors, batch)
+            return sum(chunk.rows for chunk in (*chunks, *errors))
+
+    def _commit(
+        self, chunks: Sequence[ChunkInfo], errors: Sequence[ChunkInfo], batch: int, flush: bool = False
+    ) -> None:
+        now = self._clock()
+        self._last_arrival = now
+        outputs: dict[str, Output] = {}
+        slices: tuple[SliceInfo, ...] = ()
+        if errors:
+            outputs[self.stream.name + ERRORS] = Output(tuple(errors), now, stamped_ts=now)
+        if self._external:
+            admitted, late, held = self._sorted_out(chunks, flush)
+            if admitted:
+                outputs[self.stream.name] = Output(tuple(admitted), now)
+            if late:
+                outputs[self.stream.name + LATE] = Output(tuple(late), now, stamped_ts=now)
+            slices = tuple(SliceInfo(_HELD, 0, chunk) for chunk in held)
+        elif chunks:
+            # All tuples of a batch arrived together, and not before what has been promised.
+            stamp = max(now, self._promised, self._admitted())
+            outputs[self.stream.name] = Output(tuple(chunks), now, stamped_ts=stamp)
+        commit_run(self._store, UnitVersion({}, slices, outputs, {"batch": batch}), self._logs)
+
+    def _sorted_out(
+        self, chunks: Sequence[ChunkInfo], flush: bool
+    ) -> tuple[list[ChunkInfo], list[ChunkInfo], list[ChunkInfo]]:
+        """New chunks as admitted, late and held back."""
+        limit = max(self._promised, self._admitted())
+        version = self._store.latest()
+        assert version is not None and self.late is not None
+        in_order = all(chunk.min_ts is None or chunk.min_ts >= limit for chunk in chunks)
+        if in_order and not self.stream.slack_us:
+            return list(chunks), [], []
+        parts = [open_chunk(self.log.folder, chunk) for chunk in chunks if chunk.rows]
+        parts += [self._store.read(part) for part in version.slices]
+        if not parts:
+            return [], [], []
+        table = merge_sorted(parts)
+        times = table.column(TS).to_numpy()
+        late = int(np.searchsorted(times, limit, side="left"))
+        upto = len(times)
+        if self.stream.slack_us and not flush:
+            upto = max(late, int(np.searchsorted(times, times[-1] - self.stream.slack_us, side="left")))
+        pieces = (table.slice(late, upto - late), table.slice(0, late).drop_columns([TS]), table.slice(upto))
+        admitted = [self.log.write(pieces[0])] if pieces[0].num_rows else []
+        too_late = [self.late.write(pieces[1])] if pieces[1].num_rows else []
+        held = [self._store.write(pieces[2])] if pieces[2].num_rows else []
+        return admitted, too_late, held
+
+
+def packed(table: pa.Table, time_column: str | None) -> pa.Table:
+    """Rows as a chunk stores them: sorted, with `_ts` where they bring a timestamp of their own."""
+    if time_column is None:
+        return table
+    ts = table.column(time_column).cast(pa.int64())
+    stamped = table.add_column(0, pa.field(TS, pa.int64(), nullable=False), ts)
+    times = ts.to_numpy()
+    if np.any(times[1:] < times[:-1]):
+        stamped = stamped.take(np.argsort(times, kind="stable"))
+    return stamped

@@ -1,0 +1,122 @@
+"""One bucket's part of a unit run, as a Spark task executes it.
+
+A worker keeps the programs it has run. Workers are not pinned to buckets, so what is kept is used only if it
+is the very version that the driver asks to go on from; else state is loaded from its slice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from slicemill.runtime.arrow_schema import ARRIVAL
+from slicemill.runtime.chunk import ChunkInfo, merge_sorted, open_chunk, write_chunk
+from slicemill.runtime.log import CHUNKS
+from slicemill.runtime.log_epoch import Epoch
+from slicemill.runtime.log_read import read_epoch
+from slicemill.runtime.program import UnitPlan, UnitProgram
+from slicemill.runtime.state import SLICES
+from slicemill.runtime.steps import RowState
+
+_STATE = "state"
+_SAMPLED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpan:
+    """The epochs of a log that a task reads, and how far the log is complete behind them."""
+
+    folder: Path
+    columns: pa.Schema
+    epochs: tuple[Epoch, ...]
+    complete: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    bucket: int
+    plan: bytes  # a pickled UnitPlan
+    version: int  # the unit's version to go on from
+    state: ChunkInfo | None
+    unit_folder: Path
+    inputs: Mapping[str, InputSpan]
+    outputs: Mapping[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    bucket: int
+    chunks: Mapping[str, ChunkInfo]
+    complete: Mapping[str, int]
+    state: ChunkInfo | None
+    errors: Mapping[str, str]
+    rows: Mapping[str, int]
+    arrivals: Mapping[str, tuple[int, ...]]  # per output: arrival times of some of its rows, evenly taken
+    due: int | None
+    cpu_s: float
+
+
+# Unit folder and bucket → plan digest, version reached, program.
+_programs: dict[tuple[Path, int], tuple[str, int, UnitProgram]] = {}
+
+
+def run_task(task: Task) -> TaskResult:
+    began = time.process_time()
+    digest = hashlib.sha256(task.plan).hexdigest()
+    program = _program(task, digest)
+    tables, complete = {}, {}
+    for log, span in task.inputs.items():
+        parts = [read_epoch(span.folder, span.columns, epoch) for epoch in span.epochs if epoch.rows]
+        tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
+        complete[log] = span.complete
+    outcome = program.run(tables, complete)
+    chunks = {
+        log: write_chunk(task.outputs[log], CHUNKS, table)
+        for log, table in outcome.tables.items()
+        if table.num_rows
+    }
+    state = _write_state(task, program) if program.states else None
+    _programs[task.unit_folder, task.bucket] = (digest, task.version + 1, program)
+    arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
+    return TaskResult(
+        task.bucket,
+        chunks,
+        outcome.complete,
+        state,
+        outcome.errors,
+        outcome.rows,
+        arrivals,
+        outcome.due,
+        time.process_time() - began,
+    )
+
+
+def _program(task: Task, digest: str) -> UnitProgram:
+    # Taken out while it runs: a run that fails half-way leaves nothing that a retry could go on from.
+    known = _programs.pop((task.unit_folder, task.bucket), None)
+    if known is not None and known[:2] == (digest, task.version):
+        return known[2]
+    plan = cast(UnitPlan, cloudpickle.loads(task.plan))
+    states: Mapping[str, RowState] = {}
+    if task.state is not None:
+        stored = open_chunk(task.unit_folder, task.state)
+        states = cast(Mapping[str, RowState], cloudpickle.loads(stored.column(_STATE)[0].as_py()))
+    return UnitProgram(plan, task.bucket, states)
+
+
+def _write_state(task: Task, program: UnitProgram) -> ChunkInfo:
+    pickled = cloudpickle.dumps(program.states)
+    table = pa.table({_STATE: pa.array([pickled], pa.large_binary())})
+    return write_chunk(task.unit_folder, SLICES, table)
+
+
+def _arrivals(table: pa.Table) -> tuple[int, ...]:
+    step = max(1, table.num_rows // _SAMPLED)
+    return tuple(table.column(ARRIVAL).to_numpy()[::step].tolist())

@@ -1,0 +1,159 @@
+"""A unit at run time: what is pending, running it as one Spark job, committing what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+
+from slicemill.runtime.home import Home
+from slicemill.runtime.log import StreamLog
+from slicemill.runtime.log_epoch import Epoch
+from slicemill.runtime.program import UnitPlan
+from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
+from slicemill.runtime.steps import END
+from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_BUCKET_STATE = "states"
+
+
+@dataclass(slots=True)
+class UnitStatistics:
+    """What is known of a unit's runs; policies and people read it."""
+
+    runs: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu_s: float = 0.0
+    rows_by_node: dict[str, int] = field(default_factory=dict)
+
+    def add(self, rows_in: int, results: list[TaskResult]) -> None:
+        self.runs += 1
+        self.rows_in += rows_in
+        for result in results:
+            self.cpu_s += result.cpu_s
+            self.rows_out += sum(chunk.rows for chunk in result.chunks.values())
+            for node, rows in result.rows.items():
+                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
+
+
+class RunningUnit:
+    """`complete` says how far a log is complete; asking it may promise time, so ask only when running."""
+
+    def __init__(self, plan: UnitPlan, home: Home, start_at: Mapping[str, int]) -> None:
+        self.plan = plan
+        self.statistics = UnitStatistics()
+        self.failed: dict[str, str] = {}
+        self._home = home
+        self._pickled = cloudpickle.dumps(plan)
+        self._store = home.unit_store(plan.unit.id)
+        if self._store.latest() is None:
+            self._store.commit(0, UnitVersion(dict(start_at)))
+        roll_forward(self._store, home.logs)
+
+    @property
+    def id(self) -> str:
+        return self.plan.unit.id
+
+    @property
+    def version(self) -> UnitVersion:
+        latest = self._store.latest()
+        assert latest is not None
+        return latest
+
+    def cursor(self, log: str) -> int:
+        return self.version.cursors.get(log, self._home.logs[log].head)
+
+    def pending(self) -> list[Epoch]:
+        """Epochs that have come since the last run."""
+        return [epoch for log in self.plan.unit.inputs for epoch in self._new(log)]
+
+    def _new(self, log: str) -> list[Epoch]:
+        return self._home.logs[log].epochs(after=self.cursor(log))
+
+    def told(self) -> Mapping[str, int]:
+        """How far each input was complete at the last run."""
+        told = self.version.extra.get("told", {})
+        assert isinstance(told, dict)
+        return told
+
+    def complete(self, log: str) -> int:
+        """How far an output log is complete, by the last run."""
+        done = self.version.extra.get("complete", {})
+        assert isinstance(done, dict)
+        return int(done.get(log, -END))
+
+    @property
+    def due(self) -> int | None:
+        """How far the inputs must be complete for something held back to come out."""
+        due = self.version.extra.get("due")
+        return int(str(due)) if due is not None else None
+
+    def oldest_arrival(self) -> int:
+        return min((epoch.arrival_us for epoch in self.pending()), default=0)
+
+    def run(
+        self, context: SparkContext, complete: Mapping[str, int], now: Callable[[], int]
+    ) -> list[TaskResult]:
+        """Read what is new, run all buckets as one job, and commit; returns what the tasks say."""
+        version = self.version
+        epochs = {log: self._new(log) for log in self.plan.unit.inputs}
+        tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
+        results = context.parallelize(tasks, len(tasks)).map(run_task).collect()
+        self._commit(version, epochs, complete, results, now())
+        self.statistics.add(sum(epoch.rows for new in epochs.values() for epoch in new), results)
+        for result in results:
+            self.failed |= result.errors
+        return results
+
+    def _task(
+        self,
+        bucket: int,
+        version: UnitVersion,
+        epochs: Mapping[str, list[Epoch]],
+        complete: Mapping[str, int],
+    ) -> Task:
+        state = next((part.chunk for part in version.slices if part.bucket == bucket), None)
+        inputs = {}
+        for log, new in epochs.items():
+            opened = self._home.logs[log]
+            inputs[log] = InputSpan(opened.folder, opened.columns, tuple(new), complete[log])
+        outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
+        return Task(bucket, self._pickled, self._store.head, state, self._store.folder, inputs, outputs)
+
+    def _commit(
+        self,
+        version: UnitVersion,
+        epochs: Mapping[str, list[Epoch]],
+        complete: Mapping[str, int],
+        results: list[TaskResult],
+        now: int,
+    ) -> None:
+        cursors = dict(version.cursors)
+        cursors.update({log: new[-1].number for log, new in epochs.items() if new})
+        outputs: dict[str, Output] = {}
+        done: dict[str, int] = {}
+        for _, log in self.plan.unit.outputs:
+            chunks = tuple(result.chunks[log] for result in results if log in result.chunks)
+            if chunks:
+                outputs[log] = Output(chunks, now)
+            told = [result.complete[log] for result in results if log in result.complete]
+            done[log] = max(self.complete(log), min(told, default=-END))
+        slices = tuple(
+            SliceInfo(_BUCKET_STATE, result.bucket, result.state)
+            for result in results
+            if result.state is not None
+        )
+        dues = [result.due for result in results if result.due is not None]
+        extra = {"told": dict(complete), "complete": done, "due": min(dues, default=None)}
+        commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
+
+
+def open_outputs(plan: UnitPlan, home: Home) -> dict[str, StreamLog]:
+    """The logs that a unit writes, made with the schemas of its results."""
+    return {log: home.log(log, plan.graph[node_id].schema) for node_id, log in plan.unit.outputs}
