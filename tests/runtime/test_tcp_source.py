@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -14,12 +15,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from slicemill.errors import SlicemillError
+from slicemill.esl import types as t
+from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.esl.types import Column, Schema
 from slicemill.runtime import tcp_source_spool
+from slicemill.runtime.source_frame import streaming_frame
 from slicemill.runtime.tcp_source import FORMAT, TcpSource, TcpStreamReader, tcp_options
 from slicemill.runtime.tcp_source_spool import MAX_LINE_BYTES, Spool, sealed_files, tcp_status
 
@@ -143,6 +148,33 @@ def test_a_new_process_goes_on_with_what_the_killed_one_had_received(sender: Sen
         assert receive(second, end, 3)[1] == [b"3", b"4", b"5"]
     finally:
         second.stop()
+
+
+RECEIVE = """
+import sys, threading
+from pathlib import Path
+from slicemill.runtime.tcp_source_spool import Pump, Spool
+Pump("127.0.0.1", int(sys.argv[1]), Spool(Path(sys.argv[2]), after=0), 1 << 20).start()
+threading.Event().wait()
+"""
+
+
+def test_lines_survive_kill_9_of_the_receiving_process(sender: Sender, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", RECEIVE, str(sender.port), str(tmp_path)])
+    incoming = tmp_path / "incoming"
+    try:
+        sender.send(b"1\n2\n")
+        eventually(lambda: incoming.exists() and incoming.stat().st_size == 4)
+    finally:
+        process.kill()
+        process.wait()
+    sender.hang_up()
+    source = reader(sender.port, tmp_path)
+    try:
+        sender.send(b"3\n")
+        assert receive(source, 0, 3)[1] == [b"1", b"2", b"3"]
+    finally:
+        source.stop()
 
 
 def test_it_connects_again_when_the_sender_comes_back(sender: Sender, tmp_path: Path) -> None:
@@ -296,3 +328,29 @@ def test_a_query_stopped_and_started_again_gets_every_line_once(
     again = started(spark, sender, tmp_path, received, now=True)
     again.awaitTermination()
     assert [line for lines in received.values() for line in lines] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_declared_socket_gives_checked_rows_of_either_form(
+    spark: SparkSession, sender: Sender, tmp_path: Path
+) -> None:
+    schema = Schema((Column("item", t.INT), Column("price", t.DOUBLE)))
+    source = SourceSpec(url=f"tcp://127.0.0.1:{sender.port}?pause=0.2")
+    frame = streaming_frame(
+        spark, Stream("Bid", schema, TimestampKind.LATENT, None, 0, None, source), tmp_path
+    )
+    sender.send(b'7,1.5\n{"price": 2}\nx,1\n\xff\n')
+    rows: list[Row] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, number: rows.extend(batch.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert [tuple(row) for row in rows] == [
+        (7, 1.5, None, None),
+        (None, 2.0, None, None),
+        (None, 1.0, "x,1", "column item: 'x' is no INT"),
+        (None, None, "\ufffd", "this is no UTF-8 text"),
+    ]
+    assert tcp_status(tmp_path / "spool" / "bid") is not None
