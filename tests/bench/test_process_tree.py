@@ -1,0 +1,69 @@
+"""Measuring what a process and those it started take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from slicemill.bench.process_tree import Usage, measured
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+BURN = "import time\nwhile time.process_time() < {}: pass"
+
+
+def test_a_child_that_burnt_time_and_ended_is_counted() -> None:
+    with measured() as usage:
+        subprocess.run([sys.executable, "-c", BURN.format(0.4)], check=True)
+    assert 0.4 <= usage.cpu_s < 1.5
+    assert usage.wall_s >= 0.4
+
+
+def test_a_child_of_a_child_that_ended_is_counted() -> None:
+    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN.format(0.4)!r}])"
+    with measured() as usage:
+        subprocess.run([sys.executable, "-c", child], check=True)
+    assert usage.cpu_s >= 0.4
+
+
+def test_a_process_whose_parent_died_is_counted_until_it_was_last_seen() -> None:
+    child = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {BURN.format(0.4)!r}])\n"
+    with measured(sample_s=0.01) as usage:
+        # The grandchild has the pipe too: this ends when both have.
+        subprocess.run([sys.executable, "-c", child + "time.sleep(0.1)"], check=True, capture_output=True)
+    assert usage.cpu_s >= 0.3
+
+
+def test_what_was_done_before_the_phase_is_not_counted() -> None:
+    subprocess.run([sys.executable, "-c", BURN.format(0.4)], check=True)
+    with measured() as usage:
+        pass
+    assert usage.cpu_s < 0.2
+
+
+def test_a_child_that_started_before_the_phase_counts_from_then_on() -> None:
+    child = subprocess.Popen([sys.executable, "-c", BURN.format(0.6)])
+    try:
+        time.sleep(0.2)
+        with measured() as usage:
+            child.wait()
+    finally:
+        child.kill()
+    assert 0 < usage.cpu_s < 0.7
+
+
+def test_the_peak_of_memory_is_that_of_all_processes_together() -> None:
+    hold = "import time\nheld = bytearray(80_000_000)\ntime.sleep(0.3)"
+    with measured(sample_s=0.02) as usage:
+        subprocess.run([sys.executable, "-c", hold], check=True)
+    with measured() as alone:
+        pass
+    assert usage.peak_bytes - alone.peak_bytes > 70_000_000
+
+
+def test_usages_add_up() -> None:
+    total = Usage(1, 2, 30, {"driver": 1}) + Usage(3, 4, 20, {"java": 3})
+    assert total == Usage(4, 6, 30, {"driver": 1, "java": 3})
