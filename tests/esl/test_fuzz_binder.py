@@ -26,7 +26,7 @@ SCRIPTS = [
 # Words that mean something to the binder, so that mutations reach deep into it.
 VOCABULARY = """
     a b price ts auction bid person category x NULL 1 0 -1 2.5 'x' '2026-01-01' * ( ) , . ; = < + - / || [ ]
-    SELECT FROM WHERE GROUP BY HAVING OVER PARTITION ROWS RANGE PRECEDING UNBOUNDED SLIDE SLIDES SECONDS MINUTE
+    SELECT FROM WHERE GROUP BY HAVING OVER PARTITION ROWS RANGE PRECEDING UNBOUNDED SLIDE SECONDS MINUTE
     MONTH ACTIVE EXPIRATION JOIN LEFT ON UNION AS CAST CASE WHEN THEN END IN LIKE EXISTS VALID oldest inwindow
     count sum avg min max median upper length abs coalesce now window_end RETURN INSERT INTO VALUES UPDATE SET
     DELETE INTERVAL DURING TIMESTAMP int varchar real DISTINCT LIMIT ORDER WITH WINDOW

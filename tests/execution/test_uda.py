@@ -206,7 +206,7 @@ def test_a_name_that_nobody_has_defined_is_told() -> None:
 def test_both_versions_of_a_name_return_the_same_columns() -> None:
     window = """CREATE WINDOW AGGREGATE avg(Next Real) : (a Real, b Real) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (Next, Next); } };"""
-    with pytest.raises(SlicemillError, match="a call needs the same columns from both"):
+    with pytest.raises(SlicemillError, match="let both return the same"):
         resolve_aggregate("avg", bind(f"{U1} {window}").catalog)
 
 

@@ -191,7 +191,7 @@ def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
     assert out == [timed for timed, _ in by_definition(tuples, extent, FUNCTIONS[name])]
 
 
-@pytest.mark.parametrize("name", ["count", "count_distinct", "sum"])
+@pytest.mark.parametrize("name", ["count", "count_distinct", "sum", "max", "min"])
 @settings(max_examples=60, deadline=None)
 @given(streams(), st.integers(0, 6))
 def test_delta_versions_give_the_definition_at_every_arrival_and_expiry(
@@ -200,31 +200,3 @@ def test_delta_versions_give_the_definition_at_every_arrival_and_expiry(
     frame = Frame("RANGE", extent, active=True, partition=key_of)
     expected = [timed for timed, _ in by_definition(tuples, extent, FUNCTIONS[name])]
     assert run([over(BUILTINS[name], frame)], tuples) == expected
-
-
-def exceeds(later: Timed, tuple_: Timed) -> bool:
-    return later.row[0] == tuple_.row[0] and later.row[1] is not None and later.row[1] > tuple_.row[1]
-
-
-def expiries_of_kept_tuples(tuples: list[Timed], extent: int) -> set[tuple[int, Row]]:
-    """When the tuples expire that no later arrival of their partition in their time exceeded."""
-    return {
-        (t.ts + extent, t.row)
-        for n, t in enumerate(tuples)
-        if t.row[1] is not None
-        and not any(later.ts <= t.ts + extent and exceeds(later, t) for later in tuples[n + 1 :])
-    }
-
-
-@settings(max_examples=200, deadline=None)
-@given(streams(), st.integers(0, 6))
-def test_x12_max_reports_the_expiry_of_maxima_only(tuples: list[Timed], extent: int) -> None:
-    tuples = [Timed(t.ts, (*t.row, n)) for n, t in enumerate(tuples)]
-    frame = Frame("RANGE", extent, active=True, partition=key_of)
-    kept = expiries_of_kept_tuples(tuples, extent)
-    expected = [
-        timed
-        for timed, expires in by_definition(tuples, extent, FUNCTIONS["max"])
-        if not expires or ((timed.ts, timed.row[:-1]) in kept and timed.row[-1] is not None)
-    ]
-    assert run([over(BUILTINS["max"], frame)], tuples) == expected

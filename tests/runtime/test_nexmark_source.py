@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +16,6 @@ from slicemill.errors import SlicemillError
 from slicemill.runtime import nexmark_source
 from slicemill.runtime.nexmark_source import NexmarkSource, NexmarkStreamReader, nexmark_options
 from slicemill.sources import nexmark
-
-# Spark's workers import the data source, so they need this interpreter; read when the session starts.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -21,9 +19,6 @@ from slicemill.esl.types import Column, Kind, Schema, Type
 from slicemill.runtime.source_frame import batch_frame, streaming_frame, table_frame
 from slicemill.runtime.source_open import origin_of
 from slicemill.sources.reader import BadRow, read_rows
-
-# Spark's workers import the data source, so they need this interpreter; read when the session starts.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 BID = Schema(
     (Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", t.TIMESTAMP))

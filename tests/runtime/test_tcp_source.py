@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import socket
 import subprocess
@@ -26,10 +25,7 @@ from slicemill.esl.types import Column, Schema
 from slicemill.runtime import tcp_source_spool
 from slicemill.runtime.source_frame import streaming_frame
 from slicemill.runtime.tcp_source import FORMAT, TcpSource, TcpStreamReader, tcp_options
-from slicemill.runtime.tcp_source_spool import MAX_LINE_BYTES, Spool, sealed_files, tcp_status
-
-# Spark's workers import the data source, so they need this interpreter; read when the session starts.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+from slicemill.runtime.tcp_source_spool import MAX_LINE_BYTES, Spool, file_bytes, sealed_files, tcp_status
 
 DEADLINE_S = 30.0
 
@@ -223,7 +219,7 @@ def test_a_sender_that_is_too_fast_has_to_wait(
         taken = seen = 0
         while seen < total:
             end, lines = receive(source, taken, 1)
-            held = sum(path.stat().st_size for path in tmp_path.iterdir())
+            held = sum(map(file_bytes, tmp_path.iterdir()))
             assert held < (1 << 18) + (1 << 18)
             source.commit({"file": end})
             taken, seen = end, seen + len(lines)

@@ -12,7 +12,6 @@ from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import VARCHAR, Column, Schema
 
-
 LATE = "_late"
 ERRORS = "_errors"
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
@@ -132,6 +131,14 @@ class Catalog:
     def relation(self, name: str) -> Relation | None:
         """A declared relation, or the side stream that a declared stream brings with it."""
         return self.relations.get(name.lower()) or self._side_stream(name.lower())
+
+    def declared_stream(self, name: str) -> Stream:
+        """The declared stream behind a stream: itself, or the one whose late or error stream it is."""
+        for candidate in (name, name.removesuffix(LATE), name.removesuffix(ERRORS)):
+            found = self.relations.get(candidate.lower())
+            if isinstance(found, Stream):
+                return found
+        raise KeyError(name)
 
     def _side_stream(self, name: str) -> Stream | None:
         """`<stream>_late` holds tuples that came too late for their order, `<stream>_errors` unreadable ones.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.esl.catalog import ERRORS, LATE, Catalog, Stream, Table, TimestampKind
+from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Schema
 from slicemill.execution.engine import Engine
@@ -116,12 +116,7 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
 def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:
     """The declared streams that the graph reads, directly or through their late or error stream."""
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
-    found: dict[str, Stream] = {}
-    for name in wanted:
-        for candidate in (name, name.removesuffix(LATE), name.removesuffix(ERRORS)):
-            relation = catalog.relations.get(candidate.lower())
-            if isinstance(relation, Stream):
-                found[relation.name] = relation
+    found = {stream.name: stream for stream in map(catalog.declared_stream, wanted)}
     return list(found.values())
 
 

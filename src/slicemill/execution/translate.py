@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from slicemill.esl.catalog import LATE, Catalog, View
-from slicemill.esl.catalog import Stream as StreamDefinition
+from slicemill.esl.catalog import ERRORS, Catalog, View
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame as FrameKind
 from slicemill.esl.query import Window
@@ -64,10 +63,9 @@ class Translator:
 
     def _source(self, operator: op.Source) -> list[Spec]:
         """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
-        name = operator.stream
-        owner = name.removesuffix(LATE) if name.lower() not in self.catalog.relations else name
-        stream = self.catalog.relation(owner)
-        assert isinstance(stream, StreamDefinition)
+        stream = self.catalog.declared_stream(operator.stream)
+        if operator.stream == stream.name + ERRORS:
+            return [SourceSpec(operator.stream)]
         if stream.name in self.made:
             return []
         self.made.add(stream.name)

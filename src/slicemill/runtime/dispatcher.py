@@ -7,7 +7,8 @@ holds back. A unit that is not picked falls behind in its logs; nothing is lost.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Dispatcher:
     after_run: AfterRun
     poll_s: float = 0.05
     units: dict[str, RunningUnit] = field(default_factory=dict)
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    changed: threading.Condition = field(default_factory=threading.Condition)
     _running: threading.Lock = field(default_factory=threading.Lock)
     _stop: bool = False
     _thread: threading.Thread | None = None
@@ -43,8 +44,8 @@ class Dispatcher:
 
     def notify(self) -> None:
         """Something is new in the logs."""
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     def start(self) -> None:
         self._stop = False
@@ -59,10 +60,16 @@ class Dispatcher:
             self._thread.join()
             self._thread = None
 
-    def replace(self, units: Iterable[RunningUnit]) -> None:
-        """Change the plan between two runs."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Between two runs: the plan may be changed here."""
         with self._running:
-            self.units = {unit.id: unit for unit in units}
+            yield
+
+    def catch_up(self, unit: RunningUnit) -> None:
+        """Run a unit, while paused, until it has read all there is."""
+        while unit.pending():
+            self._run(unit)
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""
@@ -75,9 +82,11 @@ class Dispatcher:
             ready = [unit for unit in self.units.values() if self._can_run(unit)]
             if not ready:
                 return False
-            unit = ready[self.policy(ready)]
-            self.after_run(unit, unit.run(self.context, self._inputs_of(unit), self.clock))
+            self._run(ready[self.policy(ready)])
             return True
+
+    def _run(self, unit: RunningUnit) -> None:
+        self.after_run(unit, unit.run(self.context, self._inputs_of(unit), self.clock))
 
     def _inputs_of(self, unit: RunningUnit) -> Mapping[str, int]:
         return {log: self.complete(log) for log in unit.plan.unit.inputs}
@@ -98,8 +107,8 @@ class Dispatcher:
         try:
             while not self._stop:
                 if not self.run_one():
-                    with self._changed:
-                        self._changed.wait(self.poll_s)
+                    with self.changed:
+                        self.changed.wait(self.poll_s)
         except BaseException as problem:  # the thread's last words, for whoever waits for it
             self.failure = problem
             self.notify()

@@ -8,10 +8,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
+from slicemill.errors import SlicemillError
 from slicemill.esl.types import Schema
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.state import StateStore
@@ -39,6 +43,34 @@ class Home:
     folder: Path
     logs: dict[str, StreamLog] = field(default_factory=dict)
     _stores: dict[str, StateStore] = field(default_factory=dict)
+    _lock: IO[str] | None = None
+
+    def lock(self) -> None:
+        """Take the home for this process, or say who has it; the lock goes with the process."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            raise SlicemillError(
+                f"another mill runs in {self.folder}; stop it, or give this one a home of its own"
+            ) from None
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def forget_log(self, name: str) -> None:
+        """Remove a log and its files."""
+        shutil.rmtree(self.logs.pop(name).folder)
+
+    def forget_unit(self, unit: str) -> None:
+        """Remove a unit's state."""
+        store = self._stores.pop(f"units/{folder_name(unit)}", None)
+        if store is not None:
+            shutil.rmtree(store.folder)
 
     def log(self, name: str, schema: Schema | None = None) -> StreamLog:
         if name not in self.logs:

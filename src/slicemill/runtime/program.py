@@ -22,7 +22,19 @@ from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
-from slicemill.runtime.steps import FilterStep, ProjectStep, RowState, RowStep, Share, Step
+from slicemill.runtime.steps import (
+    FilterStep,
+    LookupStep,
+    MergeState,
+    MergeStep,
+    ProjectStep,
+    RowState,
+    RowStep,
+    Share,
+    State,
+    StatefulStep,
+    Step,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +65,12 @@ class Outcome:
 class UnitProgram:
     """The steps of one bucket of a unit. `states` is what has to be kept between runs, by node."""
 
-    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, RowState] | None = None) -> None:
+    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, State] | None = None) -> None:
         self.plan = plan
         self._bucket = bucket
         self._translator = Translator(plan.graph, plan.catalog, plan.tables)
-        self.states: dict[str, RowState] = {}
-        self._hosted: list[RowStep] = []
+        self.states: dict[str, State] = {}
+        self._hosted: list[StatefulStep] = []
         self._steps = {
             node_id: self._step(plan.graph[node_id], (states or {}).get(node_id))
             for node_id in plan.unit.nodes
@@ -100,7 +112,7 @@ class UnitProgram:
         node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
         return with_system_columns(to_arrow(node.schema)).empty_table()
 
-    def _step(self, node: Node, state: RowState | None) -> Step | None:
+    def _step(self, node: Node, state: State | None) -> Step | None:
         """A node's step; tables and views have none, they live in what looks them up."""
         operator = node.operator
         if isinstance(operator, (op.Scan, op.Materialize)):
@@ -112,11 +124,30 @@ class UnitProgram:
             return ProjectStep(operator.items, schemas[0])
         if isinstance(operator, op.Sink):
             return _Passing()
-        state = state or RowState(self._translator.operator(node))
-        self.states[node.id] = state
+        if isinstance(operator, op.Lookup) and isinstance(self._found(node).operator, op.Scan):
+            return self._lookup(node, operator, schemas[0])
+        step = self._stateful(node, schemas, state)
+        self._hosted.append(step)
+        self.states[node.id] = step.state
+        return step
+
+    def _stateful(self, node: Node, schemas: list[Schema], state: State | None) -> StatefulStep:
+        if isinstance(node.operator, op.Merge):
+            kept = state if isinstance(state, MergeState) else MergeState()
+            return MergeStep(kept, len(schemas), node.schema)
         share = self._share(node, schemas[0]) if self.plan.buckets > 1 else None
-        self._hosted.append(RowStep(state, schemas, node.schema, share))
-        return self._hosted[-1]
+        hosted = state if isinstance(state, RowState) else RowState(self._translator.operator(node))
+        return RowStep(hosted, schemas, node.schema, share)
+
+    def _found(self, node: Node) -> Node:
+        """The relation that a look-up reads."""
+        return self.plan.graph[node.inputs[1]]
+
+    def _lookup(self, node: Node, lookup: op.Lookup, stream: Schema) -> Step:
+        relation = self._found(node)
+        assert isinstance(relation.operator, op.Scan)
+        rows = self._translator.rows_of(relation.operator.relation)
+        return LookupStep(lookup, stream, relation.schema, rows, lookup.left)
 
     def _share(self, node: Node, schema: Schema) -> Share | None:
         keys = partition_keys(node.operator)

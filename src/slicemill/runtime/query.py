@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from slicemill.errors import SlicemillError
 from slicemill.esl.types import Schema
 from slicemill.execution.operator import Timed
 from slicemill.runtime.arrow_schema import ARRIVAL, to_arrow, with_system_columns
@@ -52,11 +52,14 @@ class Query:
         self.error: str | None = None
         self._metrics = QueryMetrics()
         self._subscribers: list[Callable[[pa.Table], None]] = []
+        self._kept: pa.Table | None = None
         self._stop = stop
         self._explain = explain
 
     def to_arrow(self) -> pa.Table:
         """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
+        if self._kept is not None:
+            return self._kept
         parts = [self.log.read(epoch.number) for epoch in self.log.epochs(after=self.log.first - 1)]
         parts = [part for part in parts if part.num_rows]
         empty = with_system_columns(to_arrow(self.schema)).empty_table()
@@ -71,7 +74,10 @@ class Query:
         return timed_rows(self.to_arrow(), self.schema)
 
     def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
-        """Have every new set of results handed to a function, as an Arrow table, in order."""
+        """Have every new set of results handed to a function, as an Arrow table, in order.
+
+        A function that raises is not called again; the query goes on.
+        """
         self._subscribers.append(receive)
 
     def stop(self) -> None:
@@ -84,19 +90,22 @@ class Query:
     def metrics(self) -> QueryMetrics:
         return self._metrics
 
-    def deliver(self, table: pa.Table, responses_us: list[int]) -> None:
-        """Called by the mill after a commit."""
-        self._metrics.add(table.num_rows, responses_us)
-        for receive in self._subscribers:
-            try:
-                receive(table)
-            except Exception as problem:
-                # A subscriber's mistake is the subscriber's; the query goes on for the others.
-                self._subscribers.remove(receive)
-                raise SlicemillError(
-                    f"a subscriber of {self.name} failed and is removed: {problem}"
-                ) from problem
+    def delivered(self, rows: int, responses_us: list[int]) -> None:
+        """Called by the mill after a commit that added rows to the log."""
+        self._metrics.add(rows, responses_us)
+        if self._subscribers:
+            table = self.log.read(self.log.head).drop_columns([ARRIVAL])
+            self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
 
-    @property
-    def wants_tables(self) -> bool:
-        return bool(self._subscribers)
+    def detach(self) -> None:
+        """Keep the results with the handle: the log is about to go."""
+        self._kept = self.to_arrow()
+
+
+def _took(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
+    try:
+        receive(table)
+    except Exception:  # whatever a subscriber does wrong is no reason to stop the query
+        logging.getLogger("slicemill").exception("a subscriber failed and is not called again")
+        return False
+    return True

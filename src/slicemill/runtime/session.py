@@ -30,6 +30,22 @@ _QUIET = {
 }
 
 
+# How our rendered SQL is meant: texts as they stand, whole numbers beside decimals as typed columns.
+_SQL_MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "false",
+}
+
+
+def configure(spark: SparkSession) -> None:
+    """Settings that slicemill needs of a session, also of one that the caller has made."""
+    for key, value in _SQL_MEANING.items():
+        spark.conf.set(key, value)
+
+
 def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSession:
     """Start, or find, a session on this machine. All times are UTC."""
     ensure_java_home()
@@ -43,7 +59,7 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
         **_QUIET,
         **_LOCAL_TUNING,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-        "spark.sql.session.timeZone": "UTC",
+        **_SQL_MEANING,
         "spark.sql.shuffle.partitions": str(cores),
         "spark.python.daemon.module": "slicemill.runtime.daemon",
         "spark.driver.bindAddress": "127.0.0.1",

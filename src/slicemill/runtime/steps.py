@@ -9,17 +9,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from slicemill.esl.expression import Expr
 from slicemill.esl.relation import Item
-from slicemill.esl.types import Schema
+from slicemill.esl.types import Column, Schema
 from slicemill.execution.operator import Holding, Operator, Row, Timed
 from slicemill.kernels.expressions import compile_many, compile_vector
+from slicemill.kernels.lookup import Lookup
+from slicemill.kernels.merge import BEGINNING, merge
 from slicemill.kernels.stateless import filter_table, project_table
-from slicemill.runtime.arrow_schema import ARRIVAL
+from slicemill.plan import operators as op
+from slicemill.runtime.arrow_schema import ARRIVAL, TS, to_arrow, with_system_columns
 from slicemill.runtime.rows import timed_rows, to_table
 
 # No timestamp is later: an input that is complete up to here has ended.
@@ -30,6 +33,17 @@ class Step(Protocol):
     """`complete[i]`: no later row of input i has a timestamp below it. Returns the same of the output."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]: ...
+
+
+class StatefulStep(Step, Protocol):
+    """A step that keeps something from run to run: `state` is all of it, and can be pickled."""
+
+    @property
+    def state(self) -> State: ...
+
+    def due(self) -> int | None:
+        """How far the inputs must be complete for something held back to come out; None if nothing is."""
+        ...
 
 
 class FilterStep:
@@ -49,6 +63,66 @@ class ProjectStep:
         return project_table(tables[0], self._names, self._columns), complete[0]
 
 
+class LookupStep:
+    """Joins a stream with a table that stays as it is."""
+
+    def __init__(
+        self, lookup: op.Lookup, stream: Schema, table: Schema, rows: Sequence[Row], left: bool
+    ) -> None:
+        self._names = [_qualified(lookup.stream_alias, column.name) for column in stream]
+        self._own = [column.name for column in stream]
+        qualified = Schema(tuple(Column(n, c.type) for n, c in zip(self._names, stream, strict=True)))
+        found = Schema(tuple(Column(_qualified(lookup.alias, c.name), c.type) for c in table))
+        stored = to_table([Timed(0, row) for row in rows], found, [0] * len(rows))
+        self._join = Lookup(qualified, found, lookup.condition, stored.select(list(found.names)), left).join
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        renamed = dict(zip(self._own, self._names, strict=True))
+        stream = tables[0].rename_columns([renamed.get(name, name) for name in tables[0].column_names])
+        return self._join(stream), complete[0]
+
+
+def _qualified(alias: str, name: str) -> str:
+    return f"{alias}.{name}" if alias else name
+
+
+@dataclass(slots=True)
+class MergeState:
+    """Rows that wait for earlier ones of other inputs, and how far each input is known."""
+
+    waiting: list[pa.Table] = field(default_factory=list)
+    registers: list[int] = field(default_factory=list)
+
+
+class MergeStep:
+    """UNION: by (timestamp, input, arrival), whatever the borders between runs."""
+
+    def __init__(self, state: MergeState, inputs: int, output: Schema) -> None:
+        self.state = state
+        self._schema = with_system_columns(to_arrow(output))
+        if not state.registers:
+            state.registers = [BEGINNING] * inputs
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state = self.state
+        waited = state.waiting or [None] * len(tables)
+        # Branches agree in types; the names are the union's.
+        named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
+        inputs = [
+            new if old is None else pa.concat_tables([old, new])
+            for old, new in zip(waited, named, strict=True)
+        ]
+        registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
+        merged = merge(inputs, registers, in_order=True)
+        state.waiting, state.registers = list(merged.waiting), list(merged.registers)
+        return merged.table, merged.enabling_ts
+
+    def due(self) -> int | None:
+        return min(
+            (table.column(TS)[0].as_py() + 1 for table in self.state.waiting if table.num_rows), default=None
+        )
+
+
 @dataclass(slots=True)
 class RowState:
     """What a hosted operator keeps from run to run: its own state and tuples that have to wait."""
@@ -56,6 +130,9 @@ class RowState:
     operator: Operator
     waiting: list[list[tuple[Timed, int]]] = field(default_factory=list)
     finished: bool = False
+
+
+State: TypeAlias = RowState | MergeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +192,6 @@ class RowStep:
         return to_table(out, self._output, arrivals), until if held is None else min(until, held)
 
     def due(self) -> int | None:
-        """How far the inputs must be complete for something held back to come out; None if nothing is."""
         waiting = [queue[0][0].ts + 1 for queue in self.state.waiting if queue]
         operator = self.state.operator
         held = operator.due() if isinstance(operator, Holding) else None

@@ -23,7 +23,7 @@ from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.state import SLICES
-from slicemill.runtime.steps import RowState
+from slicemill.runtime.steps import State
 
 _STATE = "state"
 _SAMPLED = 50
@@ -104,10 +104,10 @@ def _program(task: Task, digest: str) -> UnitProgram:
     if known is not None and known[:2] == (digest, task.version):
         return known[2]
     plan = cast(UnitPlan, cloudpickle.loads(task.plan))
-    states: Mapping[str, RowState] = {}
+    states: Mapping[str, State] = {}
     if task.state is not None:
         stored = open_chunk(task.unit_folder, task.state)
-        states = cast(Mapping[str, RowState], cloudpickle.loads(stored.column(_STATE)[0].as_py()))
+        states = cast(Mapping[str, State], cloudpickle.loads(stored.column(_STATE)[0].as_py()))
     return UnitProgram(plan, task.bucket, states)
 
 

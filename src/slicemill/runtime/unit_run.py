@@ -56,6 +56,13 @@ class RunningUnit:
             self._store.commit(0, UnitVersion(dict(start_at)))
         roll_forward(self._store, home.logs)
 
+    def settle(self) -> None:
+        """Keep all promises of the last run in a version that makes none, before its logs may go."""
+        version = self.version
+        commit_run(
+            self._store, UnitVersion(version.cursors, version.slices, {}, version.extra), self._home.logs
+        )
+
     @property
     def id(self) -> str:
         return self.plan.unit.id
