@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
 from slicemill.runtime.policies import Chooser
+from slicemill.runtime.stages import stage
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
 from slicemill.runtime.unit_run import RunningUnit
@@ -86,7 +87,9 @@ class Dispatcher:
             return True
 
     def _run(self, unit: RunningUnit) -> None:
-        self.after_run(unit, unit.run(self.context, self._inputs_of(unit), self.clock))
+        results = unit.run(self.context, self._inputs_of(unit), self.clock)
+        with stage("deliver"):
+            self.after_run(unit, results)
 
     def _inputs_of(self, unit: RunningUnit) -> Mapping[str, int]:
         return {log: self.complete(log) for log in unit.plan.unit.inputs}

@@ -7,6 +7,7 @@ union is one query: each query would pay the floor of a micro-batch. The driver 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -24,12 +25,16 @@ from slicemill.runtime.chunk import ChunkInfo, write_chunk
 from slicemill.runtime.intake import Intake, packed
 from slicemill.runtime.log import CHUNKS
 from slicemill.runtime.source_frame import RAW, REASON, checked_frame, streaming_frame
+from slicemill.runtime.stages import spent, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_META = "stream string, bad boolean, path string, rows bigint, bytes bigint, min_ts bigint, max_ts bigint"
+_META = (
+    "stream string, bad boolean, path string, rows bigint, bytes bigint, min_ts bigint, max_ts bigint, "
+    "waited_s double, packed_s double"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,16 @@ def start_ingest(
 
     def commit(batch: DataFrame, batch_id: int) -> None:
         found: dict[tuple[str, bool], list[ChunkInfo]] = {}
-        for row in batch.collect():
+        with stage("ingest job"):
+            lines = batch.collect()
+        for row in lines:
+            spent({"ingest task: wait for rows": row.waited_s, "ingest task: pack": row.packed_s})
             chunk = ChunkInfo(row.path, row.rows, row.bytes, row.min_ts, row.max_ts)
             found.setdefault((row.stream, row.bad), []).append(chunk)
-        for name, intake in intakes.items():
-            if name in frames:
-                intake.admit(batch_id, found.get((name, False), []), found.get((name, True), []))
+        with stage("ingest commit"):
+            for name, intake in intakes.items():
+                if name in frames:
+                    intake.admit(batch_id, found.get((name, False), []), found.get((name, True), []))
         notify()
 
     writer = union.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
@@ -104,21 +113,25 @@ class _Packer:
     time_column: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter()
         arrived = [batch for batch in batches if batch.num_rows]
         if not arrived:
             return
+        waited_s = time.perf_counter() - began
         table = pa.Table.from_batches(arrived)
         reasons = table.column(REASON)
         if reasons.null_count < len(reasons):
             bad = table.filter(pc.is_valid(reasons)).select([RAW, REASON]).rename_columns(["raw", "reason"])
-            yield self._line(True, write_chunk(self.errors_folder, CHUNKS, bad))
+            yield self._line(True, write_chunk(self.errors_folder, CHUNKS, bad), 0.0, 0.0)
             table = table.filter(pc.is_null(reasons))
         if table.num_rows:
             good = table.select(self.columns.names).cast(self.columns)
-            yield self._line(False, write_chunk(self.folder, CHUNKS, packed(good, self.time_column)))
+            chunk = write_chunk(self.folder, CHUNKS, packed(good, self.time_column))
+            yield self._line(False, chunk, waited_s, time.perf_counter() - began - waited_s)
 
-    def _line(self, bad: bool, chunk: ChunkInfo) -> pa.RecordBatch:
-        values = (self.stream, bad, chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts)
-        types = (pa.string(), pa.bool_(), pa.string(), *(pa.int64() for _ in range(4)))
+    def _line(self, bad: bool, chunk: ChunkInfo, waited_s: float, packed_s: float) -> pa.RecordBatch:
+        described = (self.stream, bad, chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts)
+        types = (pa.string(), pa.bool_(), pa.string(), *[pa.int64()] * 4, *[pa.float64()] * 2)
+        values = (*described, waited_s, packed_s)
         names = [part.split()[0] for part in _META.split(", ")]
         return pa.record_batch([pa.array([v], t) for v, t in zip(values, types, strict=True)], names)

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +28,7 @@ from slicemill.runtime.steps import State
 
 _STATE = "state"
 _SAMPLED = 50
+_STAGES = ("unit task: open chunks", "unit task: kernels", "unit task: write chunks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class TaskResult:
     arrivals: Mapping[str, tuple[int, ...]]  # per output: arrival times of some of its rows, evenly taken
     due: int | None
     cpu_s: float
+    seconds: Mapping[str, float]  # what its stages took
 
 
 # Unit folder and bucket → plan digest, version reached, program.
@@ -68,7 +71,7 @@ _programs: dict[tuple[Path, int], tuple[str, int, UnitProgram]] = {}
 
 
 def run_task(task: Task) -> TaskResult:
-    began = time.process_time()
+    began, clock = time.process_time(), [time.perf_counter()]
     digest = hashlib.sha256(task.plan).hexdigest()
     program = _program(task, digest)
     tables, complete = {}, {}
@@ -76,7 +79,9 @@ def run_task(task: Task) -> TaskResult:
         parts = [read_epoch(span.folder, span.columns, epoch) for epoch in span.epochs if epoch.rows]
         tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
         complete[log] = span.complete
+    clock.append(time.perf_counter())
     outcome = program.run(tables, complete)
+    clock.append(time.perf_counter())
     chunks = {
         log: write_chunk(task.outputs[log], CHUNKS, table)
         for log, table in outcome.tables.items()
@@ -84,6 +89,7 @@ def run_task(task: Task) -> TaskResult:
     }
     state = _write_state(task, program) if program.states else None
     _programs[task.unit_folder, task.bucket] = (digest, task.version + 1, program)
+    clock.append(time.perf_counter())
     arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
     return TaskResult(
         task.bucket,
@@ -95,6 +101,7 @@ def run_task(task: Task) -> TaskResult:
         arrivals,
         outcome.due,
         time.process_time() - began,
+        {name: after - before for name, (before, after) in zip(_STAGES, pairwise(clock), strict=True)},
     )
 
 

@@ -12,6 +12,7 @@ from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.program import UnitPlan
+from slicemill.runtime.stages import spent, stage
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
@@ -111,10 +112,13 @@ class RunningUnit:
         version = self.version
         epochs = {log: self._new(log) for log in self.plan.unit.inputs}
         tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
-        results = context.parallelize(tasks, len(tasks)).map(run_task).collect()
-        self._commit(version, epochs, complete, results, now())
+        with stage("unit job"):
+            results = context.parallelize(tasks, len(tasks)).map(run_task).collect()
+        with stage("unit commit"):
+            self._commit(version, epochs, complete, results, now())
         self.statistics.add(sum(epoch.rows for new in epochs.values() for epoch in new), results)
         for result in results:
+            spent(result.seconds)
             self.failed |= result.errors
         return results
 

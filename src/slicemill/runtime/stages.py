@@ -1,0 +1,71 @@
+"""Where time goes between a source and a result, stage by stage, for whoever asks.
+
+    with recording() as stages:
+        ...
+    stages["unit job"].seconds
+
+Nothing is kept while nobody records. Seconds are of wall time; those of tasks, which run side by side and
+report when they end, add up over tasks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Stage:
+    times: int = 0
+    seconds: float = 0.0
+
+
+Stages = dict[str, Stage]
+
+
+@dataclass(slots=True)
+class _Recorders:
+    # Ingest and the dispatcher are different threads.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    active: list[Stages] = field(default_factory=list)
+
+
+_recorders = _Recorders()
+
+
+@contextmanager
+def recording() -> Iterator[Stages]:
+    """What is spent in this process, by stage, from here on."""
+    stages: Stages = {}
+    with _recorders.lock:
+        _recorders.active.append(stages)
+    try:
+        yield stages
+    finally:
+        with _recorders.lock:
+            _recorders.active = [other for other in _recorders.active if other is not stages]
+
+
+def spent(seconds: Mapping[str, float]) -> None:
+    """Report what stages took, such as those of a task that ended."""
+    if not _recorders.active:
+        return
+    with _recorders.lock:
+        for stages in _recorders.active:
+            for name, took in seconds.items():
+                stage = stages.setdefault(name, Stage())
+                stage.times += 1
+                stage.seconds += took
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time the block as one stage."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        spent({name: time.perf_counter() - began})
