@@ -7,6 +7,7 @@ usage of the command itself gives 2.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ from slicemill.bench.cli import bench
 from slicemill.errors import SlicemillError
 from slicemill.esl import Bound, EslError, Source, bind, bind_script
 from slicemill.esl.summary import describe
+from slicemill.esl.units import UNITS_US, unit_name
 from slicemill.execution.runner import run_script
 from slicemill.lab.cli import lab_app
 from slicemill.plan.build import build_graph
@@ -29,7 +31,7 @@ from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.svg import explain_svg
-from slicemill.show import results_table
+from slicemill.show import show_counts, show_rows
 
 app = typer.Typer(
     help="Many continuous queries over streams, planned together and run on Spark.",
@@ -37,7 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+log_app = typer.Typer(help="Look into the logs of a home.", no_args_is_help=True)
 app.add_typer(lab_app, name="lab")
+app.add_typer(log_app, name="log")
 app.command(epilog="Example: slicemill bench simulator --json")(bench)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
@@ -50,6 +54,7 @@ class Format(StrEnum):
 
 
 class EngineName(StrEnum):
+    spark = "spark"
     reference = "reference"
 
 
@@ -118,36 +123,58 @@ def explain(
         output.write_text(text, encoding="utf-8")
 
 
-@app.command(epilog="Example: slicemill run examples/auction.esl --engine reference")
+@app.command(epilog="Example: slicemill run examples/auction.esl --for 30s")
 def run(
     file: File,
-    engine: Annotated[EngineName, typer.Option(help="reference: tuple at a time, without Spark.")],
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="reference runs tuple at a time, without Spark, to the end of the input."),
+    ] = EngineName.spark,
+    duration: Annotated[str | None, typer.Option("--for", metavar="30s", help="How long to run.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Keep logs and state here, and go on from them.")] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
+    policy: Annotated[str, typer.Option(help="Which unit runs next: fcfs or rr.")] = "fcfs",
     rows: Annotated[int, typer.Option(min=0, help="How many of each query's last rows to show.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print every row as a JSON line instead.")] = False,
 ) -> None:
-    """Run every query of a script to the end of its input."""
-    del engine  # the one there is
+    """Run every query of a script, and show what comes out."""
     source = read(file)
     catalog = bind(source).catalog
-    with Console(stderr=True).status("running"):
-        result = run_script(catalog)
-    if as_json:
-        for query in result.queries:
-            for timed in query.rows:
-                values = {c.name: v for c, v in zip(query.schema, timed.row, strict=True)}
-                typer.echo(json.dumps({"query": query.name, "ts": timed.ts, **values}, default=str))
+    if engine is EngineName.reference:
+        with Console(stderr=True).status("running"):
+            result = run_script(catalog)
+        show_rows([(q.name, q.schema, q.rows) for q in result.queries], rows, as_json)
+        if not as_json:
+            for stream in result.streams:
+                show_counts(stream.name, stream.rows, stream.bad, stream.late)
         return
-    console = Console()
-    for query in result.queries:
-        console.print(
-            results_table(query.name, query.schema, query.rows[-rows:] if rows else [], len(query.rows))
-        )
-        console.print()
-    for stream in result.streams:
-        extra = "".join(
-            f", {n:,} {what}" for n, what in ((stream.bad, "unreadable"), (stream.late, "late")) if n
-        )
-        console.print(f"{stream.name}: {stream.rows:,} tuples{extra}", highlight=False)
+    # Spark takes seconds to import and start; checking a script should not.
+    from slicemill.runtime.console import run_on_spark
+
+    run_on_spark(source, seconds_of(duration), home, master, policy, rows, as_json)
+
+
+def seconds_of(duration: str | None) -> float | None:
+    """A length of time as people write it, in seconds.
+
+    >>> seconds_of("30s"), seconds_of("2 min"), seconds_of("1.5h")
+    (30.0, 120.0, 5400.0)
+    """
+    if duration is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", duration.lower())
+    unit = unit_name(match[2]) if match else None
+    if match is None or unit not in UNITS_US:
+        raise SlicemillError(f"{duration!r} is no length of time; write it as in --for 30s")
+    return float(match[1]) * UNITS_US[unit] / 1_000_000
+
+
+@log_app.command("ls", epilog="Example: slicemill log ls --home work")
+def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -> None:
+    """Show what the logs of a home hold: streams, derived streams and results."""
+    from slicemill.runtime.console import logs_table
+
+    Console().print(logs_table(home))
 
 
 def read(file: Path) -> Source:

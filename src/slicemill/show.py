@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from rich.console import Console
 from rich.table import Table
 
 from slicemill.esl.types import Kind, Schema, Type
@@ -44,11 +46,31 @@ def show_timestamp(us: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def show_rows(
+    results: Sequence[tuple[str, Schema, Sequence[tuple[int, Sequence[object]]]]], last: int, as_json: bool
+) -> None:
+    """Print the results of queries: the last rows of each as a table, or every row as a JSON line."""
+    console = Console()
+    for name, schema, rows in results:
+        if as_json:
+            for ts, row in rows:
+                values = dict(zip(schema.names, row, strict=True))
+                print(json.dumps({"query": name, "ts": ts, **values}, default=str))
+        else:
+            console.print(results_table(name, schema, rows[-last:] if last else [], len(rows)))
+            console.print()
+
+
+def show_counts(stream: str, rows: int, bad: int, late: int) -> None:
+    extra = "".join(f", {n:,} {what}" for n, what in ((bad, "unreadable"), (late, "late")) if n)
+    Console().print(f"{stream}: {rows:,} tuples{extra}", highlight=False)
+
+
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
 ) -> Table:
     """The last rows of a query with their timestamps; `total` is how many there are in all."""
-    shown = "" if total <= len(rows) else f", the last {len(rows)}"
+    shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
     table = Table(
         title=f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}",
         title_justify="left",

@@ -9,31 +9,30 @@
 from __future__ import annotations
 
 import fcntl
-import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote, unquote
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import Schema
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.state import StateStore
 
-_PLAIN = re.compile(r"[A-Za-z0-9_]+")
-
 
 def folder_name(name: str) -> str:
-    """A name as a folder's: plain ones as they are, others spelled out.
+    """A name as a folder's: plain ones as they are, others spelled as in a URL.
 
     >>> folder_name("hot_items"), folder_name("select from bid")
-    ('hot_items', '%select%20from%20bid')
+    ('hot_items', 'select%20from%20bid')
     """
-    if _PLAIN.fullmatch(name):
-        return name
-    spelled = "".join(c if _PLAIN.fullmatch(c) else f"%{ord(c):02x}" for c in name)
-    # No plain name begins like this, so that no two names share a folder.
-    return f"%{spelled}"
+    return quote(name, safe="")
+
+
+def log_names(folder: Path) -> list[str]:
+    """The names of the logs in a home."""
+    return sorted(unquote(path.name) for path in (folder / "logs").iterdir())
 
 
 @dataclass(slots=True)

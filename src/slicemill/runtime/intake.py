@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,15 @@ from slicemill.runtime.steps import END
 _HELD = "held"
 
 
+@dataclass(slots=True)
+class Counts:
+    """Rows since the mill was made: admitted, too late, unreadable."""
+
+    rows: int = 0
+    late: int = 0
+    bad: int = 0
+
+
 class Intake:
     """One declared stream. Times are promised under its lock, so that no tuple slips below a promise."""
 
@@ -34,6 +44,7 @@ class Intake:
         self._logs = home.logs
         self._store = home.intake_store(stream.name)
         self._clock = clock
+        self.counts = Counts()
         self._lock = threading.Lock()
         self._promised = -END
         self._last_arrival: int | None = None
@@ -115,6 +126,9 @@ class Intake:
             stamp = max(now, self._promised, self._admitted())
             outputs[self.stream.name] = Output(tuple(chunks), now, stamped_ts=stamp)
         commit_run(self._store, UnitVersion({}, slices, outputs, {"batch": batch}), self._logs)
+        self.counts.rows += _rows(outputs.get(self.stream.name))
+        self.counts.late += _rows(outputs.get(self.stream.name + LATE))
+        self.counts.bad += _rows(outputs.get(self.stream.name + ERRORS))
 
     def _sorted_out(
         self, chunks: Sequence[ChunkInfo], flush: bool
@@ -141,6 +155,10 @@ class Intake:
         too_late = [self.late.write(pieces[1])] if pieces[1].num_rows else []
         held = [self._store.write(pieces[2])] if pieces[2].num_rows else []
         return admitted, too_late, held
+
+
+def _rows(output: Output | None) -> int:
+    return sum(chunk.rows for chunk in output.chunks) if output is not None else 0
 
 
 def packed(table: pa.Table, time_column: str | None) -> pa.Table:

@@ -278,6 +278,13 @@ class Mill:
         kept = dict.fromkeys(self.queries, self._keep)
         return collect(self.home.logs, cursors, self._clock(), kept)
 
+    def lag_rows(self, query: str) -> int:
+        """Rows that wait in the logs of the unit that a query belongs to."""
+        for unit in self.dispatcher.units.values():
+            if any(log == query for _, log in unit.plan.unit.outputs):
+                return sum(epoch.rows for epoch in unit.pending())
+        return 0
+
     def _handle(self, query: QueryDefinition) -> Query:
         def stop() -> None:
             self.execute(f'DROP QUERY "{query.name}"')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,26 +47,39 @@ def configure(spark: SparkSession) -> None:
         spark.conf.set(key, value)
 
 
+def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
+    """A session on a cluster; without a master, on this machine."""
+    if master is None:
+        return local_session(name=name)
+    return _started(master, name, {})
+
+
 def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSession:
     """Start, or find, a session on this machine. All times are UTC."""
-    ensure_java_home()
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers must find the packages that this process has.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = cores or os.cpu_count() or 1
-    settings = {
-        **_QUIET,
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local = {
         **_LOCAL_TUNING,
-        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-        **_SQL_MEANING,
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.python.daemon.module": "slicemill.runtime.daemon",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    for key, value in settings.items():
+    return _started(f"local[{cores}]", name, local)
+
+
+def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    ensure_java_home()
+    from pyspark.sql import SparkSession
+
+    # Workers must find the packages that this process has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    everywhere = {
+        **_QUIET,
+        **_SQL_MEANING,
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.python.daemon.module": "slicemill.runtime.daemon",
+    }
+    for key, value in {**everywhere, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
