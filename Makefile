@@ -21,13 +21,12 @@ $(READY): requirements.lock pyproject.toml
 
 venv: $(READY) ## create .venv from requirements.lock
 
-demo: $(READY) ## check, draw and run examples/auction.esl
+demo: $(READY) ## run examples/auction.esl on Spark for half a minute
 	$(BIN)/slicemill check examples/auction.esl
 	@mkdir -p out
 	$(BIN)/slicemill explain examples/auction.esl --format svg --output out/auction.svg
 	@echo "The query graph is drawn in out/auction.svg."
-	$(BIN)/slicemill run examples/auction.esl --engine reference --rows 3
-	@echo "This was the reference engine, tuple at a time. Running on Spark comes next."
+	$(BIN)/slicemill run examples/auction.esl --for 30s --rows 3
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check src tests

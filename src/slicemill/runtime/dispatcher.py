@@ -1,4 +1,4 @@
-"""The dispatcher: one loop that runs, again and again, the unit that the policy picks (DESIGN §2).
+"""The dispatcher: one loop that runs, again and again, the units that the policy picks (DESIGN §2).
 
 A unit can run when one of its logs has something new, or when time has come far enough to release what it
 holds back. A unit that is not picked falls behind in its logs; nothing is lost.
@@ -17,7 +17,7 @@ from slicemill.runtime.policies import Chooser
 from slicemill.runtime.stages import stage
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
-from slicemill.runtime.unit_run import RunningUnit
+from slicemill.runtime.unit_run import RunningUnit, execute
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,7 +28,10 @@ AfterRun = Callable[[RunningUnit, list[TaskResult]], None]
 
 @dataclass
 class Dispatcher:
-    """`complete` says how far a log is complete; `after_run` sees every run that is committed."""
+    """`complete` says how far a log is complete; `after_run` sees every run that is committed.
+
+    Asking how far a stream is complete may promise time, so it is asked only of units that run or wait.
+    """
 
     context: SparkContext
     complete: Completeness
@@ -36,6 +39,7 @@ class Dispatcher:
     policy: Chooser
     after_run: AfterRun
     poll_s: float = 0.05
+    at_once: int = 1
     units: dict[str, RunningUnit] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
     _running: threading.Lock = field(default_factory=threading.Lock)
@@ -70,26 +74,29 @@ class Dispatcher:
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
         while unit.pending():
-            self._run(unit)
+            self._run([unit])
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""
-        while self.run_one():
+        while self.run_some():
             pass
 
-    def run_one(self) -> bool:
-        """Run the unit that the policy picks; False if none can run."""
+    def run_some(self) -> bool:
+        """Run the units that the policy picks, as many at once as there are cores; False if none can run."""
         with self._running:
             ready = [unit for unit in self.units.values() if self._can_run(unit)]
-            if not ready:
-                return False
-            self._run(ready[self.policy(ready)])
-            return True
+            chosen: list[RunningUnit] = []
+            while ready and len(chosen) < self.at_once:
+                chosen.append(ready.pop(self.policy(ready)))
+            if chosen:
+                self._run(chosen)
+            return bool(chosen)
 
-    def _run(self, unit: RunningUnit) -> None:
-        results = unit.run(self.context, self._inputs_of(unit), self.clock)
-        with stage("deliver"):
-            self.after_run(unit, results)
+    def _run(self, units: list[RunningUnit]) -> None:
+        runs = [unit.begin(self._inputs_of(unit)) for unit in units]
+        for run, results in zip(runs, execute(self.context, runs, self.clock), strict=True):
+            with stage("deliver"):
+                self.after_run(run.unit, results)
 
     def _inputs_of(self, unit: RunningUnit) -> Mapping[str, int]:
         return {log: self.complete(log) for log in unit.plan.unit.inputs}
@@ -109,7 +116,7 @@ class Dispatcher:
     def _loop(self) -> None:
         try:
             while not self._stop:
-                if not self.run_one():
+                if not self.run_some():
                     with self.changed:
                         self.changed.wait(self.poll_s)
         except BaseException as problem:  # the thread's last words, for whoever waits for it

@@ -73,8 +73,21 @@ class Intake:
             reached = self._reached()
             if self.stream.skew_us is not None and self._last_arrival is not None and reached > -END:
                 elapsed = self._clock() - self._last_arrival
-                self._promised = max(self._promised, reached + elapsed - self.stream.skew_us)
-            return max(self._promised, self._admitted())
+                offered = reached + elapsed - self.stream.skew_us
+                # What is held back to be put in order is still to come.
+                self._promised = max(self._promised, min(offered, *self._held_from(), END))
+            return self._limit()
+
+    def _limit(self) -> int:
+        """Tuples below this are late: by a promise, by what is in the log, or by more than the slack."""
+        reached = self._reached()
+        waited = reached - self.stream.slack_us if self.stream.slack_us and reached > -END else -END
+        return max(self._promised, self._admitted(), waited)
+
+    def _held_from(self) -> list[int]:
+        version = self._store.latest()
+        chunks = [part.chunk for part in version.slices] if version is not None else []
+        return [chunk.min_ts for chunk in chunks if chunk.min_ts is not None]
 
     def _reached(self) -> int:
         """The latest timestamp that has arrived, admitted or held back."""
@@ -134,7 +147,7 @@ class Intake:
         self, chunks: Sequence[ChunkInfo], flush: bool
     ) -> tuple[list[ChunkInfo], list[ChunkInfo], list[ChunkInfo]]:
         """New chunks as admitted, late and held back."""
-        limit = max(self._promised, self._admitted())
+        limit = self._limit()
         version = self._store.latest()
         assert version is not None and self.late is not None
         in_order = all(chunk.min_ts is None or chunk.min_ts >= limit for chunk in chunks)
@@ -149,7 +162,7 @@ class Intake:
         late = int(np.searchsorted(times, limit, side="left"))
         upto = len(times)
         if self.stream.slack_us and not flush:
-            upto = max(late, int(np.searchsorted(times, times[-1] - self.stream.slack_us, side="left")))
+            upto = max(late, int(np.searchsorted(times, times[-1] - self.stream.slack_us, side="right")))
         pieces = (table.slice(late, upto - late), table.slice(0, late).drop_columns([TS]), table.slice(upto))
         admitted = [self.log.write(pieces[0])] if pieces[0].num_rows else []
         too_late = [self.late.write(pieces[1])] if pieces[1].num_rows else []

@@ -22,6 +22,8 @@ from slicemill.esl.catalog import Catalog, Dropped, Statement, Table
 from slicemill.esl.catalog import Query as QueryDefinition
 from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Row
+from slicemill.execution.relation_query import evaluate_relation
+from slicemill.execution.translate import relation_rows
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
@@ -100,6 +102,7 @@ class Mill:
             make_policy(policy),
             self._after_run,
             poll_ms / 1000,
+            self.spark.sparkContext.defaultParallelism,
         )
         self._reader = Reader(self.spark, self.home.sources, self._folder, self.dispatcher.notify)
 
@@ -121,6 +124,17 @@ class Mill:
         if len(queries) != 1:
             raise SlicemillError("give one SELECT, or one CREATE QUERY")
         return self.queries[queries[0].name]
+
+    def ask(self, name: str) -> list[Row]:
+        """The rows of an ad hoc query, one that reads tables and views over tables only, as they are now."""
+        query = self.catalog.queries[name.lower()].query
+        if not isinstance(query, RelationQuery):
+            raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
+        return evaluate_relation(query, self.catalog, lambda t: relation_rows(t, self.catalog, self._tables))
+
+    def table(self, name: str, rows: Sequence[Row]) -> None:
+        """Give the rows of a table before it is declared, in place of its source."""
+        self._tables[name] = rows
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
         """Declare a stream that a streaming DataFrame feeds; `time` names its timestamp column."""

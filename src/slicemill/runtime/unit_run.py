@@ -1,8 +1,8 @@
-"""A unit at run time: what is pending, running it as one Spark job, committing what it did."""
+"""A unit at run time: what is pending, running it in a Spark job, committing what it did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,19 @@ class UnitStatistics:
                 self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run under way: from which version, over which epochs, with what is known to be complete."""
+
+    unit: RunningUnit
+    version: UnitVersion
+    epochs: Mapping[str, list[Epoch]]
+    complete: Mapping[str, int]
+    tasks: list[Task]
+
+
 class RunningUnit:
-    """`complete` says how far a log is complete; asking it may promise time, so ask only when running."""
+    """A unit with its state in a home."""
 
     def __init__(self, plan: UnitPlan, home: Home, start_at: Mapping[str, int]) -> None:
         self.plan = plan
@@ -105,22 +116,20 @@ class RunningUnit:
     def oldest_arrival(self) -> int:
         return min((epoch.arrival_us for epoch in self.pending()), default=0)
 
-    def run(
-        self, context: SparkContext, complete: Mapping[str, int], now: Callable[[], int]
-    ) -> list[TaskResult]:
-        """Read what is new, run all buckets as one job, and commit; returns what the tasks say."""
+    def begin(self, complete: Mapping[str, int]) -> Run:
+        """What a run would read, as tasks; nothing changes before `finish`."""
         version = self.version
         epochs = {log: self._new(log) for log in self.plan.unit.inputs}
         tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
-        with stage("unit job"):
-            results = context.parallelize(tasks, len(tasks)).map(run_task).collect()
-        with stage("unit commit"):
-            self._commit(version, epochs, complete, results, now())
-        self.statistics.add(sum(epoch.rows for new in epochs.values() for epoch in new), results)
+        return Run(self, version, epochs, complete, tasks)
+
+    def finish(self, run: Run, results: list[TaskResult], now: int) -> None:
+        """Commit what the tasks of a run have done."""
+        self._commit(run.version, run.epochs, run.complete, results, now)
+        self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
-        return results
 
     def _task(
         self,
@@ -135,7 +144,7 @@ class RunningUnit:
             opened = self._home.logs[log]
             inputs[log] = InputSpan(opened.folder, opened.columns, tuple(new), complete[log])
         outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
-        return Task(bucket, self._pickled, self._store.head, state, self._store.folder, inputs, outputs)
+        return Task(bucket, self._pickled, state, self._store.folder, inputs, outputs)
 
     def _commit(
         self,
@@ -163,6 +172,20 @@ class RunningUnit:
         dues = [result.due for result in results if result.due is not None]
         extra = {"told": dict(complete), "complete": done, "due": min(dues, default=None)}
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
+
+
+def execute(context: SparkContext, runs: Sequence[Run], clock: Callable[[], int]) -> list[list[TaskResult]]:
+    """Run all tasks as one Spark job, then commit run by run."""
+    tasks = [task for run in runs for task in run.tasks]
+    with stage("unit job"):
+        done = context.parallelize(tasks, len(tasks)).map(run_task).collect()
+    results: list[list[TaskResult]] = []
+    for run in runs:
+        results.append(done[: len(run.tasks)])
+        done = done[len(run.tasks) :]
+        with stage("unit commit"):
+            run.unit.finish(run, results[-1], clock())
+    return results
 
 
 def open_outputs(plan: UnitPlan, home: Home) -> dict[str, StreamLog]:
