@@ -1,7 +1,7 @@
 """Cursors of sinks and of readers in other processes, as small whole files in the home.
 
     <home>/sinks/<name>/cursor.json     written by the mill
-    <home>/readers/<name>/cursor.json   written by a program that reads results (slicemill.runtime.result_source)
+    <home>/readers/<name>/cursor.json   written by a program that reads results (runtime/result_source.py)
 
 `id` is made once and known outside the home too: a folder or a database remembers which home delivers to it,
 so that a second home does not go on from the first one's epochs.

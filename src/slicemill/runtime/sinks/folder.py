@@ -6,8 +6,8 @@
 
 A file gets its name in one step when it is whole. The names are the cursor: after a crash the sink goes on
 after the last epoch that a name has, so nothing is written twice, whatever the home's cursor says. Sorted by
-name, files are in order of delivery. Names with an underscore in front are not seen by Spark, Arrow and others
-that read folders.
+name, files are in order of delivery. Names with an underscore in front are not seen by Spark, Arrow and
+others that read folders.
 """
 
 from __future__ import annotations

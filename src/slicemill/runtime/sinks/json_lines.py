@@ -28,10 +28,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def encode(table: pa.Table) -> bytes:
     """Rows as objects; JSON has no types for times, decimals and bytes, see `plain`."""
     kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in from_arrow(table.schema)}
-    columns = [[plain(v, kind) for v in column_values(table.column(name), kind)] for name, kind in kinds.items()]
+    columns = [
+        [plain(v, kind) for v in column_values(table.column(name), kind)] for name, kind in kinds.items()
+    ]
     rows = (dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True))
     return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
-
 
 
 def plain(value: object, kind: Kind) -> object:
