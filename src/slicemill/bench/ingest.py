@@ -1,0 +1,219 @@
+"""Parquet files through ingest to the results of filter queries, beside Spark's own streaming.
+
+Both sides run in one session on the same files, one after the other. Everything runs once before anything is
+measured, since a JVM needs some seconds of work to compile what it does; then a query is started, takes a
+first file, and from then on is measured: processor seconds of the driver, the JVM and all Python workers
+together, until the last result is there. Session and first runs are reported apart. Results are counted on
+both sides and compared with a batch query. Ratios of rows per processor second are what counts: both sides
+have the same load beside them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slicemill.bench.benchmark import Benchmark
+from slicemill.bench.bids import Feed, count_rows, many_conditions, one_condition, write_bids
+from slicemill.bench.latency import mill_latencies_ms, native_latencies_ms, settled_median
+from slicemill.bench.process_tree import Usage, measured
+from slicemill.bench.rivals import MillSide, Side, SparkSide, batch_times_ms, expected_counts
+from slicemill.lab.claims import Claim, at_least, at_most
+from slicemill.lab.experiment import Result, Scale
+from slicemill.runtime.session import local_session
+from slicemill.runtime.stages import recording
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    rows_per_file: int
+    files_per_batch: int
+    warm_files: int
+    files_for_one: int
+    files_for_many: int
+    rounds: int
+    small_rows: int
+    small_files: int
+    every_s: float
+
+
+SIZES: Mapping[Scale, Sizes] = {
+    "small": Sizes(100_000, 4, 12, 20, 8, 2, 500, 40, 0.2),
+    "full": Sizes(100_000, 4, 60, 100, 40, 3, 500, 200, 0.2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What one side did with some files."""
+
+    rows: int
+    usage: Usage
+    wrong: int  # rows too many or missing, over all filters
+    stages: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run(scale: Scale) -> Result:
+    sizes = SIZES[scale]
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
+        with measured() as session:
+            spark = local_session()
+            spark.range(1).collect()
+        bench = IngestBench(spark, Path(folder), sizes)
+        try:
+            return _result(bench, session)
+        finally:
+            spark.stop()
+
+
+def _result(bench: IngestBench, session: Usage) -> Result:
+    sizes = bench.sizes
+    with measured() as warm_up:
+        bench.compare(one_condition(), sizes.warm_files, 1)
+    one = bench.compare(one_condition(), sizes.files_for_one, sizes.rounds)
+    many = bench.compare(many_conditions(), sizes.files_for_many, 1)
+    latency = bench.latencies()
+    claims = (
+        _counted("1 filter", one),
+        at_least(
+            "1 filter: rows per CPU second, slicemill / Spark's streaming",
+            one["ratio"],
+            0.5,
+            "results committed to a log on our side, counted and dropped on Spark's",
+        ),
+        _counted("20 filters", many),
+        at_least("20 filters: rows per CPU second, slicemill / 20 Spark queries", many["ratio"], 5),
+        at_most(
+            "p50 from arrival to result / p50 of a native stateful batch",
+            latency["p50 from arrival to result, slicemill, ms"] / latency["p50 batch, native count, ms"],
+            3,
+            "ours includes waiting for the next poll; a native batch is timed from its trigger",
+        ),
+    )
+    figures = {
+        "how": "CPU of driver, JVM and Python workers after warm-up and query start, one session, "
+        f"{sizes.files_per_batch * sizes.rows_per_file} rows a batch; peak memory is resident, summed",
+        "start-up": {"session": _usage(session), "first runs of both sides": _usage(warm_up)},
+        "1 filter": one,
+        "20 filters": many,
+        "latency": latency,
+    }
+    return Result(claims, figures)
+
+
+def _counted(what: str, compared: Mapping[str, Any]) -> Claim:
+    right = compared["counts right"]
+    return Claim(
+        f"{what}: both sides give the rows of a batch query", "all", "all" if right else "not", right
+    )
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "cpu_s": round(usage.cpu_s, 2),
+        "wall_s": round(usage.wall_s, 2),
+        "peak_mb": usage.peak_bytes // 1_000_000,
+        "cpu_s by process": {kind: round(cpu_s, 2) for kind, cpu_s in usage.cpu_s_by_kind.items()},
+    }
+
+
+class IngestBench:
+    """The parts of the benchmark, in a session and a folder of their own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+        self.spark = spark
+        self.sizes = sizes
+        self._folder = folder
+        self._runs = 0
+        files = 1 + max(sizes.warm_files, sizes.files_for_one, sizes.files_for_many)
+        self._bids = write_bids(folder / "bids", files, sizes.rows_per_file)
+
+    def compare(self, conditions: Sequence[str], files: int, rounds: int) -> dict[str, Any]:
+        """Both sides on the same files; `rounds` times, in turns."""
+        paths = self._bids[: 1 + files]
+        first = expected_counts(self.spark, paths[:1], conditions)
+        expected = expected_counts(self.spark, paths, conditions)
+        ours: list[Phase] = []
+        theirs: list[Phase] = []
+        for _ in range(rounds):
+            for phases, make in ((ours, self._mill_side), (theirs, self._spark_side)):
+                phases.append(self._phase(make, conditions, paths, first, expected))
+        mill, native = (reduce(add, (phase.usage for phase in phases)) for phases in (ours, theirs))
+        rows = sum(phase.rows for phase in ours)
+        return {
+            "rows": rows,
+            "queries": len(conditions),
+            "rows out": sum(expected),
+            "ratio": native.cpu_s / mill.cpu_s,
+            "ratios by round": [n.usage.cpu_s / m.usage.cpu_s for m, n in zip(ours, theirs, strict=True)],
+            "slicemill": {"rows_per_cpu_s": round(rows / mill.cpu_s), **_usage(mill)},
+            "spark": {"rows_per_cpu_s": round(rows / native.cpu_s), **_usage(native)},
+            "rows too many or missing": sum(phase.wrong for phase in (*ours, *theirs)),
+            "where our time goes, s, last round": ours[-1].stages,
+        }
+
+    def _phase(
+        self,
+        make: Callable[[Feed, Sequence[str], Path], Side],
+        conditions: Sequence[str],
+        paths: Sequence[Path],
+        first: Sequence[int],
+        expected: Sequence[int],
+    ) -> Phase:
+        self._runs += 1
+        home = self._folder / f"run-{self._runs}"
+        feed = Feed(home / "in")
+        side = make(feed, conditions, home)
+        side.start()
+        try:
+            feed.arrive(paths[:1])
+            side.finish(first)
+            with recording() as stages, measured() as usage:
+                feed.arrive(paths[1:])
+                side.finish(expected)
+            where: dict[str, Any] = {}
+            if isinstance(side, MillSide):
+                batches = batch_times_ms(side.ingest_progress()[1:])
+                where = {"ingest batches": batches.pop("batches")}
+                where |= {f"ingest batch: {phase}": took / 1000 for phase, took in batches.items()}
+                where |= {name: round(stage.seconds, 3) for name, stage in stages.items()}
+            wrong = sum(abs(count - right) for count, right in zip(side.counts(), expected, strict=True))
+            return Phase(count_rows(paths[1:]), usage, wrong, where)
+        finally:
+            side.stop()
+
+    def _mill_side(self, feed: Feed, conditions: Sequence[str], home: Path) -> Side:
+        return MillSide(self.spark, feed.folder, self.sizes.files_per_batch, conditions, home / "home")
+
+    def _spark_side(self, feed: Feed, conditions: Sequence[str], home: Path) -> Side:
+        return SparkSide(self.spark, feed.folder, self.sizes.files_per_batch, conditions, home / "checkpoint")
+
+    def latencies(self) -> dict[str, Any]:
+        sizes = self.sizes
+        files = write_bids(self._folder / "few", sizes.small_files, sizes.small_rows)
+        mill = mill_latencies_ms(
+            self.spark, Feed(self._folder / "in-mill"), files, sizes.every_s, self._folder / "home"
+        )
+        native, batches = native_latencies_ms(
+            self.spark, Feed(self._folder / "in-native"), files, sizes.every_s, self._folder / "checkpoint"
+        )
+        return {
+            "rows a file": sizes.small_rows,
+            "a file every, s": sizes.every_s,
+            "p50 batch, native count, ms": settled_median(batches),
+            "p50 from arrival to result, native count, ms": settled_median(native),
+            "p50 from arrival to result, slicemill, ms": settled_median(mill),
+            "p99 from arrival to result, slicemill, ms": statistics.quantiles(mill, n=100)[98],
+        }
+
+
+BENCHMARK = Benchmark("Parquet files to filter results, beside Spark's streaming", run)

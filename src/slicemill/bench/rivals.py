@@ -1,0 +1,137 @@
+"""Filters over a folder of Parquet files, as streams: by slicemill, and by Spark's own streaming.
+
+Both run in one session, poll as often, and take as many files a batch. slicemill writes the rows that pass
+to the queries' result logs. Spark, with a streaming query for each filter, gives them to its noop sink, which
+only counts. A side is started, takes in what arrives, and says how many rows passed each filter so far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from slicemill.bench.bids import COLUMNS, SCHEMA
+from slicemill.errors import SlicemillError
+from slicemill.runtime.mill import Mill
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_MS = 50
+_PATIENCE_S = 300
+
+
+class Side(Protocol):
+    """A streaming system with filters registered."""
+
+    def start(self) -> None: ...
+
+    def finish(self, expected: Sequence[int]) -> None:
+        """Wait until all that has arrived is through, `expected` rows for each filter."""
+
+    def counts(self) -> list[int]:
+        """Rows that passed each filter since the start."""
+
+    def stop(self) -> None: ...
+
+
+def expected_counts(spark: SparkSession, paths: Iterable[Path], conditions: Sequence[str]) -> list[int]:
+    """What both sides should count, by a batch query."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = spark.read.schema(SCHEMA).parquet(*map(str, paths))
+    row = frame.agg(*(F.count_if(F.expr(condition)) for condition in conditions)).head()
+    assert row is not None
+    return [int(count) for count in row]
+
+
+def batch_times_ms(progress: Iterable[StreamingQueryProgress]) -> dict[str, float]:
+    """Milliseconds of the phases of micro-batches that had input, summed; `batches` counts them."""
+    total: dict[str, float] = {"batches": 0}
+    for batch in progress:
+        if batch.numInputRows:
+            total["batches"] += 1
+            for phase, took in batch.durationMs.items():
+                total[phase] = total.get(phase, 0) + took
+    return total
+
+
+@dataclass
+class SparkSide:
+    """One streaming query for each filter."""
+
+    spark: SparkSession
+    folder: Path
+    files_per_batch: int
+    conditions: Sequence[str]
+    checkpoints: Path
+    _queries: list[StreamingQuery] = field(default_factory=list)
+
+    def start(self) -> None:
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
+        for number, condition in enumerate(self.conditions):
+            writer = reader.parquet(str(self.folder)).where(condition).writeStream.format("noop")
+            writer = writer.option("checkpointLocation", str(self.checkpoints / str(number)))
+            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
+
+    def finish(self, expected: Sequence[int]) -> None:  # noqa: ARG002 - it knows by itself
+        for query in self._queries:
+            query.processAllAvailable()
+
+    def counts(self) -> list[int]:
+        # A trigger without input says -1.
+        return [
+            sum(max(0, batch.sink.numOutputRows) for batch in query.recentProgress) for query in self._queries
+        ]
+
+    def stop(self) -> None:
+        for query in self._queries:
+            query.stop()
+
+
+@dataclass
+class MillSide:
+    """All filters in one mill."""
+
+    spark: SparkSession
+    folder: Path
+    files_per_batch: int
+    conditions: Sequence[str]
+    home: Path
+    mill: Mill = field(init=False)
+    _ingest: list[StreamingQuery] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.mill = Mill(self.spark, self.home, poll_ms=POLL_MS)
+        source = f"path '{self.folder}', maxFilesPerTrigger {self.files_per_batch}"
+        self.mill.execute(f"CREATE STREAM bid ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
+        for number, condition in enumerate(self.conditions):
+            self.mill.execute(f"CREATE QUERY q{number} AS SELECT {COLUMNS} FROM bid WHERE {condition}")
+        others = {query.id for query in self.spark.streams.active}
+        self.mill.start()
+        self._ingest = [query for query in self.spark.streams.active if query.id not in others]
+
+    def finish(self, expected: Sequence[int]) -> None:
+        ends = time.monotonic() + _PATIENCE_S
+        while any(count < wanted for count, wanted in zip(self.counts(), expected, strict=True)):
+            self.mill.check()
+            if time.monotonic() > ends:
+                raise SlicemillError(f"results are missing after {_PATIENCE_S} s: {self.counts()}")
+            time.sleep(0.005)
+
+    def counts(self) -> list[int]:
+        return [self.mill.queries[f"q{number}"].metrics().rows for number in range(len(self.conditions))]
+
+    def ingest_progress(self) -> list[StreamingQueryProgress]:
+        return [batch for query in self._ingest for batch in query.recentProgress]
+
+    def unit_runs(self) -> Mapping[str, int]:
+        return {unit.id: unit.statistics.runs for unit in self.mill.dispatcher.units.values()}
+
+    def stop(self) -> None:
+        self.mill.close()
