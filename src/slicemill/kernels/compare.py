@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from slicemill.esl import types as t
 from slicemill.esl.types import Kind, Type
-from slicemill.kernels.kernel import VARIES, Bound, Kernel, Maker, free, plain
+from slicemill.kernels.kernel import VARIES, Bound, Kernel, Maker, Strict, free, plain
 from slicemill.kernels.vectors import (
     Data,
     Mask,
@@ -55,6 +55,16 @@ def less(type_: Type) -> Test:
     if held_by_arrow(type_):
         return lambda a, b: on_arrow(pc.less, a, b)
     return np.less
+
+
+def _exactly(make: Maker) -> Maker:
+    """Decimals of different digits compare as they are, which no one type holds: left to the reference."""
+
+    def checked(bound: Bound) -> Kernel | Strict | None:
+        mixed = len(set(bound.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in bound.types)
+        return None if mixed else make(bound)
+
+    return checked
 
 
 def _equality(bound: Bound) -> Kernel:
@@ -195,14 +205,14 @@ def _is_nan(vector: Vector) -> Vector:
 
 
 COMPARISON: dict[str, Maker] = {
-    "=": _equality,
-    "<>": _inequality,
-    "<": _order("<"),
-    "<=": _order("<="),
-    ">": _order(">"),
-    ">=": _order(">="),
-    "<=>": _null_safe,
-    "in": _in,
+    "=": _exactly(_equality),
+    "<>": _exactly(_inequality),
+    "<": _exactly(_order("<")),
+    "<=": _exactly(_order("<=")),
+    ">": _exactly(_order(">")),
+    ">=": _exactly(_order(">=")),
+    "<=>": _exactly(_null_safe),
+    "in": _exactly(_in),
     "not": plain(np.logical_not),
     "greatest": _extreme(largest=True),
     "least": _extreme(largest=False),
