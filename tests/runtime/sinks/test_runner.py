@@ -211,6 +211,20 @@ def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) ->
     assert problems == ["sink q: epochs 5 to 5 are freed; it goes on after them"]
 
 
+def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
+    home, received = numbers_home(tmp_path / "home"), Received()
+    with SinkRunner(home) as runner:
+        runner.add("q", opened(received))
+        runner.add("q", opened("memory:"), "other")
+        runner.deliver_new()
+        runner.forget("q")
+        assert runner.names() == []
+        assert runner.cursors() == []
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    assert received.calls == [*ALL, *ALL]
+
+
 def test_memory_has_all_that_the_log_holds_in_every_process(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     for _ in range(2):

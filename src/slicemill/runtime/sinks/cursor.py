@@ -32,11 +32,19 @@ class Cursor:
     epoch: int
     files: FileSystem = LOCAL
     durable: bool = False
+    forgotten: bool = False
 
     def advance(self, epoch: int) -> None:
+        if self.forgotten:
+            return
         content = json.dumps({"id": self.id, "log": self.log, "epoch": epoch})
         write_whole(self.files, self.folder / _FILE, content.encode(), self.durable)
         self.epoch = epoch
+
+    def forget(self) -> None:
+        """Leave no trace, also not of a delivery that is still under way; a new cursor has a new id."""
+        self.forgotten = True
+        self.files.remove(self.folder / _FILE)
 
 
 def open_cursor(

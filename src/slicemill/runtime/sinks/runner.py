@@ -67,6 +67,13 @@ class SinkRunner:
         if delivery is not None and _ended(thread):
             delivery.close()
 
+    def forget(self, query: str) -> None:
+        """Remove the sinks of a query whose results are dropped: the next log of that name counts anew."""
+        for name, delivery in list(self._deliveries.items()):
+            if delivery.cursor.log == query:
+                self.remove(name)
+                delivery.cursor.forget()
+
     def deliver_new(self) -> None:
         """Hand every sink what is new, here and now; one that fails is reported, and tried again later."""
         for delivery in list(self._deliveries.values()):
