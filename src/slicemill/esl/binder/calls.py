@@ -32,6 +32,18 @@ class Resolved:
     builtin: bool
 
 
+def single_column(node: exp.Anonymous, resolved: Resolved) -> ColumnRef:
+    """The one column that a call returns, where a value is wanted."""
+    first, *others = resolved.columns
+    if others:
+        raise Mistake(
+            f"{node.name} returns several columns",
+            span_of(node),
+            f"take one: {to_esl(node)}.{field_of(first)}",
+        )
+    return ColumnRef(first.name, first.type)
+
+
 def is_aggregate(name: str, catalog: Catalog) -> bool:
     return name.lower() in BUILTINS or any(catalog.aggregates(name))
 

@@ -11,10 +11,10 @@ from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import (
     Resolved,
     aggregate_names,
-    field_of,
     is_aggregate,
     read_field,
     resolve_call,
+    single_column,
 )
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.scalar import bind
@@ -83,14 +83,7 @@ class SelectEnvironment:
             )
         if not is_aggregate(name, self.context.catalog):
             return None
-        columns = self._aggregate(node).columns
-        if len(columns) > 1:
-            raise Mistake(
-                f"{node.name} returns several columns",
-                span_of(node),
-                f"take one: {to_esl(node)}.{field_of(columns[0])}",
-            )
-        return ColumnRef(columns[0].name, columns[0].type)
+        return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> Resolved:
         if self.place:

@@ -11,10 +11,10 @@ from slicemill.esl import nodes
 from slicemill.esl.binder.calls import (
     Resolved,
     aggregate_names,
-    field_of,
     is_aggregate,
     read_field,
     resolve_call,
+    single_column,
 )
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.inputs import from_entries
@@ -24,7 +24,7 @@ from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake
-from slicemill.esl.expression import ColumnRef, ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
+from slicemill.esl.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.relation import AggregateCall, Item, RelationInput, RelationQuery
 from slicemill.esl.types import Column, Schema
@@ -56,14 +56,7 @@ class RelationEnvironment:
             return self._oldest(node, None)
         if not is_aggregate(name, self.context.catalog):
             return None
-        columns = self._aggregate(node).columns
-        if len(columns) > 1:
-            raise Mistake(
-                f"{node.name} returns several columns",
-                span_of(node),
-                f"take one: {to_esl(node)}.{field_of(columns[0])}",
-            )
-        return ColumnRef(columns[0].name, columns[0].type)
+        return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> Resolved:
         if self.place:

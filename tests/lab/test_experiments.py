@@ -1,0 +1,35 @@
+"""Every experiment at small scale: its claims hold, its figures are plain data, its plot is drawn."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from slicemill.lab.experiment import Result, to_json
+from slicemill.lab.registry import experiment_ids, load
+
+
+@cache
+def result_of(experiment_id: str) -> Result:
+    return load(experiment_id).run(1, "small")
+
+
+@pytest.mark.parametrize("experiment_id", experiment_ids())
+def test_every_claim_holds(experiment_id: str) -> None:
+    assert [claim for claim in result_of(experiment_id).claims if not claim.holds] == []
+
+
+@pytest.mark.parametrize("experiment_id", experiment_ids())
+def test_the_figures_are_plain_data(experiment_id: str) -> None:
+    line = json.loads(to_json(experiment_id, result_of(experiment_id)))
+    assert line["id"] == experiment_id
+    assert line["claims"]
+
+
+@pytest.mark.parametrize("experiment_id", experiment_ids())
+def test_the_plot_is_an_image(experiment_id: str, tmp_path: Path) -> None:
+    load(experiment_id).plot(result_of(experiment_id), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
