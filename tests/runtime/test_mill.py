@@ -154,3 +154,32 @@ def test_any_streaming_frame_can_be_a_stream_and_results_can_be_followed(
         assert query.to_pandas()["item"].tolist() == [2]
         assert "Filter" in query.explain()
         assert query.metrics().rows == 1
+
+
+def test_a_sink_gets_every_result_once_also_over_a_restart(spark: SparkSession, folder: Path) -> None:
+    script = BIDS.replace("CREATE QUERY dear AS", "CREATE QUERY dear WITH (sink = 'json:out') AS")
+    write(folder, "1.json", (1, 20.0, 1_000_000))
+    with mill_in(folder, spark) as mill:
+        mill.execute(script)
+        mill.start()
+        wait_for(mill, "dear", 1)
+    write(folder, "2.json", (2, 30.0, 2_000_000))
+    with mill_in(folder, spark) as mill:
+        mill.execute(script)
+        mill.drain()
+    files = sorted((folder / "out").glob("[!_.]*"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [(line["item"], line["price"]) for line in lines] == [(1, 20.0), (2, 30.0)]
+
+
+def test_what_all_have_read_is_freed(spark: SparkSession, folder: Path) -> None:
+    with Mill(spark, folder / "home", folder=folder, keep_s=0) as mill:
+        mill.execute(BIDS)
+        for number in range(5):
+            write(folder, f"{number}.json", (1, 20.0, 1_000_000 * (number + 1)))
+            mill.start()
+            wait_for(mill, "mean", 1)
+            mill.stop()
+            mill.dispatcher.run_all()
+            mill.collect()
+            assert all(log.first == log.head + 1 for log in mill.home.logs.values())

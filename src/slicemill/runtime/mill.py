@@ -43,6 +43,8 @@ from slicemill.runtime.query import Query
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.rows import plain_rows
 from slicemill.runtime.session import configure, local_session
+from slicemill.runtime.sinks.registry import open_sink
+from slicemill.runtime.sinks.runner import SinkRunner
 from slicemill.runtime.source_frame import table_frame
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
@@ -104,6 +106,7 @@ class Mill:
             poll_ms / 1000,
             self.spark.sparkContext.defaultParallelism,
         )
+        self.sinks = SinkRunner(self.home)
         self._reader = Reader(self.spark, self.home.sources, self._folder, self.dispatcher.notify)
 
     # -- declaring -------------------------------------------------------------------------------------
@@ -150,11 +153,13 @@ class Mill:
         self._started = True
         self._reader.start(self.intakes, self._needs(), self._poll_ms)
         self.dispatcher.start()
+        self.sinks.start()
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
         self._reader.stop()
         self.dispatcher.stop()
+        self.sinks.stop()
         self._started = False
 
     def check(self) -> None:
@@ -171,10 +176,12 @@ class Mill:
         for intake in self.intakes.values():
             intake.end()
         self.dispatcher.run_all()
+        self.sinks.deliver_new()
 
     def close(self) -> None:
         """Stop, and end the Spark session if this mill has made it."""
         self.stop()
+        self.sinks.close()
         self.home.unlock()
         if self._owns_session:
             self.spark.stop()
@@ -194,6 +201,12 @@ class Mill:
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
         graph = optimize(build_graph(catalog))
+        # Before anything is registered: a sink that cannot be must not leave half a query behind.
+        sinks = {
+            query.name: open_sink(query.options.sink, query.name, query.schema, folder=self._folder)
+            for query in catalog.queries.values()
+            if query.continuous and query.options.sink is not None and query.name not in self.sinks
+        }
         for relation in catalog.relations.values():
             if isinstance(relation, Table) and relation.name not in self._tables:
                 arrow = table_frame(self.spark, relation, self._folder).toArrow()
@@ -208,6 +221,8 @@ class Mill:
             for query in catalog.queries.values():
                 if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
                     self.queries[query.name] = self._handle(query)
+            for name, sink in sinks.items():
+                self.sinks.add(name, sink)
             self.catalog, self._graph = catalog, graph
             self.dispatcher.units = {unit.id: unit for unit in units}
         if self._started:
@@ -252,6 +267,7 @@ class Mill:
         query = self.queries.pop(dropped.name, None)
         if query is not None:
             query.detach()
+            self.sinks.forget(dropped.name)
             self.home.forget_unit(dropped.name)
             self.home.forget_log(dropped.name)
 
@@ -282,13 +298,15 @@ class Mill:
             if rows:
                 arrivals = [now - arrival for result in results for arrival in result.arrivals.get(log, ())]
                 query.delivered(rows, arrivals)
+        self.sinks.notify()
         self._runs += 1
         if self._runs % _RUNS_BETWEEN_COLLECTIONS == 0:
             self.collect()
 
     def collect(self) -> dict[str, int]:
         """Free what every unit has read and nobody will ask for again; bytes freed by log."""
-        cursors = [unit.version.cursors for unit in self.dispatcher.units.values()]
+        units = [unit.version.cursors for unit in self.dispatcher.units.values()]
+        cursors = [*units, *self.sinks.cursors()]
         kept = dict.fromkeys(self.queries, self._keep)
         return collect(self.home.logs, cursors, self._clock(), kept)
 
