@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class QueryMetrics:
 
 
 class Query:
-    """A registered continuous query."""
+    """A registered continuous query; as a context manager it is dropped at the end."""
 
     def __init__(
         self, name: str, schema: Schema, log: StreamLog, stop: Callable[[], None], explain: Callable[[], str]
@@ -83,6 +84,14 @@ class Query:
     def stop(self) -> None:
         """Drop the query; its results stay readable through this handle."""
         self._stop()
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def explain(self) -> str:
         return self._explain()
