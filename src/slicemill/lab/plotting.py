@@ -64,5 +64,6 @@ def draw_curves(
         axes.set_yscale("log")
     axes.set(title=fill(title, 80), xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
+    # Beside the picture: inside it would lie over some curve.
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
