@@ -30,6 +30,8 @@ _QUIET = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# A local master gives up at a task's first failure unless it is told otherwise; a cluster tries four times.
+_ATTEMPTS = 4
 
 # How our rendered SQL is meant: texts as they stand, whole numbers beside decimals as typed columns.
 _SQL_MEANING = {
@@ -64,7 +66,7 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }
-    return _started(f"local[{cores}]", name, local)
+    return _started(f"local[{cores},{_ATTEMPTS}]", name, local)
 
 
 def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
