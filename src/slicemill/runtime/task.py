@@ -1,7 +1,8 @@
 """One bucket's part of a unit run, as a Spark task executes it.
 
-A worker keeps the programs it has run. Workers are not pinned to buckets, so what is kept is used only if it
-is the very version that the driver asks to go on from; else state is loaded from its slice.
+A worker keeps the programs it has run. Workers are not pinned to buckets, so what is kept is used only if the
+slice that it wrote is the one that the driver asks to go on from; else state is loaded from that slice. (The
+number of a version would not do: a run that was never committed has the same one as the run in its place.)
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ class InputSpan:
 class Task:
     bucket: int
     plan: bytes  # a pickled UnitPlan
-    version: int  # the unit's version to go on from
-    state: ChunkInfo | None
+    state: ChunkInfo | None  # the slice to go on from
     unit_folder: Path
     inputs: Mapping[str, InputSpan]
     outputs: Mapping[str, Path]
@@ -66,8 +66,8 @@ class TaskResult:
     seconds: Mapping[str, float]  # what its stages took
 
 
-# Unit folder and bucket → plan digest, version reached, program.
-_programs: dict[tuple[Path, int], tuple[str, int, UnitProgram]] = {}
+# Unit folder and bucket → plan digest, slice that holds what it has reached, program.
+_programs: dict[tuple[Path, int], tuple[str, ChunkInfo | None, UnitProgram]] = {}
 
 
 def run_task(task: Task) -> TaskResult:
@@ -88,7 +88,7 @@ def run_task(task: Task) -> TaskResult:
         if table.num_rows
     }
     state = _write_state(task, program) if program.states else None
-    _programs[task.unit_folder, task.bucket] = (digest, task.version + 1, program)
+    _programs[task.unit_folder, task.bucket] = (digest, state, program)
     clock.append(time.perf_counter())
     arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
     return TaskResult(
@@ -108,7 +108,7 @@ def run_task(task: Task) -> TaskResult:
 def _program(task: Task, digest: str) -> UnitProgram:
     # Taken out while it runs: a run that fails half-way leaves nothing that a retry could go on from.
     known = _programs.pop((task.unit_folder, task.bucket), None)
-    if known is not None and known[:2] == (digest, task.version):
+    if known is not None and known[:2] == (digest, task.state):
         return known[2]
     plan = cast(UnitPlan, cloudpickle.loads(task.plan))
     states: Mapping[str, State] = {}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
-from slicemill.runtime.program import UnitPlan
+from slicemill.runtime.program import UnitPlan, bucket_count
 from slicemill.runtime.stages import spent, stage
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
 from slicemill.runtime.steps import END
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _BUCKET_STATE = "states"
+_SPLIT = "buckets"
+_FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -58,22 +60,24 @@ class RunningUnit:
     """A unit with its state in a home."""
 
     def __init__(self, plan: UnitPlan, home: Home, start_at: Mapping[str, int]) -> None:
-        self.plan = plan
         self.statistics = UnitStatistics()
-        self.failed: dict[str, str] = {}
         self._home = home
-        self._pickled = cloudpickle.dumps(plan)
         self._store = home.unit_store(plan.unit.id)
         if self._store.latest() is None:
-            self._store.commit(0, UnitVersion(dict(start_at)))
+            self._store.commit(0, UnitVersion(dict(start_at), extra={_SPLIT: plan.buckets}))
         roll_forward(self._store, home.logs)
+        # State is split as it was when the unit began, however many cores there are now.
+        split = int(str(self.version.extra[_SPLIT]))
+        self.plan = replace(plan, buckets=bucket_count(plan.unit, plan.graph, split))
+        self._pickled = cloudpickle.dumps(self.plan)
+        written = {log for _, log in plan.unit.outputs}
+        self.failed = {log: error for log, error in self._extra(_FAILED).items() if log in written}
 
     def settle(self) -> None:
         """Keep all promises of the last run in a version that makes none, before its logs may go."""
         version = self.version
-        commit_run(
-            self._store, UnitVersion(version.cursors, version.slices, {}, version.extra), self._home.logs
-        )
+        extra = {**version.extra, _FAILED: self.failed}
+        commit_run(self._store, UnitVersion(version.cursors, version.slices, {}, extra), self._home.logs)
 
     @property
     def id(self) -> str:
@@ -97,15 +101,16 @@ class RunningUnit:
 
     def told(self) -> Mapping[str, int]:
         """How far each input was complete at the last run."""
-        told = self.version.extra.get("told", {})
-        assert isinstance(told, dict)
-        return told
+        return self._extra("told")
 
     def complete(self, log: str) -> int:
         """How far an output log is complete, by the last run."""
-        done = self.version.extra.get("complete", {})
-        assert isinstance(done, dict)
-        return int(done.get(log, -END))
+        return int(self._extra("complete").get(log, -END))
+
+    def _extra(self, name: str) -> dict[str, Any]:
+        found = self.version.extra.get(name, {})
+        assert isinstance(found, dict)
+        return found
 
     @property
     def due(self) -> int | None:
@@ -125,11 +130,11 @@ class RunningUnit:
 
     def finish(self, run: Run, results: list[TaskResult], now: int) -> None:
         """Commit what the tasks of a run have done."""
-        self._commit(run.version, run.epochs, run.complete, results, now)
-        self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
+        self._commit(run.version, run.epochs, run.complete, results, now)
+        self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
 
     def _task(
         self,
@@ -160,7 +165,7 @@ class RunningUnit:
         done: dict[str, int] = {}
         for _, log in self.plan.unit.outputs:
             chunks = tuple(result.chunks[log] for result in results if log in result.chunks)
-            if chunks:
+            if chunks and log not in self.failed:
                 outputs[log] = Output(chunks, now)
             told = [result.complete[log] for result in results if log in result.complete]
             done[log] = max(self.complete(log), min(told, default=-END))
@@ -170,7 +175,13 @@ class RunningUnit:
             if result.state is not None
         )
         dues = [result.due for result in results if result.due is not None]
-        extra = {"told": dict(complete), "complete": done, "due": min(dues, default=None)}
+        extra = {
+            "told": dict(complete),
+            "complete": done,
+            "due": min(dues, default=None),
+            _FAILED: self.failed,
+            _SPLIT: self.plan.buckets,
+        }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
 
 
