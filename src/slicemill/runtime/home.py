@@ -4,6 +4,7 @@
 <home>/units/<name>/     a StateStore for each unit
 <home>/intake/<name>/    a StateStore for each declared stream: what is held back to be put in order
 <home>/sources/          what Spark and the sources remember
+<home>/dropped/          what is being removed
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import Schema
+from slicemill.runtime.files import unique_name
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.state import StateStore
 
@@ -63,13 +65,21 @@ class Home:
 
     def forget_log(self, name: str) -> None:
         """Remove a log and its files."""
-        shutil.rmtree(self.logs.pop(name).folder)
+        self._drop(self.logs.pop(name).folder)
 
     def forget_unit(self, unit: str) -> None:
-        """Remove a unit's state."""
-        store = self._stores.pop(f"units/{folder_name(unit)}", None)
-        if store is not None:
-            shutil.rmtree(store.folder)
+        """Remove a unit's state, also that of a unit which has not been opened."""
+        path = f"units/{folder_name(unit)}"
+        self._stores.pop(path, None)
+        if (self.folder / path).exists():
+            self._drop(self.folder / path)
+
+    def _drop(self, folder: Path) -> None:
+        """In one step, so that a kill half-way does not leave half a log; what is left goes at recovery."""
+        self.dropped.mkdir(exist_ok=True)
+        gone = self.dropped / unique_name()
+        folder.rename(gone)
+        shutil.rmtree(gone)
 
     def log(self, name: str, schema: Schema | None = None) -> StreamLog:
         if name not in self.logs:
@@ -85,6 +95,10 @@ class Home:
     @property
     def sources(self) -> Path:
         return self.folder / "sources"
+
+    @property
+    def dropped(self) -> Path:
+        return self.folder / "dropped"
 
     def _store(self, kind: str, name: str) -> StateStore:
         path = f"{kind}/{folder_name(name)}"

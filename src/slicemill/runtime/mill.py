@@ -41,6 +41,7 @@ from slicemill.runtime.policies import make_policy
 from slicemill.runtime.program import UnitPlan, bucket_count
 from slicemill.runtime.query import Query
 from slicemill.runtime.reader import Reader
+from slicemill.runtime.recovery import recover
 from slicemill.runtime.rows import plain_rows
 from slicemill.runtime.session import configure, local_session
 from slicemill.runtime.sinks.registry import open_sink
@@ -83,6 +84,7 @@ class Mill:
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         self.home = Home(Path(self._temporary.name if self._temporary else home or "").resolve())
         self.home.lock()
+        recover(self.home)
         self.spark = spark if spark is not None else local_session()
         configure(self.spark)
         self.catalog = Catalog()
@@ -94,6 +96,7 @@ class Mill:
         self._keep = Retention(age_us=int(keep_s * 1_000_000))
         self._clock = clock
         self._tables: dict[str, Sequence[Row]] = {}
+        self._opened = False
         self._started = False
         self._graph = QueryGraph({})
         self._runs = 0
@@ -150,6 +153,7 @@ class Mill:
 
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
+        self._open()
         self._started = True
         self._reader.start(self.intakes, self._needs(), self._poll_ms)
         self.dispatcher.start()
@@ -172,6 +176,7 @@ class Mill:
     def drain(self) -> None:
         """Read all that the sources hold now, end the streams, and run until every result is there."""
         self.stop()
+        self._open()
         self._reader.read_to_the_end(self.intakes, self._needs())
         for intake in self.intakes.values():
             intake.end()
@@ -217,16 +222,30 @@ class Mill:
             if stream.name not in self.intakes:
                 self.intakes[stream.name] = Intake(stream, self.home, self._clock)
         with self.dispatcher.paused():
-            units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+            if self._opened:
+                self._run_units(graph, catalog)
             for query in catalog.queries.values():
                 if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
             self.catalog, self._graph = catalog, graph
-            self.dispatcher.units = {unit.id: unit for unit in units}
         if self._started:
             self._reader.start(self.intakes, self._needs(), self._poll_ms)
+
+    def _open(self) -> None:
+        """Take up the units where they were, once all is registered that belongs to them.
+
+        A unit that went on from its state with some of its queries would pass by the input of the others.
+        """
+        with self.dispatcher.paused():
+            if not self._opened:
+                self._run_units(self._graph, self.catalog)
+                self._opened = True
+
+    def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
+        units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+        self.dispatcher.units = {unit.id: unit for unit in units}
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         return [
@@ -295,7 +314,7 @@ class Mill:
                 continue
             query.error = unit.failed.get(log)
             rows = sum(result.chunks[log].rows for result in results if log in result.chunks)
-            if rows:
+            if rows and query.error is None:
                 arrivals = [now - arrival for result in results for arrival in result.arrivals.get(log, ())]
                 query.delivered(rows, arrivals)
         self.sinks.notify()
@@ -305,6 +324,8 @@ class Mill:
 
     def collect(self) -> dict[str, int]:
         """Free what every unit has read and nobody will ask for again; bytes freed by log."""
+        if not self._opened:
+            return {}  # who reads what is not known yet
         units = [unit.version.cursors for unit in self.dispatcher.units.values()]
         cursors = [*units, *self.sinks.cursors()]
         kept = dict.fromkeys(self.queries, self._keep)

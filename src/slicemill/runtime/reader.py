@@ -67,7 +67,7 @@ class Reader:
         for query, _ in self._running.values():
             problem = query.exception()
             if problem is not None:
-                return str(problem).split("\n", 1)[0]
+                return _cause(str(problem))
         return None
 
     def _frame(self, intake: Intake, need: Need) -> DataFrame:
@@ -98,3 +98,11 @@ class Reader:
     def _has_source(self, intake: Intake) -> bool:
         source = intake.stream.source
         return intake.stream.name.lower() in self.frames or bool(source.url or source.format)
+
+
+def _cause(problem: str) -> str:
+    """The line that says what went wrong: behind our own stack, if it went wrong in our code."""
+    first, *others = problem.split("\n")
+    if "Python Proxy" not in first:
+        return first
+    return next((line for line in others if line and not line[0].isspace()), first)
