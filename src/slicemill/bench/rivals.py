@@ -8,7 +8,7 @@ only counts. A side is started, takes in what arrives, and says how many rows pa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -129,9 +129,6 @@ class MillSide:
 
     def ingest_progress(self) -> list[StreamingQueryProgress]:
         return [batch for query in self._ingest for batch in query.recentProgress]
-
-    def unit_runs(self) -> Mapping[str, int]:
-        return {unit.id: unit.statistics.runs for unit in self.mill.dispatcher.units.values()}
 
     def stop(self) -> None:
         self.mill.close()
