@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -41,7 +42,14 @@ from slicemill.runtime.arrow_schema import (
     to_arrow,
     with_system_columns,
 )
-from slicemill.runtime.chunk import ChunkError, check_chunks, merge_sorted, open_chunk, write_chunk
+from slicemill.runtime.chunk import (
+    ChunkError,
+    check_chunks,
+    merge_sorted,
+    open_chunk,
+    sorted_by,
+    write_chunk,
+)
 
 FOLDER = Path("/")
 INSTANTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda at: at.replace(tzinfo=UTC))
@@ -205,3 +213,12 @@ def test_merging_sorts_by_time_and_keeps_the_order_of_equal_times(parts: list[li
     tables = [timed(*part, tag=f"{number}.") for number, part in enumerate(parts)]
     expected = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["_ts"])
     assert merge_sorted(tables).to_pylist() == expected
+
+
+@pytest.mark.parametrize("run_rows", [1, 300, 5_000])
+@pytest.mark.parametrize("step", [0, 1, 7])
+def test_rows_are_sorted_alike_whether_they_come_in_short_runs_or_long(run_rows: int, step: int) -> None:
+    runs = [np.arange(run_rows, dtype=np.int64) * step + first for first in (9_000, 0, 40_000, 0, 100)]
+    times = np.concatenate(runs)
+    table = pa.table({"_ts": times, "place": np.arange(len(times))})
+    assert sorted_by(table, times).equals(table.take(np.argsort(times, kind="stable")))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.runtime.arrow_schema import TS
-from slicemill.runtime.chunk import ChunkInfo, merge_sorted, open_chunk
+from slicemill.runtime.chunk import ChunkInfo, merge_sorted, open_chunk, sorted_by
 from slicemill.runtime.home import Home
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
 from slicemill.runtime.steps import END
@@ -182,5 +182,5 @@ def packed(table: pa.Table, time_column: str | None) -> pa.Table:
     stamped = table.add_column(0, pa.field(TS, pa.int64(), nullable=False), ts)
     times = ts.to_numpy()
     if np.any(times[1:] < times[:-1]):
-        stamped = stamped.take(np.argsort(times, kind="stable"))
+        stamped = sorted_by(stamped, times)
     return stamped
