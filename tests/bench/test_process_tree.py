@@ -37,6 +37,26 @@ def test_a_process_whose_parent_died_is_counted_until_it_was_last_seen() -> None
     assert usage.cpu_s >= 0.3
 
 
+def test_a_child_that_nobody_waited_for_is_counted_until_it_was_last_seen() -> None:
+    child = (
+        "import signal, subprocess, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        f"burner = subprocess.Popen([sys.executable, '-c', {BURN.format(0.4)!r}], stdout=subprocess.PIPE)\n"
+        "burner.stdout.read()"
+    )
+    with measured(sample_s=0.01) as usage:
+        subprocess.run([sys.executable, "-c", child], check=True)
+    assert 0.3 <= usage.cpu_s < 1.5
+
+
+def test_no_kind_of_process_takes_less_than_nothing_when_one_ends() -> None:
+    child = subprocess.Popen([sys.executable, "-c", BURN.format(0.4) + "\ninput()"], stdin=subprocess.PIPE)
+    time.sleep(0.8)
+    with measured() as usage:
+        child.communicate(b"\n")
+    assert all(cpu_s > -0.01 for cpu_s in usage.cpu_s_by_kind.values())
+    assert usage.cpu_s < 0.3
+
+
 def test_what_was_done_before_the_phase_is_not_counted() -> None:
     subprocess.run([sys.executable, "-c", BURN.format(0.4)], check=True)
     with measured() as usage:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed, count_rows, many_conditions, one_condition, write_bids
-from slicemill.bench.latency import mill_latencies_ms, native_latencies_ms, settled_median
+from slicemill.bench.latency import latencies, settled
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import MillSide, Side, SparkSide, batch_times_ms, expected_counts
 from slicemill.lab.claims import Claim, at_least, at_most
@@ -215,19 +215,16 @@ class IngestBench:
 
     def latencies(self) -> dict[str, Any]:
         sizes = self.sizes
-        files = write_bids(self._folder / "few", sizes.small_files, sizes.small_rows)
-        mill = mill_latencies_ms(
-            self.spark, Feed(self._folder / "in-mill"), files, sizes.every_s, self._folder / "home"
-        )
-        native, batches = native_latencies_ms(
-            self.spark, Feed(self._folder / "in-native"), files, sizes.every_s, self._folder / "checkpoint"
-        )
+        folder = self._new_folder()
+        files = write_bids(folder / "few", sizes.small_files, sizes.small_rows)
+        found = latencies(self.spark, folder, files, sizes.every_s)
+        mill = settled(found.mill)
         return {
             "rows a file": sizes.small_rows,
-            "a file every, s": sizes.every_s,
-            "p50 batch, native count, ms": settled_median(batches),
-            "p50 from arrival to result, native count, ms": settled_median(native),
-            "p50 from arrival to result, slicemill, ms": settled_median(mill),
+            "a file every, s, in turns": sizes.every_s,
+            "p50 batch, native count, ms": statistics.median(settled(found.native_batches)),
+            "p50 from arrival to result, native count, ms": statistics.median(settled(found.native)),
+            "p50 from arrival to result, slicemill, ms": statistics.median(mill),
             "p99 from arrival to result, slicemill, ms": statistics.quantiles(mill, n=100)[98],
         }
 

@@ -2,14 +2,15 @@
 
 A file's rows all have its number, and the time of its arrival is noted: what comes out says when it came in.
 slicemill runs one filter; its results are seen by a subscriber, after their commit. Spark counts rows by key,
-with state, to its noop sink, as fast as it can trigger; a batch is done when its progress says so.
+with state, to its noop sink, as fast as it can trigger; a batch is done when its progress says so. Both are
+up at the same time and get files in turns, so that whatever else the machine does hits both alike.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,25 +23,24 @@ from slicemill.bench.rivals import MillSide
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
-_PATIENCE_S = 60
-
-
-def arrivals(feed: Feed, files: Sequence[Path], every_s: float) -> dict[int, float]:
-    """Let files arrive one by one, at even intervals; when each did, by its number."""
-    began, came = time.time(), {}
-    for index, path in enumerate(files):
-        time.sleep(max(0.0, began + index * every_s - time.time()))
-        came[int(path.stem)] = time.time()
-        feed.arrive([path])
-    return came
+_PATIENCE_S = 120
 
 
-def mill_latencies_ms(
-    spark: SparkSession, feed: Feed, files: Sequence[Path], every_s: float, home: Path
-) -> list[float]:
-    """From arrival to result, for each file, in order of arrival."""
-    side = MillSide(spark, feed.folder, 1000, ["price > 0"], home)
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Milliseconds from arrival to result, file by file, and of each native batch; in order."""
+
+    mill: list[float]
+    native: list[float]
+    native_batches: list[float]
+
+
+def latencies(spark: SparkSession, folder: Path, files: Sequence[Path], every_s: float) -> Latencies:
+    """Let a file arrive every so often, in turns on both sides: each gets all of them."""
+    ours, theirs = Feed(folder / "in-mill"), Feed(folder / "in-native")
+    side = MillSide(spark, ours.folder, len(files), ["price > 0"], folder / "home")
     side.start()
     seen: dict[int, float] = {}
 
@@ -49,31 +49,42 @@ def mill_latencies_ms(
             seen.setdefault(number, time.time())
 
     side.mill.queries["q0"].subscribe(receive)
-    came = arrivals(feed, files, every_s)
-    _wait_until_all(seen, came)
-    side.stop()
-    return [1000 * (seen[number] - came[number]) for number in came]
+    native = _native_count(spark, theirs.folder, folder / "checkpoint")
+    try:
+        came = _arrivals((ours, theirs), files, every_s)
+        native.processAllAvailable()
+        batches = [batch for batch in native.recentProgress if batch.numInputRows]
+        _wait_until_all(seen, files)
+    finally:
+        native.stop()
+        side.stop()
+    done = _done_at(batches)
+    return Latencies(
+        [1000 * (seen[number] - at) for number, at in came[0].items()],
+        [1000 * (done[number] - at) for number, at in came[1].items()],
+        [batch.durationMs["triggerExecution"] for batch in batches],
+    )
 
 
-def native_latencies_ms(
-    spark: SparkSession, feed: Feed, files: Sequence[Path], every_s: float, checkpoint: Path
-) -> tuple[list[float], list[float]]:
-    """From arrival to the end of its batch for each file, and how long each batch took, in order."""
+def _arrivals(feeds: Sequence[Feed], files: Sequence[Path], every_s: float) -> list[dict[int, float]]:
+    """When each file came, by its number, for each feed."""
+    came: list[dict[int, float]] = [{} for _ in feeds]
+    turns = [(feed, times, path) for path in files for feed, times in zip(feeds, came, strict=True)]
+    began = time.time()
+    for turn, (feed, times, path) in enumerate(turns):
+        time.sleep(max(0.0, began + turn * every_s - time.time()))
+        times[int(path.stem)] = time.time()
+        feed.arrive([path])
+    return came
+
+
+def _native_count(spark: SparkSession, folder: Path, checkpoint: Path) -> StreamingQuery:
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1000).parquet(str(feed.folder))
+    frame = spark.readStream.schema(SCHEMA).parquet(str(folder))
     counted = frame.observe("read", F.collect_set("file").alias("files")).groupBy("auction").count()
     writer = counted.writeStream.outputMode("update").format("noop")
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        came = arrivals(feed, files, every_s)
-        query.processAllAvailable()
-        batches = [batch for batch in query.recentProgress if batch.numInputRows]
-    finally:
-        query.stop()
-    done = _done_at(batches)
-    latencies = [1000 * (done[number] - came[number]) for number in came]
-    return latencies, [batch.durationMs["triggerExecution"] for batch in batches]
+    return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
 def _done_at(batches: Iterable[StreamingQueryProgress]) -> dict[int, float]:
@@ -85,12 +96,12 @@ def _done_at(batches: Iterable[StreamingQueryProgress]) -> dict[int, float]:
     return done
 
 
-def _wait_until_all(seen: Mapping[int, float], came: Mapping[int, float]) -> None:
+def _wait_until_all(seen: Mapping[int, float], files: Sequence[Path]) -> None:
     ends = time.monotonic() + _PATIENCE_S
-    while len(seen) < len(came) and time.monotonic() < ends:
+    while len(seen) < len(files) and time.monotonic() < ends:
         time.sleep(0.01)
 
 
-def settled_median(values: Sequence[float]) -> float:
-    """The median without the first third: a query's first batches are spent on starting it."""
-    return statistics.median(values[len(values) // 3 :])
+def settled(values: Sequence[float]) -> list[float]:
+    """Without the first third: a query's first batches are spent on starting it."""
+    return list(values[len(values) // 3 :])

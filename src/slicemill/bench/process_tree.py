@@ -5,9 +5,10 @@
     print(usage.cpu_s, usage.wall_s, usage.peak_bytes)
 
 Read from /proc, so on Linux only. The kernel adds the time of a child that ended to that of the parent that
-waited for it, so nothing that happened between two readings is missed. A thread looks at the tree a few times
-a second, for the peak of memory and for processes whose parent died before them: these leave the tree, but
-stay in the measurement, with the time they had when they were last seen.
+waited for it. But the daemon of Spark's Python workers does not wait for them, and nobody of ours waits for a
+child whose parent died before it. So a thread looks at the tree a few times a second: a process that ended
+counts with the time it had when it was last seen, or with what its parent says, if that is more. The
+difference, with processes that ended before anybody saw them, is given as `ended`.
 
 Memory is resident memory summed over processes. Pages that several of them share count in each, and a JVM
 keeps the heap that earlier phases made it take: compare phases of one run with that in mind.
@@ -19,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,14 +81,31 @@ def measured(sample_s: float = SAMPLE_S) -> Iterator[Usage]:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A line of /proc: `cpu_s` with that of the children it has waited for."""
+    """A line of /proc; `waited_s` is the time of the children that it has waited for, and of theirs."""
 
     pid: int
     parent: int
     started: int
     kind: str
-    cpu_s: float
+    own_s: float
+    waited_s: float
     resident_bytes: int
+
+
+Key = tuple[int, int]  # pid and start: pids come again
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is known of a process: as it was last seen, and its children that ended."""
+
+    process: Process
+    waited_at_first_s: float
+    ended_s: float = 0.0
+
+    def total_s(self) -> float:
+        waited_s = self.process.waited_s - self.waited_at_first_s
+        return self.process.own_s + self.waited_at_first_s + max(waited_s, self.ended_s)
 
 
 class Tree:
@@ -96,34 +114,51 @@ class Tree:
     def __init__(self, root: int) -> None:
         self.peak_bytes = 0
         self._root = root
-        self._known: dict[tuple[int, int], Process] = {}
-        self._lost_s: dict[str, float] = {}
+        self._living: dict[Key, _Account] = {}
+        self._orphans_s = 0.0
+        self._ended_own_s: dict[str, float] = {}
 
     def look(self) -> Mapping[str, float]:
         """Processor seconds so far, by kind of process."""
-        known = {process.pid for process in self._known.values()}
-        found = _descendants(self._root, self._known)
-        for key, process in self._known.items():
-            # Its parent, if it was one of ours, has counted it since.
-            if key not in found and process.parent not in known:
-                self._lost_s[process.kind] = self._lost_s.get(process.kind, 0.0) + process.cpu_s
-        self._known = found
+        found = _descendants(self._root, self._living)
+        self._bury({key: account for key, account in self._living.items() if key not in found})
+        for key, process in found.items():
+            account = self._living.setdefault(key, _Account(process, process.waited_s))
+            account.process = process
         self.peak_bytes = max(self.peak_bytes, sum(process.resident_bytes for process in found.values()))
-        total = dict(self._lost_s)
+        seconds = dict(self._ended_own_s)
         for process in found.values():
-            kind = "driver" if process.pid == self._root else process.kind
-            total[kind] = total.get(kind, 0.0) + process.cpu_s
-        return total
+            kind = self._kind(process)
+            seconds[kind] = seconds.get(kind, 0.0) + process.own_s
+        total_s = self._orphans_s + sum(account.total_s() for account in self._living.values())
+        return {**seconds, "ended": total_s - sum(seconds.values())}
+
+    def _bury(self, ended: Mapping[Key, _Account]) -> None:
+        by_pid = {key[0]: account for key, account in self._living.items()}
+        # Children began after their parents: what a child leaves is known before its parent's turn.
+        for key in sorted(ended, key=lambda key: (key[1], key[0]), reverse=True):
+            process = ended[key].process
+            kind = self._kind(process)
+            self._ended_own_s[kind] = self._ended_own_s.get(kind, 0.0) + process.own_s
+            if process.parent in by_pid:
+                by_pid[process.parent].ended_s += ended[key].total_s()
+            else:
+                self._orphans_s += ended[key].total_s()
+            del self._living[key]
+
+    def _kind(self, process: Process) -> str:
+        return "driver" if process.pid == self._root else process.kind
 
 
-def _descendants(root: int, known: Mapping[tuple[int, int], Process]) -> dict[tuple[int, int], Process]:
+def _descendants(root: int, known: Iterable[Key]) -> dict[Key, Process]:
+    """The processes below the root, and those that have been there."""
     processes = {process.pid: process for process in _all_processes()}
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
     adopted = [p for pid, started in known if (p := processes.get(pid)) and p.started == started]
     waiting = [processes[root], *adopted]
-    found: dict[tuple[int, int], Process] = {}
+    found: dict[Key, Process] = {}
     while waiting:
         process = waiting.pop()
         if (process.pid, process.started) not in found:
@@ -146,12 +181,15 @@ def _process(pid: int, stat: str) -> Process:
     # The name stands in parentheses and may hold any character; numbers follow the last one (proc(5)).
     kind, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
-    ticks = sum(int(value) for value in fields[11:15])
+    user, system, waited_user, waited_system = (
+        int(value) / os.sysconf("SC_CLK_TCK") for value in fields[11:15]
+    )
     return Process(
         pid,
         int(fields[1]),
         int(fields[19]),
         kind,
-        ticks / os.sysconf("SC_CLK_TCK"),
+        user + system,
+        waited_user + waited_system,
         int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
     )
