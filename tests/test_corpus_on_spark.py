@@ -51,6 +51,7 @@ def run(runnable: Runnable, spark: SparkSession, home: Path, seed: int) -> dict[
         for name, rows in runnable.tables.items():
             mill.table(name, rows)
         mill.execute(runnable.case.esl)
+        mill.open()
         return mill
 
     mill = started()

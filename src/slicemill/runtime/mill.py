@@ -151,9 +151,19 @@ class Mill:
 
     # -- running ---------------------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Take up the units where they were, once all is registered that belongs to them.
+
+        A unit that went on from its state with some of its queries would pass by the input of the others.
+        """
+        with self.dispatcher.paused():
+            if not self._opened:
+                self._run_units(self._graph, self.catalog)
+                self._opened = True
+
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
-        self._open()
+        self.open()
         self._started = True
         self._reader.start(self.intakes, self._needs(), self._poll_ms)
         self.dispatcher.start()
@@ -176,7 +186,7 @@ class Mill:
     def drain(self) -> None:
         """Read all that the sources hold now, end the streams, and run until every result is there."""
         self.stop()
-        self._open()
+        self.open()
         self._reader.read_to_the_end(self.intakes, self._needs())
         for intake in self.intakes.values():
             intake.end()
@@ -232,16 +242,6 @@ class Mill:
             self.catalog, self._graph = catalog, graph
         if self._started:
             self._reader.start(self.intakes, self._needs(), self._poll_ms)
-
-    def _open(self) -> None:
-        """Take up the units where they were, once all is registered that belongs to them.
-
-        A unit that went on from its state with some of its queries would pass by the input of the others.
-        """
-        with self.dispatcher.paused():
-            if not self._opened:
-                self._run_units(self._graph, self.catalog)
-                self._opened = True
 
     def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
         units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
