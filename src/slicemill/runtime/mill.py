@@ -231,6 +231,9 @@ class Mill:
             stream = catalog.declared_stream(node.operator.stream)
             if stream.name not in self.intakes:
                 self.intakes[stream.name] = Intake(stream, self.home, self._clock)
+        if self._started:
+            # A new query starts with what arrives from now on: nothing it wants may be left out any more.
+            self._reader.stop_outdated(self._needs(graph))
         with self.dispatcher.paused():
             if self._opened:
                 self._run_units(graph, catalog)
@@ -303,8 +306,8 @@ class Mill:
         frontier = self.home.logs[log].frontier
         return -END if frontier is None else frontier
 
-    def _needs(self) -> dict[str, Need]:
-        return {name: Need(needed_rows(name, self._graph)) for name in self.intakes}
+    def _needs(self, graph: QueryGraph | None = None) -> dict[str, Need]:
+        return {name: Need(needed_rows(name, graph or self._graph)) for name in self.intakes}
 
     def _after_run(self, unit: RunningUnit, results: list[TaskResult]) -> None:
         now = self._clock()

@@ -49,6 +49,13 @@ class Reader:
             query = start_ingest(frames, intakes, checkpoint, poll_ms, self.notify)
             self._running[number] = (query, wanted)
 
+    def stop_outdated(self, needs: Mapping[str, Need]) -> None:
+        """Stop the groups that leave out rows which are needed from now on."""
+        for number, (query, known) in list(self._running.items()):
+            if known != {name: needs[name] for name in known}:
+                query.stop()
+                del self._running[number]
+
     def read_to_the_end(self, intakes: Mapping[str, Intake], needs: Mapping[str, Need]) -> None:
         """Read all that the sources hold now."""
         self.stop()
