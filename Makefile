@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench lab lock clean
+.PHONY: help venv demo test recovery lint bench lab lock clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
@@ -35,6 +35,9 @@ lint: $(READY) ## ruff and mypy --strict
 
 test: lint ## lint, then the whole test suite
 	$(BIN)/python -m pytest
+
+recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)
+	$(BIN)/python -m pytest -v tests/runtime/recovery/sweep.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab
