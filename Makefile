@@ -37,7 +37,7 @@ test: lint ## lint, then the whole test suite
 	$(BIN)/python -m pytest
 
 recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)
-	$(BIN)/python -m pytest -v tests/runtime/recovery/sweep.py
+	$(BIN)/python -m pytest -v tests/runtime/recovery/sweep.py tests/runtime/recovery/cluster.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab
