@@ -13,9 +13,10 @@ from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
+from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import cut
 from slicemill.runtime.chunk import merge_sorted
-from slicemill.runtime.program import UnitPlan, UnitProgram, bucket_count
+from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.steps import END
 from support.corpus import Case, Runnable, TimedRow, check_rows, parameters, prepare

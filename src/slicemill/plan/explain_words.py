@@ -100,6 +100,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
     if isinstance(operator, op.Materialize):
         return Words("", f"View {operator.view}", (("window", str(operator.window)),))
+    if isinstance(operator, op.Part):
+        return Words("", f"Part {operator.index + 1}")
     return Words("", f"Query {operator.query}")
 
 

@@ -126,6 +126,13 @@ class Materialize:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a shared operator, its input, gives for one of its members."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     query: str
 
@@ -143,6 +150,7 @@ Operator: TypeAlias = (
     | WindowAggregate
     | Coalesce
     | Materialize
+    | Part
     | Sink
 )
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, Lookup, Materialize, Project, Scan, Sink, Source
+from slicemill.plan.operators import Filter, Lookup, Materialize, Part, Project, Scan, Sink, Source
 
-_STATELESS = (Filter, Project, Lookup, Sink)
+_STATELESS = (Filter, Project, Lookup, Part, Sink)
 
 
 @dataclass(frozen=True, slots=True)

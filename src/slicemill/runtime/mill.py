@@ -29,6 +29,7 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize
+from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import Unit, cut
 from slicemill.runtime.cursors import Retention
 from slicemill.runtime.dispatcher import Dispatcher
@@ -38,7 +39,7 @@ from slicemill.runtime.ingest import Need
 from slicemill.runtime.intake import Intake
 from slicemill.runtime.needs import needed_rows
 from slicemill.runtime.policies import make_policy
-from slicemill.runtime.program import UnitPlan, bucket_count
+from slicemill.runtime.program import UnitPlan
 from slicemill.runtime.query import Query
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.recovery import recover

@@ -13,28 +13,14 @@ import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame
-from slicemill.esl.types import Schema
 from slicemill.execution.operator import Row
-from slicemill.execution.translate import Translator, fed_by, row_of_expressions
+from slicemill.execution.translate import fed_by
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
-from slicemill.runtime.steps import (
-    FilterStep,
-    LookupStep,
-    MergeState,
-    MergeStep,
-    ProjectStep,
-    RowState,
-    RowStep,
-    Share,
-    State,
-    StatefulStep,
-    Step,
-)
+from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
+from slicemill.runtime.steps.registry import Making, stateful_step, stateless_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,127 +49,85 @@ class Outcome:
 
 
 class UnitProgram:
-    """The steps of one bucket of a unit. `states` is what has to be kept between runs, by node."""
+    """The steps of one bucket of a unit; `states` is what they kept in the last run, by node."""
 
-    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, State] | None = None) -> None:
+    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, object] | None = None) -> None:
         self.plan = plan
         self._bucket = bucket
-        self._translator = Translator(plan.graph, plan.catalog, plan.tables)
-        self.states: dict[str, State] = {}
-        self._hosted: list[StatefulStep] = []
+        self._stateful: dict[str, StatefulStep | SharedStep] = {}
         self._steps = {
             node_id: self._step(plan.graph[node_id], (states or {}).get(node_id))
             for node_id in plan.unit.nodes
         }
 
+    @property
+    def states(self) -> dict[str, object]:
+        """What has to be kept until the next run, by node."""
+        return {node_id: step.state for node_id, step in self._stateful.items()}
+
     def run(self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]) -> Outcome:
         graph, unit = self.plan.graph, self.plan.unit
-        tables: dict[str, pa.Table] = {}
-        until: dict[str, int] = {}
-        failed: dict[str, str] = {}
-        rows: dict[str, int] = {}
+        found: dict[str, Part] = {}
+        parts: dict[str, Sequence[Part]] = {}
         for node in graph:
             log = log_of(node, graph)
             if log is not None and log in inputs and node.id not in unit.nodes:
-                tables[node.id], until[node.id] = inputs[log], complete[log]
+                found[node.id] = inputs[log], complete[log]
         for node_id in unit.nodes:
-            step = self._steps[node_id]
+            operator = graph[node_id].operator
             sources = fed_by(graph[node_id], graph)
-            broken = next((failed[source] for source in sources if source in failed), None)
-            if broken is not None:
-                failed[node_id] = broken
-            elif step is not None:
-                try:
-                    given = [tables[source] for source in sources], [until[source] for source in sources]
-                    tables[node_id], until[node_id] = step.run(*given)
-                    rows[node_id] = tables[node_id].num_rows
-                except SlicemillError as problem:
-                    failed[node_id] = str(problem)
-        good = [(node_id, log) for node_id, log in unit.outputs if node_id not in failed]
+            if isinstance(operator, op.Part):
+                shared = sources[0]
+                # A shared step that made no parts has failed as a whole.
+                found[node_id] = parts[shared][operator.index] if shared in parts else found[shared]
+            elif (step := self._steps[node_id]) is not None:
+                made = _run(step, [found[source] for source in sources])
+                if isinstance(made, list):
+                    parts[node_id] = made
+                else:
+                    found[node_id] = made
+        results = {log: found[node_id] for node_id, log in unit.outputs}
+        good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return Outcome(
-            {log: tables[node_id] for node_id, log in good},
-            {log: until[node_id] for node_id, log in good},
-            {log: failed[node_id] for node_id, log in unit.outputs if node_id in failed},
-            rows,
-            min((due for step in self._hosted if (due := step.due()) is not None), default=None),
+            {log: table for log, (table, _) in good.items()},
+            {log: until for log, (_, until) in good.items()},
+            {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
+            {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
+            min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
 
     def empty_input(self, log: str) -> pa.Table:
         node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
         return with_system_columns(to_arrow(node.schema)).empty_table()
 
-    def _step(self, node: Node, state: State | None) -> Step | None:
-        """A node's step; tables and views have none, they live in what looks them up."""
-        operator = node.operator
-        if isinstance(operator, (op.Scan, op.Materialize)):
+    def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
+        """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
+        if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
             return None
-        schemas = [self.plan.graph[source].schema for source in fed_by(node, self.plan.graph)]
-        if isinstance(operator, op.Filter):
-            return FilterStep(operator.condition, schemas[0])
-        if isinstance(operator, op.Project):
-            return ProjectStep(operator.items, schemas[0])
-        if isinstance(operator, op.Sink):
-            return _Passing()
-        if isinstance(operator, op.Lookup) and isinstance(self._found(node).operator, op.Scan):
-            return self._lookup(node, operator, schemas[0])
-        step = self._stateful(node, schemas, state)
-        self._hosted.append(step)
-        self.states[node.id] = step.state
+        plan = self.plan
+        making = Making(node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state)
+        stateless = stateless_step(making)
+        if stateless is not None:
+            return stateless
+        step = stateful_step(making)
+        self._stateful[node.id] = step
         return step
 
-    def _stateful(self, node: Node, schemas: list[Schema], state: State | None) -> StatefulStep:
-        if isinstance(node.operator, op.Merge):
-            kept = state if isinstance(state, MergeState) else MergeState()
-            return MergeStep(kept, len(schemas), node.schema)
-        share = self._share(node, schemas[0]) if self.plan.buckets > 1 else None
-        hosted = state if isinstance(state, RowState) else RowState(self._translator.operator(node))
-        return RowStep(hosted, schemas, node.schema, share)
 
-    def _found(self, node: Node) -> Node:
-        """The relation that a look-up reads."""
-        return self.plan.graph[node.inputs[1]]
-
-    def _lookup(self, node: Node, lookup: op.Lookup, stream: Schema) -> Step:
-        relation = self._found(node)
-        assert isinstance(relation.operator, op.Scan)
-        rows = self._translator.rows_of(relation.operator.relation)
-        return LookupStep(lookup, stream, relation.schema, rows, lookup.left)
-
-    def _share(self, node: Node, schema: Schema) -> Share | None:
-        keys = partition_keys(node.operator)
-        if keys is None:
-            return None
-        return Share(row_of_expressions(keys, schema), self._bucket, self.plan.buckets)
+def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
+    """What a step makes of its inputs; without all of them it makes nothing."""
+    tables, complete = [], []
+    for part in given:
+        if isinstance(part, SlicemillError):
+            return part
+        tables.append(part[0])
+        complete.append(part[1])
+    try:
+        made = step.run(tables, complete)
+    except SlicemillError as problem:
+        return problem
+    return made if isinstance(made, tuple) else list(made)
 
 
-class _Passing:
-    """A sink hands on what reaches it: its log is what keeps it."""
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        return tables[0], complete[0]
-
-
-def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
-    """The expressions by whose values an operator's work can be split; None if it cannot."""
-    keys: tuple[Expr, ...] = ()
-    if isinstance(operator, (op.GroupAggregate, op.Coalesce)):
-        items = operator.group_by if isinstance(operator, op.GroupAggregate) else operator.partition_by
-        keys = tuple(item.expr for item in items)
-    elif isinstance(operator, op.RelationAggregate) and operator.windows[0][1].frame is Frame.RANGE:
-        keys = tuple(item.expr for item in operator.group_by)
-    elif isinstance(operator, op.WindowAggregate):
-        partitions = {call.partition_by for call in operator.calls}
-        keys = partitions.pop() if len(partitions) == 1 else ()
-    return keys or None
-
-
-def bucket_count(unit: Unit, graph: QueryGraph, wanted: int) -> int:
-    """How many buckets a unit can be split into: all of its results must come from one keyed operator."""
-    hosted = [n for n in unit.nodes if not isinstance(graph[n].operator, _STATELESS)]
-    if len(hosted) != 1 or partition_keys(graph[hosted[0]].operator) is None:
-        return 1
-    behind = {node_id for node_id, _ in unit.outputs}
-    return wanted if all(hosted[0] in graph.ancestors(node_id) for node_id in behind) else 1
-
-
-_STATELESS = (op.Filter, op.Project, op.Sink, op.Scan, op.Lookup)
+def _rows(part: Part | None) -> int:
+    return part[0].num_rows if isinstance(part, tuple) else 0

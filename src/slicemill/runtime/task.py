@@ -19,15 +19,13 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from slicemill.runtime.arrow_schema import ARRIVAL
-from slicemill.runtime.chunk import ChunkInfo, merge_sorted, open_chunk, write_chunk
+from slicemill.runtime.chunk import ChunkInfo, merge_sorted, write_chunk
 from slicemill.runtime.log import CHUNKS
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
-from slicemill.runtime.state import SLICES
-from slicemill.runtime.steps import State
+from slicemill.runtime.state_slices import load_state, store_state
 
-_STATE = "state"
 _SAMPLED = 50
 _STAGES = ("unit task: open chunks", "unit task: kernels", "unit task: write chunks")
 
@@ -46,7 +44,7 @@ class InputSpan:
 class Task:
     bucket: int
     plan: bytes  # a pickled UnitPlan
-    state: ChunkInfo | None  # the slice to go on from
+    state: tuple[ChunkInfo, ...]  # the slices to go on from, that with all that is not in slices first
     unit_folder: Path
     inputs: Mapping[str, InputSpan]
     outputs: Mapping[str, Path]
@@ -57,7 +55,7 @@ class TaskResult:
     bucket: int
     chunks: Mapping[str, ChunkInfo]
     complete: Mapping[str, int]
-    state: ChunkInfo | None
+    state: tuple[ChunkInfo, ...]
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     arrivals: Mapping[str, tuple[int, ...]]  # per output: arrival times of some of its rows, evenly taken
@@ -67,7 +65,7 @@ class TaskResult:
 
 
 # Unit folder and bucket → plan digest, slice that holds what it has reached, program.
-_programs: dict[tuple[Path, int], tuple[str, ChunkInfo | None, UnitProgram]] = {}
+_programs: dict[tuple[Path, int], tuple[str, tuple[ChunkInfo, ...], UnitProgram]] = {}
 
 
 def run_task(task: Task) -> TaskResult:
@@ -87,7 +85,7 @@ def run_task(task: Task) -> TaskResult:
         for log, table in outcome.tables.items()
         if table.num_rows
     }
-    state = _write_state(task, program) if program.states else None
+    state = store_state(task.unit_folder, program.states)
     _programs[task.unit_folder, task.bucket] = (digest, state, program)
     clock.append(time.perf_counter())
     arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
@@ -111,17 +109,7 @@ def _program(task: Task, digest: str) -> UnitProgram:
     if known is not None and known[:2] == (digest, task.state):
         return known[2]
     plan = cast(UnitPlan, cloudpickle.loads(task.plan))
-    states: Mapping[str, State] = {}
-    if task.state is not None:
-        stored = open_chunk(task.unit_folder, task.state)
-        states = cast(Mapping[str, State], cloudpickle.loads(stored.column(_STATE)[0].as_py()))
-    return UnitProgram(plan, task.bucket, states)
-
-
-def _write_state(task: Task, program: UnitProgram) -> ChunkInfo:
-    pickled = cloudpickle.dumps(program.states)
-    table = pa.table({_STATE: pa.array([pickled], pa.large_binary())})
-    return write_chunk(task.unit_folder, SLICES, table)
+    return UnitProgram(plan, task.bucket, load_state(task.unit_folder, task.state))
 
 
 def _arrivals(table: pa.Table) -> tuple[int, ...]:

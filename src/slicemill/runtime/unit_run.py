@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from slicemill.plan.partitions import bucket_count
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
-from slicemill.runtime.program import UnitPlan, bucket_count
+from slicemill.runtime.program import UnitPlan
 from slicemill.runtime.stages import spent, stage
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
 from slicemill.runtime.steps import END
@@ -143,7 +144,7 @@ class RunningUnit:
         epochs: Mapping[str, list[Epoch]],
         complete: Mapping[str, int],
     ) -> Task:
-        state = next((part.chunk for part in version.slices if part.bucket == bucket), None)
+        state = tuple(part.chunk for part in version.slices if part.bucket == bucket)
         inputs = {}
         for log, new in epochs.items():
             opened = self._home.logs[log]
@@ -170,9 +171,7 @@ class RunningUnit:
             told = [result.complete[log] for result in results if log in result.complete]
             done[log] = max(self.complete(log), min(told, default=-END))
         slices = tuple(
-            SliceInfo(_BUCKET_STATE, result.bucket, result.state)
-            for result in results
-            if result.state is not None
+            SliceInfo(_BUCKET_STATE, result.bucket, chunk) for result in results for chunk in result.state
         )
         dues = [result.due for result in results if result.due is not None]
         extra = {

@@ -1,0 +1,91 @@
+"""Which step a node gets. An operator with no kernel of its own is hosted.
+
+A kind of stateful operator brings a maker: a function that looks at a node and returns its step, or None if
+the node is not of its kind. The first maker in `MAKERS` that takes the node wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types import Schema
+from slicemill.execution.operator import Row
+from slicemill.execution.translate import Translator, fed_by, row_of_expressions
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.partitions import partition_keys
+from slicemill.runtime.steps.hosted import RowState, RowStep, Share
+from slicemill.runtime.steps.merge import MergeState, MergeStep
+from slicemill.runtime.steps.stateless import FilterStep, LookupStep, ProjectStep, SinkStep
+from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A node that needs its step, and all there is to know about it."""
+
+    node: Node
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    bucket: int
+    buckets: int
+    state: object | None  # what the step kept in the last run
+
+    @property
+    def schemas(self) -> list[Schema]:
+        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
+
+    @property
+    def translator(self) -> Translator:
+        """Makes the reference's counterpart of a node."""
+        return Translator(self.graph, self.catalog, self.tables)
+
+
+Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
+
+
+def stateless_step(making: Making) -> Step | None:
+    operator = making.node.operator
+    if isinstance(operator, op.Filter):
+        return FilterStep(operator.condition, making.schemas[0])
+    if isinstance(operator, op.Project):
+        return ProjectStep(operator.items, making.schemas[0])
+    if isinstance(operator, op.Sink):
+        return SinkStep()
+    if isinstance(operator, op.Lookup):
+        found = making.graph[making.node.inputs[1]]
+        if isinstance(found.operator, op.Scan):
+            rows = making.translator.rows_of(found.operator.relation)
+            return LookupStep(operator, making.schemas[0], found.schema, rows, operator.left)
+    return None
+
+
+def stateful_step(making: Making) -> StatefulStep | SharedStep:
+    made = (maker(making) for maker in MAKERS)
+    return next((step for step in made if step is not None), None) or _hosted(making)
+
+
+def _merge(making: Making) -> StatefulStep | None:
+    if not isinstance(making.node.operator, op.Merge):
+        return None
+    state = making.state if isinstance(making.state, MergeState) else MergeState()
+    return MergeStep(state, len(making.schemas), making.node.schema)
+
+
+def _hosted(making: Making) -> StatefulStep:
+    schemas = making.schemas
+    keys = partition_keys(making.node.operator)
+    share = None
+    if making.buckets > 1 and keys is not None:
+        share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
+    state = making.state
+    if not isinstance(state, RowState):
+        state = RowState(making.translator.operator(making.node))
+    return RowStep(state, schemas, making.node.schema, share)
+
+
+MAKERS: tuple[Maker, ...] = (_merge,)
