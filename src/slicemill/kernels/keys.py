@@ -1,0 +1,135 @@
+"""Keys of groups and partitions as dense numbers.
+
+Equal means what GROUP BY means: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Work is done per distinct
+key of a table, not per row: rows only carry the place of their key in the list of distinct ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Numbers: TypeAlias = NDArray[np.int32]
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+_NAN_BITS = int(np.array([np.nan]).view(np.int64)[0])
+_LARGEST_PRODUCT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctKeys:
+    """The keys of a table: `codes[row]` is the place of the row's key in `values`; `rows` has them first."""
+
+    codes: NDArray[np.int64]
+    values: list[Any]
+    rows: NDArray[np.int64]
+
+    def buckets(self, count: int) -> NDArray[np.int64]:
+        """For each row the bucket of its key: the same in every process, run and version of Python."""
+        places = [zlib.crc32(repr(value).encode()) % count for value in self.values]
+        return np.array(places, np.int64)[self.codes] if places else np.zeros(len(self.codes), np.int64)
+
+
+def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
+    """The keys that the columns form together; without columns all rows have the same one."""
+    if not columns:
+        first = np.zeros(min(rows, 1), np.int64)
+        return DistinctKeys(np.zeros(rows, np.int64), [()] * min(rows, 1), first)
+    plain = [part for column in columns for part in _comparable(column)]
+    codes, values = _encoded(plain[0])
+    for column in plain[1:]:
+        more, added = _encoded(column)
+        assert len(values) * len(added) < _LARGEST_PRODUCT, "a table has fewer rows than that"
+        combined, pairs = _encoded(pa.array(codes * len(added) + more))
+        values = [(*_as_tuple(values[p // len(added)]), added[p % len(added)]) for p in pairs]
+        codes = combined
+    return DistinctKeys(codes, values, _first_rows(codes, len(values)))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    rows = np.empty(count, np.int64)
+    rows[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return rows
+
+
+def _comparable(column: Column) -> list[pa.Array]:
+    """The column in a form whose values are equal if and only if the keys are: floats as bits, for one."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if pa.types.is_floating(kind):
+        valid = array.is_valid()
+        values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False) + 0.0
+        bits = np.where(np.isnan(values), _NAN_BITS, values.view(np.int64))
+        return [pc.if_else(valid, pa.array(bits), None)]
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return [array.cast(pa.int64())]
+    if pa.types.is_date32(kind):
+        return [array.cast(pa.int32())]
+    if pa.types.is_struct(kind):
+        return [_comparable(pc.struct_field(array, place))[0] for place in range(kind.num_fields)]
+    if pa.types.is_null(kind):
+        return [array.cast(pa.int8())]
+    return [array]
+
+
+class Keys:
+    """The keys met so far, numbered by first appearance: a key keeps its number from run to run."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._columns: list[pa.ChunkedArray] | None = None
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Numbers:
+        """The number of each row's key; `columns` are those that `keys` was made of."""
+        numbers = self._numbers
+        found = np.fromiter(
+            (numbers.setdefault(value, len(numbers)) for value in keys.values), np.int32, len(keys.values)
+        )
+        known = len(self._columns[0]) if self._columns else 0
+        if self._columns is None or (columns and known < len(numbers)):
+            new = keys.rows[found >= known]
+            added = [_chunked(column).take(pa.array(new)) for column in columns]
+            old = self._columns or [column.slice(0, 0) for column in added]
+            self._columns = [
+                pa.chunked_array([*before.chunks, *after.chunks], before.type)
+                for before, after in zip(old, added, strict=True)
+            ]
+        return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
+
+    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
+        """The key columns for these numbers."""
+        columns = [column.combine_chunks() for column in self._columns or []]
+        self._columns = [pa.chunked_array([column], column.type) for column in columns]
+        return [column.take(pa.array(numbers)) for column in columns]
+
+    def keep(self, alive: NDArray[np.bool_]) -> Numbers:
+        """Forget keys that nobody needs; the new number of each old one, -1 for a forgotten one."""
+        renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
+        self._numbers = {key: int(renumbered[n]) for key, n in self._numbers.items() if alive[n]}
+        if self._columns is not None:
+            mask = pa.array(alive)
+            self._columns = [column.filter(mask) for column in self._columns]
+        return renumbered
+
+
+def _chunked(column: Column) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], column.type)

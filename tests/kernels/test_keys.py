@@ -1,0 +1,66 @@
+"""Keys as numbers: GROUP BY's equality, whatever the columns and wherever a stream is cut."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.kernels.keys import Keys, distinct_keys
+
+INTS = st.none() | st.integers(-2, 2)
+TEXTS = st.none() | st.sampled_from(["", "a", "b", "NULL"])
+FLOATS = st.none() | st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf")])
+
+
+def _table(rows: list[tuple[Any, Any, Any]], width: int) -> list[pa.Array]:
+    types = (pa.int64(), pa.string(), pa.float64())
+    return [pa.array([row[i] for row in rows], types[i]) for i in range(width)]
+
+
+def _canonical(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple("nan" if value != value else 0.0 if value == 0 else value for value in row)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=8), max_size=4), st.integers(0, 3))
+def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width: int) -> None:
+    keys, known = Keys(), dict[Any, int]()
+    for rows in runs:
+        columns = _table(rows, width)
+        numbers = keys.number(distinct_keys(columns, len(rows)), columns)
+        expected = [known.setdefault(_canonical(row[:width]), len(known)) for row in rows]
+        assert numbers.tolist() == expected
+        keys = pickle.loads(pickle.dumps(keys))
+    assert len(keys) == len(known)
+    if known and width:
+        back = list(zip(*(column.to_pylist() for column in keys.values(np.arange(len(keys)))), strict=True))
+        assert [_canonical(row) for row in back] == list(known)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=12), st.integers(0, 3), st.integers(1, 5))
+def test_a_key_is_in_one_bucket(rows: list[Any], width: int, count: int) -> None:
+    buckets = distinct_keys(_table(rows, width), len(rows)).buckets(count)
+    placed: dict[Any, int] = {}
+    for row, bucket in zip(rows, buckets.tolist(), strict=True):
+        assert placed.setdefault(_canonical(row[:width]), bucket) == bucket < count
+
+
+def test_a_bucket_never_changes() -> None:
+    columns = [pa.array([1, 2, None]), pa.array(["x", "y", None])]
+    assert distinct_keys(columns, 3).buckets(7).tolist() == [6, 5, 3]
+
+
+def test_forgotten_keys_are_new_when_they_return() -> None:
+    keys = Keys()
+    columns = [pa.array(["a", "b", "c"])]
+    keys.number(distinct_keys(columns, 3), columns)
+    assert keys.keep(np.array([False, True, True])).tolist() == [-1, 0, 1]
+    columns = [pa.array(["a", "c"])]
+    assert keys.number(distinct_keys(columns, 2), columns).tolist() == [2, 1]
+    assert keys.values(np.array([2, 0, 1]))[0].to_pylist() == ["a", "b", "c"]
