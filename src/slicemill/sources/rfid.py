@@ -1,0 +1,136 @@
+"""RFID readings: tags come by at random and are read again and again, and some readings are noise (M48).
+
+Tags arrive as a Poisson process. Each is read `repeats` times, `gap_us` apart; a share `noise` of all
+readings has the id of no tag instead, a negative number, so that a reader of results sees what should not be
+there. Time is cut into slots, and all that is random about the tags of a slot comes from the seed and the
+slot's number, so the readings of any slots can be made alone, in any order, by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from slicemill.errors import SlicemillError
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+SLOT_US = 100_000
+SLOTS_PER_SECOND = 1_000_000 // SLOT_US
+# So long do tags come where an end is needed and none is given.
+FINITE_SECONDS = 60
+
+STREAMS = ("reading",)
+
+# Ids of tags tell their slot: more tags than this do not come in one.
+_IDS_PER_SLOT = 1_000_000
+_NOISE_IDS = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """How tags come by and are read. `seconds` is how long new tags come; None: for ever."""
+
+    per_second: float = 5.0
+    repeats: int = 10
+    gap_us: int = 200_000
+    noise: float = 0.05
+    readers: int = 1
+    seconds: float | None = None
+    seed: int = 1
+    start_us: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.per_second < _IDS_PER_SLOT:
+            raise SlicemillError(f"rfid:// needs some tags per second, not {self.per_second:g}")
+        if not 0 <= self.noise <= 1:
+            raise SlicemillError(f"rfid:// takes noise from 0 to 1, not {self.noise:g}")
+        if self.repeats < 1 or self.gap_us < 0 or self.readers < 1:
+            raise SlicemillError("rfid:// takes repeats and readers from 1 on, and a gap from 0 on")
+        if self.seconds is not None and not 0 <= self.seconds < float("inf"):
+            raise SlicemillError(f"rfid:// takes seconds from 0 on, not {self.seconds:g}")
+
+    @property
+    def tag_slots(self) -> int | None:
+        """How many slots bring new tags."""
+        return None if self.seconds is None else round(self.seconds * SLOTS_PER_SECOND)
+
+    @property
+    def slots(self) -> int | None:
+        """How many slots have readings: the last tags are read to the end."""
+        return None if self.tag_slots is None else self.tag_slots + self._slots_of_a_tag
+
+    @property
+    def _slots_of_a_tag(self) -> int:
+        return (self.repeats - 1) * self.gap_us // SLOT_US + 1
+
+    def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Ints]:
+        """The readings in slots first <= n < last, in order of time: `reader`, `tag`, `at` in µs."""
+        first_tags = max(0, first_slot - self._slots_of_a_tag)
+        last_tags = last_slot if self.tag_slots is None else min(last_slot, self.tag_slots)
+        slots = [self._slot(slot) for slot in range(first_tags, last_tags)]
+        if not slots:
+            return dict.fromkeys(("reader", "tag", "at"), np.empty(0, np.int64))
+        reader, tag, at = (np.concatenate(column) for column in zip(*slots, strict=True))
+        inside = (at >= first_slot * SLOT_US) & (at < last_slot * SLOT_US)
+        reader, tag, at = reader[inside], tag[inside], at[inside]
+        order = np.lexsort((tag, at))
+        return {"reader": reader[order], "tag": tag[order], "at": self.start_us + at[order]}
+
+    def all_readings(self) -> Mapping[str, Ints]:
+        """Everything, where tags come for some seconds only."""
+        if self.slots is None:
+            raise SlicemillError("these tags come for ever: say for how many seconds")
+        return self.readings(0, self.slots)
+
+    def _slot(self, slot: int) -> tuple[Ints, Ints, Ints]:
+        """All readings of the tags that come in a slot: reader, tag and time, without order."""
+        random = np.random.default_rng((self.seed & (2**64 - 1), slot))
+        # Where the number of arrivals is Poisson, each is equally likely at every moment.
+        tags = int(random.poisson(self.per_second / SLOTS_PER_SECOND))
+        first_at = slot * SLOT_US + np.sort(random.integers(0, SLOT_US, tags))
+        reader = 1 + random.integers(0, self.readers, tags)
+        tag = slot * _IDS_PER_SLOT + 1 + np.arange(tags)
+        shape = (tags, self.repeats)
+        read = np.where(
+            random.random(shape) < self.noise, -random.integers(1, _NOISE_IDS, shape), tag[:, np.newaxis]
+        )
+        at = first_at[:, np.newaxis] + np.arange(self.repeats) * self.gap_us
+        return np.repeat(reader, self.repeats), read.ravel(), at.ravel()
+
+
+def tags_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Tags:
+    """What `rfid://reading?tags=50&noise=0.2` asks for: names in any case, `gap` in milliseconds."""
+    if stream not in STREAMS:
+        raise SlicemillError(f"rfid:// has no stream {stream!r}; it has {', '.join(STREAMS)}")
+    given = {name.lower(): text for name, text in options.items()}
+    unknown = given.keys() - _OPTIONS - {name.lower() for name in ignored}
+    if unknown:
+        raise SlicemillError(
+            f"rfid:// has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(_OPTIONS))}"
+        )
+    try:
+        return Tags(**_values(given))
+    except ValueError as problem:
+        raise SlicemillError(f"rfid:// takes numbers: {problem}") from None
+
+
+_OPTIONS = frozenset(("tags", "repeats", "gap", "noise", "readers", "seconds", "seed", "start"))
+
+
+def _values(given: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        name: int(given[name]) for name in ("repeats", "readers", "seed") if name in given
+    }
+    values |= {name: float(given[name]) for name in ("noise", "seconds") if name in given}
+    if "tags" in given:
+        values["per_second"] = float(given["tags"])
+    if "gap" in given:
+        values["gap_us"] = round(float(given["gap"]) * 1000)
+    if "start" in given:
+        values["start_us"] = int(given["start"])
+    return values

@@ -1,0 +1,1 @@
+"""Aggregates of the user's own."""
