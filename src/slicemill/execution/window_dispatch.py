@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 from slicemill.execution.aggregate import AggregateCall, AggregateDefinition, Panes, base_of
 from slicemill.execution.window_active import ActiveCall
@@ -57,14 +58,10 @@ def running_call(call: AggregateCall, frame: Frame) -> RunningCall:
 def _evaluation(definition: AggregateDefinition, frame: Frame) -> Callable[[], Evaluation]:
     match box_of(definition, frame):
         case Box.UNBOUNDED:
-            base = base_of(definition)
-            return lambda: Unbounded(base)
+            return partial(Unbounded, base_of(definition))
         case Box.TUMBLE:
-            base = base_of(definition)
-            return lambda: Tumble(frame, base)
+            return partial(Tumble, frame, base_of(definition))
         case Box.PANES:
-            panes = definition.panes or Panes(base_of(definition), definition)
-            return lambda: Paned(frame, panes)
+            return partial(Paned, frame, definition.panes or Panes(base_of(definition), definition))
         case _:
-            window = window_version(definition)
-            return lambda: Windowed(frame, window)
+            return partial(Windowed, frame, window_version(definition))

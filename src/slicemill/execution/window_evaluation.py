@@ -8,6 +8,7 @@ what suppresses the results of the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import gcd
 from typing import Protocol
 
@@ -19,7 +20,6 @@ from slicemill.execution.aggregate import (
     Returned,
     Stepper,
     WindowFactory,
-    WindowInstance,
     base_of,
     evaluate,
 )
@@ -71,12 +71,7 @@ def window_version(definition: AggregateDefinition) -> WindowFactory:
     """The aggregate's own window version, or else the derived one."""
     if definition.window is not None:
         return definition.window
-    base = base_of(definition)
-
-    def derived(inwindow: Inwindow) -> WindowInstance:
-        return Recomputed(base, inwindow)
-
-    return derived
+    return partial(Recomputed, base_of(definition))
 
 
 class Windowed:
@@ -94,7 +89,7 @@ class Windowed:
         self._expire_before(self._frame.lower(position))
         self._inwindow.insert(position, args)
         returned = self._stepper.step(args)
-        return lambda: returned
+        return partial(list, returned)
 
     def _expire_before(self, lower: int) -> None:
         while (oldest := self._inwindow.oldest()) is not None:
