@@ -1,0 +1,117 @@
+"""What the same queries cost when state is not sliced (S6-S8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+from slicemill.plan.slices.chain_cost import chain_cost
+from slicemill.plan.slices.costs import Cost
+from slicemill.plan.slices.members import Member, Side, bits, windows
+from slicemill.plan.slices.workload import Workload
+
+
+def isolated(workload: Workload) -> Cost:
+    """Every query has a join of its own behind its own selections (S6)."""
+    alone = (replace(workload, members=(one,)) for one in workload.members)
+    return sum((_one_join(one) for one in alone), Cost())
+
+
+def pull_up(workload: Workload) -> Cost:
+    """One join with the longest windows; results are routed by age, then selected (S7, Eq 4.1)."""
+    bare = replace(workload, members=tuple(_without_predicates(one) for one in workload.members))
+    selected = sum(
+        _results(bare, side.window) * sum(wanted.predicate is not None for wanted in one.sides)
+        for one in workload.members
+        for side in one.sides
+    )
+    return _one_join(bare) + Cost(select=selected)
+
+
+def push_down(workload: Workload) -> Cost:
+    """Streams split by predicates, a join per pair of parts, unions behind (S8, Eq 4.2).
+
+    Each join holds its inputs alone, so a part of one stream is stored once per part of the other.
+    """
+    left, right = (list(parts(workload, side)) for side in (0, 1))
+    total = Cost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
+    joins_of = [0] * len(workload.members)
+    results_of = [0.0] * len(workload.members)
+    for a, b in product(left, right):
+        served = a.queries & b.queries
+        if not served:
+            continue
+        members = tuple(_without_predicates(workload.members[bit]) for bit in bits(served))
+        rates = (workload.rates[0] * a.share, workload.rates[1] * b.share)
+        join = replace(workload, members=members, rates=rates)
+        total += _one_join(join)
+        for bit in bits(served):
+            joins_of[bit] += 1
+            results_of[bit] += sum(_results(join, side.window) for side in workload.members[bit].sides)
+    merged = sum(results for joins, results in zip(joins_of, results_of, strict=True) if joins > 1)
+    return total + Cost(union=merged)
+
+
+BASELINES = {"isolated": isolated, "pull-up": pull_up, "push-down": push_down}
+
+
+def baselines(workload: Workload) -> Mapping[str, Cost]:
+    """The cost of each way without slices."""
+    return {name: cost(workload) for name, cost in BASELINES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tuples of a stream that satisfy exactly some of the predicates, and the queries that want them."""
+
+    queries: int
+    share: float
+
+
+def parts(workload: Workload, side: int) -> Iterator[Part]:
+    """How a split operator cuts a stream: up to 2^k parts for k different predicates."""
+    known = {
+        one.sides[side].predicate: one.sides[side].selectivity
+        for one in workload.members
+        if one.sides[side].predicate is not None
+    }
+    for size in range(len(known) + 1):
+        for holding in combinations(known, size):
+            queries = sum(
+                1 << bit
+                for bit, one in enumerate(workload.members)
+                if one.sides[side].predicate is None or one.sides[side].predicate in holding
+            )
+            if queries:
+                yield Part(queries, _share(workload, known, frozenset(holding)))
+
+
+def _share(workload: Workload, known: Mapping[object, float], holding: frozenset[object]) -> float:
+    """Inclusion and exclusion: none of the others holds, minus where also some of `holding` do not."""
+    others = [one for one in known if one not in holding]
+    share = 0.0
+    for size in range(len(holding) + 1):
+        for failing in combinations(holding, size):
+            fail = {one: known[one] for one in (*others, *failing)}
+            none_holds = 1 - workload.any_of(fail) if fail else 1.0
+            share += (-1) ** size * none_holds
+    return share
+
+
+def _one_join(workload: Workload) -> Cost:
+    """A regular join with a router: a chain of a single slice."""
+    ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
+    return chain_cost(workload, ends[0], ends[1])
+
+
+def _results(workload: Workload, window: float) -> float:
+    return workload.rates[0] * workload.rates[1] * window * workload.join_selectivity
+
+
+def _tests(workload: Workload, side: int) -> int:
+    return len({one.sides[side].predicate for one in workload.members} - {None})
+
+
+def _without_predicates(one: Member) -> Member:
+    return Member(one.query, tuple(Side(side.window) for side in one.sides))

@@ -1,0 +1,29 @@
+"""State memory and comparisons: the currency of all plans (S7, S8, S15)."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a plan needs: state memory, and comparisons per unit of time by what they are spent on.
+
+    Probing a pair, purging, routing, selecting, splitting a stream and a step of a union cost 1 each.
+    """
+
+    memory: float = 0.0
+    probe: float = 0.0
+    purge: float = 0.0
+    route: float = 0.0
+    select: float = 0.0
+    split: float = 0.0
+    union: float = 0.0
+    overhead: float = 0.0
+
+    @property
+    def cpu(self) -> float:
+        return sum(astuple(self)[1:])
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

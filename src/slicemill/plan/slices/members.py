@@ -1,0 +1,106 @@
+"""Who takes part in a shared window join: queries with a window and a predicate per stream (S2, S19).
+
+A query is a bit in every mask: bit k is the k-th member. Predicates are opaque: the planner only asks whether
+two are the same one and how many tuples they let through; who executes the plan also knows how to evaluate
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from slicemill.errors import SlicemillError
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a query wants of one stream: tuples of age 0 <= age < window on which the predicate holds.
+
+    The window is in any unit of time, or in tuples; rates and clocks must share it. No predicate is None.
+    """
+
+    window: float
+    predicate: Hashable = None
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.window <= 0:
+            raise SlicemillError(f"a window must be longer than 0, this one is {self.window:g}")
+        if not 0 <= self.selectivity <= 1:
+            raise SlicemillError(f"a selectivity lies between 0 and 1, this one is {self.selectivity:g}")
+        if self.predicate is None and self.selectivity != 1:
+            raise SlicemillError("without a predicate every tuple passes: the selectivity must be 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One query of a shared join, with one side per joined stream."""
+
+    query: str
+    sides: tuple[Side, ...]
+
+    @property
+    def left(self) -> Side:
+        return self.sides[0]
+
+    @property
+    def right(self) -> Side:
+        return self.sides[1]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether all its windows are the same."""
+        return len({side.window for side in self.sides}) == 1
+
+
+def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
+    """The usual two-stream member: one window for both streams, a predicate on the left one."""
+    return Member(query, (Side(window, predicate, selectivity), Side(window)))
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the bits that are set, lowest first.
+
+    >>> list(bits(0b1101))
+    [0, 2, 3]
+    """
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def reaching(members: Sequence[Member], side: int, age: float) -> int:
+    """The queries whose window on this stream goes beyond `age`."""
+    return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
+
+
+def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
+    """The distinct windows on this stream, ascending: equal ones are served by the same slices (S17, S46)."""
+    return tuple(sorted({one.sides[side].window for one in members}))
+
+
+def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashable, float]:
+    """The predicates, with selectivities, whose disjunction the queries `among` put in front of a stream.
+
+    Empty when everything passes: one of them has no predicate, or there is none of them.
+    """
+    wanted = [members[bit].sides[side] for bit in bits(among)]
+    if any(one.predicate is None for one in wanted):
+        return {}
+    return {one.predicate: one.selectivity for one in wanted}
+
+
+def unproved(members: Sequence[Member], among: int, of: int) -> int:
+    """How many predicates of the queries `of` must still be looked at on a result (S14, S19).
+
+    A result's parts have passed the disjunction over `among` on each stream; a predicate that is the whole of
+    that disjunction holds already.
+    """
+    in_front = [predicates(members, side, among) for side in range(len(members[0].sides))]
+    return sum(
+        side.predicate is not None and set(passed) != {side.predicate}
+        for bit in bits(of)
+        for side, passed in zip(members[bit].sides, in_front, strict=True)
+    )
