@@ -293,3 +293,31 @@ def test_untyped_arguments_keep_the_rules_of_comparison_and_of_functions() -> No
     assert [larger({"x": value}) for value in (3, 2.5, Decimal(2), None)] == [True, True, False, None]
     rounded = compile_with(Call("round", (x, Literal(1, t.INT)), t.ANY), from_dictionary)
     assert [rounded({"x": value}) for value in (2.25, 7, Decimal("0.05"))] == [2.3, 7, Decimal("0.1")]
+
+
+# -- values at the edge of what there is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        Cast(Literal(10**9, t.DATE), t.TIMESTAMP),
+        Cast(Literal("1" * 5000, t.VARCHAR), t.BIGINT),
+        Call("div", (Literal(float("nan"), t.DOUBLE), Literal(2.0, t.DOUBLE)), t.BIGINT),
+        Call("div", (Literal(float("inf"), t.DOUBLE), Literal(2.0, t.DOUBLE)), t.BIGINT),
+    ],
+)
+def test_what_has_no_value_is_an_error_of_the_query(expr: Expr) -> None:
+    with pytest.raises(ExpressionError):
+        value_of(expr)
+
+
+def test_rounding_far_before_the_point_leaves_nothing() -> None:
+    assert call("round", t.INT, (5, t.INT), (-(10**9), t.INT)) == 0
+    assert call("round", t.DOUBLE, (1.5, t.DOUBLE), (-(10**9), t.INT)) == 0.0
+    assert cast("0" * 5000 + "7", t.VARCHAR, t.BIGINT) == 7
+
+
+def test_decimals_in_common_keep_the_digits_before_the_point() -> None:
+    assert t.common(t.decimal(38, 0), t.decimal(38, 18)) == t.decimal(38, 0)
+    assert t.common(t.decimal(20, 0), t.decimal(38, 18)) == t.decimal(38, 18)

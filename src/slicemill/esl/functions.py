@@ -100,7 +100,7 @@ repeat(text, integer) -> text
 replace(text, text, [text]) -> text
 reverse(text) -> text
 right(text, integer) -> text
-round(number, [integer]) -> rounded
+round(number, [places]) -> rounded
 rpad(text, integer, [text]) -> text
 rtrim(text) -> text
 second(time) -> int
@@ -160,6 +160,7 @@ _FITS = {
     "number": {Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE},
     "int": {Kind.INT},
     "integer": {Kind.INT, Kind.BIGINT},
+    "places": {Kind.INT, Kind.BIGINT},
     "text": {Kind.VARCHAR},
     "boolean": {Kind.BOOLEAN},
     "time": {Kind.TIMESTAMP, Kind.DATE},

@@ -126,8 +126,10 @@ def common(left: Type, right: Type) -> Type | None:
             a, b = as_decimal(left), as_decimal(right)
             assert a.precision is not None and a.scale is not None
             assert b.precision is not None and b.scale is not None
-            scale = max(a.scale, b.scale)
-            return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+            whole = max(a.precision - a.scale, b.precision - b.scale)
+            # Where not all digits fit, those before the point stay, as in Spark.
+            scale = min(max(a.scale, b.scale), MAX_DECIMAL_PRECISION - whole)
+            return decimal(whole + scale, scale)
         return BIGINT
     if left.kind is right.kind:
         return VARCHAR if left.kind is Kind.VARCHAR else left

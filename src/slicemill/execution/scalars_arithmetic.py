@@ -139,9 +139,11 @@ def _whole_division(types: Types, result: Type) -> Function:
     return _nonzero(lambda a, b: bigint_checked(_truncated(a, b)))
 
 
-def _truncated(a: int | Decimal, b: int | Decimal) -> int:
+def _truncated(a: int | float | Decimal, b: int | float | Decimal) -> int:
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if not math.isfinite(a) or math.isnan(b):
+        raise ExpressionError(f"{a} DIV {b} is no whole number")
     return int(EXACT.divide_int(Decimal(a), Decimal(b)))
 
 
@@ -257,6 +259,8 @@ def _round_double(value: float, places: int = 0) -> float:
 def _half_up(value: Decimal, places: int) -> Decimal:
     if value.adjusted() + places > 150:
         return value  # it has no digit so far behind the point
+    if value.adjusted() + places < -150:
+        return Decimal(0)  # nor one so far before it
     return value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP, context=EXACT)
 
 

@@ -39,6 +39,7 @@ _SPECIAL = {
     **dict.fromkeys(("-inf", "-infinity"), -math.inf),
     "nan": math.nan,
 }
+_MOST_DIGITS = 40
 _TRUE = ("t", "true", "y", "yes", "1")
 _FALSE = ("f", "false", "n", "no", "0")
 
@@ -107,7 +108,11 @@ def _text_to_whole(kind: Kind) -> Function:
         stripped = text.strip(BLANKS)
         if not _WHOLE.fullmatch(stripped):
             raise _unreadable(text, kind)
-        return checked(int(stripped))
+        digits = stripped.lstrip("+-0")
+        # Python refuses to read thousands of digits; no integer type has that many.
+        if len(digits) > _MOST_DIGITS:
+            raise ExpressionError(f"a number of {len(digits)} digits does not fit into {kind.value}")
+        return checked(-int(digits or 0) if stripped.startswith("-") else int(digits or 0))
 
     return parse
 
@@ -267,7 +272,7 @@ _CONVERSIONS: dict[tuple[Kind, Kind], Function] = {
     (Kind.TIMESTAMP, Kind.BIGINT): lambda value: value // SECOND_US,
     (Kind.TIMESTAMP, Kind.DOUBLE): lambda value: value / SECOND_US,
     (Kind.TIMESTAMP, Kind.VARCHAR): timestamp_text,
-    (Kind.DATE, Kind.TIMESTAMP): lambda value: value * DAY_US,
+    (Kind.DATE, Kind.TIMESTAMP): lambda value: bigint_checked(value * DAY_US),
     (Kind.DATE, Kind.VARCHAR): date_text,
     (Kind.INTERVAL, Kind.VARCHAR): _interval_text,
     (Kind.MONTHS, Kind.VARCHAR): _months_text,

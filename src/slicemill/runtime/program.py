@@ -126,6 +126,10 @@ def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
         made = step.run(tables, complete)
     except SlicemillError as problem:
         return problem
+    except (OSError, MemoryError):
+        raise  # the machine's fault: the run is tried again
+    except Exception as problem:  # whatever it is, the queries beside it go on
+        return SlicemillError(f"{type(problem).__name__}: {problem}")
     return made if isinstance(made, tuple) else list(made)
 
 

@@ -18,7 +18,7 @@ from slicemill.esl import types as t
 from slicemill.esl.binder.durations import months_and_us
 from slicemill.esl.binder.types import bind_type
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import Call, Case, Cast, Expr, Literal
+from slicemill.esl.expression import Call, Case, Cast, Expr, Literal, columns_of
 from slicemill.esl.functions import SCALARS, UNREPEATABLE, fits, result_type
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.operators import arithmetic_type, castable
@@ -358,6 +358,12 @@ def _call(node: exp.Anonymous, env: Environment) -> Expr:
                 f"{name} wants {wanted} here, this is {argument.type}",
                 span_of(argument_node),
                 f"call it as {signature}",
+            )
+        if wanted == "places" and columns_of(argument):
+            raise Mistake(
+                f"{name} wants a constant number of places",
+                span_of(argument_node),
+                "write the number; a CASE can choose between several calls",
             )
         arguments.append(argument)
     type_ = result_type(signature, arguments)
