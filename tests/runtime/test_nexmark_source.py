@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from slicemill.errors import SlicemillError
-from slicemill.runtime import nexmark_source
+from slicemill.runtime import nexmark_source, paced_source
 from slicemill.runtime.nexmark_source import NexmarkSource, NexmarkStreamReader, nexmark_options
 from slicemill.sources import nexmark
 
@@ -114,7 +114,7 @@ def test_partitions_and_batches_do_not_change_a_row() -> None:
 
 def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 1_000_000
-    monkeypatch.setattr(nexmark_source.time, "time_ns", lambda: now_us * 1_000)
+    monkeypatch.setattr(paced_source.time, "time_ns", lambda: now_us * 1_000)
     source = reader(rate=10, events=35)
     start = source.initialOffset()
     assert source.latestOffset(start, ReadAllAvailable()) == start
@@ -128,7 +128,7 @@ def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.Monk
 
 def test_a_drain_stops_at_what_there_was_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 5_000_000
-    monkeypatch.setattr(nexmark_source.time, "time_ns", lambda: now_us * 1_000)
+    monkeypatch.setattr(paced_source.time, "time_ns", lambda: now_us * 1_000)
     source = reader(rate=10)
     start = {"event": 0, "since_us": 0}
     source.prepareForTriggerAvailableNow()

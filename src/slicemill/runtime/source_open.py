@@ -1,8 +1,8 @@
 """Opening what a declaration names: files, sockets, generators, Kafka and every other format Spark knows.
 
 A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
-`kafka://host:9092/topic`, a path) or `USING format OPTIONS (…)`. Some have typed columns; others have lines
-of JSON or CSV in a column `value`.
+`rfid://reading?tags=5`, `kafka://host:9092/topic`, a path) or `USING format OPTIONS (…)`. Some have typed
+columns; others have lines of JSON or CSV in a column `value`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from slicemill.esl.catalog import SourceSpec, Stream, Table
 from slicemill.esl.types import Schema
 from slicemill.runtime import tcp_source
 from slicemill.runtime.nexmark_source import NexmarkSource, nexmark_options
+from slicemill.runtime.rfid_source import RfidSource, rfid_options
 from slicemill.runtime.source_checks import spark_type
 from slicemill.runtime.source_lines import CSV, EITHER, JSON, LineFormat, line_format
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _PORT = re.compile(r"port(\d+)")
 _LINE_FORMATS = {"csv": CSV, "json": JSON, "jsonl": JSON, "ndjson": JSON}
 _TYPED_FILES = ("parquet", "orc", "avro")
-_GLOB = re.compile(r"[*?\[\]{}\\]")
+GLOB = re.compile(r"[*?\[\]{}\\]")
 
 Opened = tuple[DataFrame, LineFormat | None]
 
@@ -68,8 +69,8 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> Origin:
     options = dict(parse_qsl(url.query))
     if url.scheme == "tcp":
         return Origin("tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options})
-    if url.scheme == "nexmark":
-        return Origin("nexmark", {"stream": url.netloc or url.path.strip("/"), **options})
+    if url.scheme in ("nexmark", "rfid"):
+        return Origin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
     if url.scheme == "kafka":
         return Origin(
             "kafka", {"kafka.bootstrap.servers": url.netloc, "subscribe": url.path.strip("/"), **options}
@@ -119,7 +120,10 @@ def _opened(
     if form == "nexmark":
         nexmark_options(origin.options)
         spark.dataSource.register(NexmarkSource)
-    frame = _loaded(reader, form, origin.without("lines"))
+    if form == "rfid":
+        rfid_options(origin.options)
+        spark.dataSource.register(RfidSource)
+    frame = loaded(reader, form, origin.without("lines"))
     lines = origin.option("lines") or (EITHER if form == "kafka" else None)
     if lines is None:
         return frame, None
@@ -131,7 +135,7 @@ def _tcp(spark: SparkSession, origin: Origin, schema: Schema, spool: Path) -> Op
     options = {**origin.without("lines"), "spool": str(spool)}
     tcp_source.tcp_options(options)
     spark.dataSource.register(tcp_source.TcpSource)
-    frame = _loaded(spark.readStream, tcp_source.FORMAT, options)
+    frame = loaded(spark.readStream, tcp_source.FORMAT, options)
     lines = line_format(origin.option("lines") or EITHER, schema, origin.options)
     return frame.select(F.col("value").cast(s.StringType()).alias("value")), lines
 
@@ -148,10 +152,10 @@ def _lines_of_files(
 ) -> Opened:
     if (origin.option("multiLine") or "false").lower() == "true":
         raise SlicemillError("a row is one line; multiLine files cannot be read")
-    options = _file_options(origin, folder)
+    options = file_options(origin, folder)
     files = {key: value for key, value in options.items() if key.lower() != "header"}
     lines = line_format(_LINE_FORMATS[origin.format], schema, origin.options)
-    frame = _loaded(reader, "text", files)
+    frame = loaded(reader, "text", files)
     if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
         header = _header(spark, files)
         if header is not None:
@@ -162,7 +166,7 @@ def _lines_of_files(
 
 
 def _header(spark: SparkSession, files: Mapping[str, str]) -> str | None:
-    first = _loaded(spark.read, "text", files).where(F.trim("value") != "").head()
+    first = loaded(spark.read, "text", files).where(F.trim("value") != "").head()
     return None if first is None else str(first["value"])
 
 
@@ -180,18 +184,25 @@ def _typed_files(
     schema: Schema,
     folder: Path,
 ) -> DataFrame:
-    options = _file_options(origin, folder)
+    options = file_options(origin, folder)
+    found = schema_found(spark, origin.format, options, schema)
+    return loaded(reader.schema(found), origin.format, options)
+
+
+def schema_found(
+    spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema
+) -> s.StructType:
+    """The columns of files that have types."""
     try:
-        found = _loaded(spark.read, origin.format, options).schema
+        return loaded(spark.read, form, options).schema
     except AnalysisException as problem:
         if problem.getCondition() != "UNABLE_TO_INFER_SCHEMA":
             raise
         # No file yet: they will be as declared.
-        found = s.StructType([s.StructField(column.name, spark_type(column.type)) for column in schema])
-    return _loaded(reader.schema(found), origin.format, options)
+        return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
 
 
-def _file_options(origin: Origin, folder: Path) -> dict[str, str]:
+def file_options(origin: Origin, folder: Path) -> dict[str, str]:
     given = origin.option("path")
     if given is None:
         raise SlicemillError(f"USING {origin.format} needs OPTIONS (path '…')")
@@ -202,14 +213,14 @@ def _file_options(origin: Origin, folder: Path) -> dict[str, str]:
     if not path.is_file():
         return options
     # A stream reads folders: one file is a folder in which nothing else is of interest.
-    name = _GLOB.sub(lambda found: "\\" + found[0], path.name)
+    name = GLOB.sub(lambda found: "\\" + found[0], path.name)
     return {**options, "path": str(path.absolute().parent), "pathGlobFilter": name}
 
 
 # -- loading ----------------------------------------------------------------------------------------------
 
 
-def _loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
+def loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
     try:
         return reader.format(form).options(**options).load()
     except (AnalysisException, Py4JJavaError) as problem:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
+import numpy.typing as npt
 import pyarrow.parquet as parquet
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
 from slicemill.esl.types import Schema
 from slicemill.execution.scalars_calendar import BLANKS
-from slicemill.sources import nexmark
+from slicemill.sources import nexmark, rfid
 from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
 Row = tuple[object, ...]
@@ -29,6 +30,7 @@ NO_TEXT = "this is no UTF-8 text"
 NO_JSON = "this is no JSON object"
 
 _GENERATED_PER_CHUNK = 10_000
+_SLOTS_PER_CHUNK = 100
 # How fast Spark makes events, and on how many cores: no matter here, where time is virtual.
 PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 
@@ -92,11 +94,13 @@ def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
     url = urlsplit(spec.url)
     if url.scheme == "nexmark":
         return _nexmark(url.netloc or url.path.strip("/"), dict(parse_qsl(url.query)))
+    if url.scheme == "rfid":
+        return _rfid(url.netloc or url.path.strip("/"), dict(parse_qsl(url.query)))
     if url.scheme in ("", "file"):
         path = folder / (url.path if url.scheme else spec.url)
         return _files(path.suffix.lstrip(".").lower(), path, schema, options)
     raise SlicemillError(
-        f"cannot read {spec.url} without Spark: files (csv, json, parquet) and nexmark:// can be read"
+        f"cannot read {spec.url} without Spark: it reads files (csv, json, parquet), nexmark:// and rfid://"
     )
 
 
@@ -190,7 +194,19 @@ def _nexmark(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
         raise SlicemillError(f"nexmark:// takes numbers: {problem}") from None
     for first in range(0, events, _GENERATED_PER_CHUNK):
         last = min(first + _GENERATED_PER_CHUNK, events)
-        chunk = nexmark.columns(stream, first, last, seed=seed, rate=rate, start_us=start_us)
-        names = list(chunk)
-        for values in zip(*(column.tolist() for column in chunk.values()), strict=True):
-            yield None, dict(zip(names, values, strict=True))
+        yield from _generated(nexmark.columns(stream, first, last, seed=seed, rate=rate, start_us=start_us))
+
+
+def _rfid(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
+    tags = rfid.tags_of(stream, options, ignored=PACE_OPTIONS)
+    if tags.seconds is None:
+        tags = replace(tags, seconds=rfid.FINITE_SECONDS)
+    assert tags.slots is not None
+    for first in range(0, tags.slots, _SLOTS_PER_CHUNK):
+        yield from _generated(tags.readings(first, min(first + _SLOTS_PER_CHUNK, tags.slots)))
+
+
+def _generated(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
+    names = list(columns)
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield None, dict(zip(names, values, strict=True))
