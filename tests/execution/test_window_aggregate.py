@@ -26,6 +26,7 @@ class Echo:
 
 
 ECHO = AggregateDefinition("echo", Echo)
+NUMERIC = sorted(BUILTINS.keys() - {"listagg", "string_agg"})
 
 
 def key_of(row: Row) -> object:
@@ -100,7 +101,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(streams(), st.lists(st.tuples(st.sampled_from(sorted(BUILTINS)), frames), min_size=1, max_size=3))
+@given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
     tuples: list[Timed], named: list[tuple[str, Frame]]
 ) -> None:
@@ -115,7 +116,7 @@ def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
 
 
 @settings(max_examples=200, deadline=None)
-@given(streams(), st.lists(st.tuples(st.sampled_from(sorted(BUILTINS)), frames), min_size=1, max_size=3))
+@given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
     tuples: list[Timed], named: list[tuple[str, Frame]]
 ) -> None:

@@ -11,7 +11,11 @@ from slicemill.esl.types import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class BuiltinAggregate:
-    """`parameters` as in the scalar library. `algebraic`: can be computed from panes (M35)."""
+    """`parameters` as in the scalar library. `algebraic`: can be computed from panes (M35).
+
+    The last `optional` parameters may be left out. The one at `constant` is the same for all tuples; a share
+    is one between 0 and 1.
+    """
 
     name: str
     parameters: tuple[str, ...]
@@ -19,6 +23,15 @@ class BuiltinAggregate:
     algebraic: bool = True
     takes_star: bool = False
     takes_distinct: bool = False
+    optional: int = 0
+    constant: int | None = None
+    share: bool = False
+
+    @property
+    def usage(self) -> str:
+        required = len(self.parameters) - self.optional
+        words = [p if i < required else f"[{p}]" for i, p in enumerate(self.parameters)]
+        return f"call it as {self.name}({', '.join(words)})"
 
 
 def _sum_type(type_: Type) -> Type:
@@ -45,6 +58,16 @@ def _double(_: Type) -> Type:
     return t.DOUBLE
 
 
+def _percentile(name: str) -> BuiltinAggregate:
+    return BuiltinAggregate(name, ("number", "number"), _double, algebraic=False, constant=1, share=True)
+
+
+def _listagg(name: str) -> BuiltinAggregate:
+    return BuiltinAggregate(
+        name, ("text", "text"), lambda _: t.VARCHAR, algebraic=False, optional=1, constant=1
+    )
+
+
 BUILTINS: dict[str, BuiltinAggregate] = {
     aggregate.name: aggregate
     for aggregate in (
@@ -62,5 +85,14 @@ BUILTINS: dict[str, BuiltinAggregate] = {
         BuiltinAggregate("stddev_samp", ("number",), _double),
         BuiltinAggregate("stddev_pop", ("number",), _double),
         BuiltinAggregate("median", ("number",), _double, algebraic=False),
+        _percentile("percentile"),
+        _percentile("quantile"),
+        _listagg("listagg"),
+        _listagg("string_agg"),
+        BuiltinAggregate("min_by", ("any", "any"), _same, algebraic=False),
+        BuiltinAggregate("max_by", ("any", "any"), _same, algebraic=False),
+        BuiltinAggregate("priority_sample", ("any",), _same, algebraic=False),
+        BuiltinAggregate("approx_count", ("any",), lambda _: t.BIGINT, algebraic=False),
+        BuiltinAggregate("approx_count_if", ("boolean",), lambda _: t.BIGINT, algebraic=False),
     )
 }

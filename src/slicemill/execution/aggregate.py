@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain, zip_longest
 from typing import Protocol, cast
 
@@ -18,6 +19,22 @@ from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.operator import Row
 
 Returned = list[object]
+
+
+class Special(Enum):
+    """A stand-in for NaN, which differs from itself, that is found again in a stored dictionary too."""
+
+    NAN = "NaN"
+
+
+def comparable(values: Row) -> Row:
+    """Values as GROUP BY, PARTITION BY and DISTINCT compare them: NaN equals NaN, -0.0 is 0.0 (Spark)."""
+    return tuple(Special.NAN if value != value else value for value in values)
+
+
+def shown(values: Row) -> Row:
+    """The values of a group as Spark shows them: it has one zero."""
+    return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
 
 class Steps(Protocol):
@@ -79,6 +96,8 @@ class AggregateDefinition:
     An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
     the columns of RETURN; unless it is 1, every value returned is a tuple of as many. `forgets` says that the
     window version deletes tuples that no longer matter to it: their expiry would then go unreported.
+    `numbered`: in a window, a tuple's arrival number in its partition follows its arguments. `finish` takes a
+    value to the declared type of the column.
     """
 
     name: str
@@ -88,10 +107,14 @@ class AggregateDefinition:
     panes: Panes | None = None
     columns: int = 1
     forgets: bool = False
+    numbered: bool = False
+    finish: Callable[[object], object] | None = None
 
     def row_of(self, value: object) -> Row:
         """A value that this aggregate returned, as columns."""
-        return (value,) if self.columns == 1 else cast(Row, value)
+        if self.columns != 1:
+            return cast(Row, value)
+        return (value if self.finish is None or value is None else self.finish(value),)
 
 
 @dataclass(frozen=True, slots=True)

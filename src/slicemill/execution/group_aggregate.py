@@ -7,9 +7,26 @@ input, TERMINATE adds the results of the blocking aggregates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from slicemill.execution.aggregate import AggregateCall, BaseInstance, Stepper, align, base_of
+from slicemill.execution.aggregate import (
+    AggregateCall,
+    BaseInstance,
+    Stepper,
+    align,
+    base_of,
+    comparable,
+    shown,
+)
 from slicemill.execution.operator import Row, Timed
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The values that a group is shown by, and its calls in progress."""
+
+    values: Row
+    running: list[tuple[BaseInstance, Stepper]]
 
 
 class GroupAggregate:
@@ -27,19 +44,21 @@ class GroupAggregate:
         self._definitions = [call.definition for call in self._calls]
         self._bases = [base_of(definition) for definition in self._definitions]
         self._group = group
-        self._groups: dict[Row, list[tuple[BaseInstance, Stepper]]] = {}
+        self._groups: dict[Row, Group] = {}
         self._latest_ts = 0
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         self._latest_ts = tuple_.ts
-        key = self._group(tuple_.row) if self._group else ()
+        values = self._group(tuple_.row) if self._group else ()
+        key = comparable(values)
         if key not in self._groups:
-            self._groups[key] = self._fresh()
+            self._groups[key] = self._fresh(shown(values))
+        group = self._groups[key]
         returned = [
             stepper.step(call.arguments(tuple_.row))
-            for call, (_, stepper) in zip(self._calls, self._groups[key], strict=True)
+            for call, (_, stepper) in zip(self._calls, group.running, strict=True)
         ]
-        return [Timed(tuple_.ts, key + values) for values in align(self._definitions, returned)]
+        return [Timed(tuple_.ts, group.values + row) for row in align(self._definitions, returned)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -47,13 +66,13 @@ class GroupAggregate:
     def finish(self) -> Sequence[Timed]:
         """The TERMINATE results, groups in order of first appearance, at the time of the last tuple."""
         if self._group is None and not self._groups:
-            self._groups[()] = self._fresh()
+            self._groups[()] = self._fresh(())
         return [
-            Timed(self._latest_ts, key + values)
-            for key, running in self._groups.items()
-            for values in align(self._definitions, [instance.terminate() for instance, _ in running])
+            Timed(self._latest_ts, group.values + row)
+            for group in self._groups.values()
+            for row in align(self._definitions, [instance.terminate() for instance, _ in group.running])
         ]
 
-    def _fresh(self) -> list[tuple[BaseInstance, Stepper]]:
+    def _fresh(self, values: Row) -> Group:
         instances = [base() for base in self._bases]
-        return [(instance, Stepper(instance)) for instance in instances]
+        return Group(values, [(instance, Stepper(instance)) for instance in instances])

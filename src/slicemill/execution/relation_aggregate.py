@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from slicemill.errors import SlicemillError
-from slicemill.execution.aggregate import AggregateCall, align, base_of, evaluate
+from slicemill.execution.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
 from slicemill.execution.operator import Row, Timed
 
 
@@ -86,13 +86,14 @@ class RelationAggregate:
 
     def _result(self, end: int) -> list[Timed]:
         start = end - self._range_us
-        groups: dict[Row, list[Row]] = {}
+        groups: dict[Row, tuple[Row, list[Row]]] = {}
         for tuple_ in self._content:
             if tuple_.ts < end and self._is_in(tuple_, end):
-                groups.setdefault(self._group(tuple_.row), []).append(tuple_.row)
+                key = self._group(tuple_.row)
+                groups.setdefault(comparable(key), (shown(key), []))[1].append(tuple_.row)
         return [
             Timed(end, (*key, *values, start, end))
-            for key, rows in groups.items()
+            for key, rows in groups.values()
             for values in align(
                 self._definitions, [evaluate(base, map(arguments, rows)) for base, arguments in self._calls]
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from slicemill.execution.aggregate import AggregateCall, align, base_of, evaluate
+from slicemill.execution.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
 from slicemill.execution.operator import Row, Timed
 
 
@@ -55,7 +55,7 @@ class ArrivalAggregate:
             return self._every_group(tuple_.ts) if self._arrivals % self._slide == 0 else ()
         if not self._where(tuple_.row):
             return ()
-        key = self._group(tuple_.row)
+        key = shown(self._group(tuple_.row))
         return [Timed(tuple_.ts, (*key, *values)) for values in self._values(key)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
@@ -71,11 +71,15 @@ class ArrivalAggregate:
         return all(now - cast(int, ts) < length for ts, length in times)
 
     def _values(self, key: Row) -> list[Row]:
-        rows = [t.row for t in self._content if self._where(t.row) and self._group(t.row) == key]
+        wanted = comparable(key)
+        rows = [t.row for t in self._content if self._where(t.row) and self._key(t) == wanted]
         returned = [evaluate(base, map(arguments, rows)) for base, arguments in self._calls]
         return align(self._definitions, returned)
 
     def _every_group(self, now: int) -> list[Timed]:
-        keys = dict.fromkeys(self._group(t.row) for t in self._content if self._where(t.row))
+        keys = {self._key(t): shown(self._group(t.row)) for t in self._content if self._where(t.row)}
         bounds = (self._content[0].ts, now)
-        return [Timed(now, (*key, *values, *bounds)) for key in keys for values in self._values(key)]
+        return [Timed(now, (*key, *values, *bounds)) for key in keys.values() for values in self._values(key)]
+
+    def _key(self, tuple_: Timed) -> Row:
+        return comparable(self._group(tuple_.row))

@@ -25,7 +25,6 @@ from slicemill.execution.expressions import Leaf, compile_with
 from slicemill.execution.group_aggregate import GroupAggregate
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.scalars_cast import converter
-from slicemill.execution.window_statistics import with_one_nan
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
 Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT
@@ -138,7 +137,7 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
             inside.sort(key=key, reverse=descending)
         out = [tuple(item(row) for item in items) for row in inside]
         if query.distinct:
-            out = list(dict.fromkeys(map(with_one_nan, out)))
+            out = _distinct(out)
         return out if query.limit is None else out[: query.limit]
 
     return rows
@@ -182,7 +181,7 @@ def _compile_groups(
     aliases = {item.expr.name: item.name for item in query.group_by if isinstance(item.expr, ColumnRef)}
 
     def group_of(row: Row) -> Row:
-        return with_one_nan(tuple(key(cast(Environment, row[0])) for key in keys))
+        return tuple(key(cast(Environment, row[0])) for key in keys)
 
     def groups(env: Environment, inside: list[Environment]) -> list[Environment]:
         visible = replace(env, columns={n: v for n, v in env.columns.items() if n not in inner_names})
@@ -201,10 +200,17 @@ def _grouped(
     """Group values followed by aggregate values."""
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
-        return list(dict.fromkeys(map(group_of, rows)))
+        return _distinct([aggregate.shown(group_of(row)) for row in rows])
     operator = GroupAggregate(calls, group_of)
     out = [timed for row in rows for timed in operator.process(0, Timed(0, row))]
     return [timed.row for timed in (*out, *operator.finish())]
+
+
+def _distinct(rows: Sequence[Row]) -> list[Row]:
+    found: dict[Row, Row] = {}
+    for row in rows:
+        found.setdefault(aggregate.comparable(row), row)
+    return list(found.values())
 
 
 def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.AggregateCall:

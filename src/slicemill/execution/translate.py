@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from slicemill.esl.catalog import ERRORS, Catalog, View
 from slicemill.esl.expression import Expr
@@ -12,7 +13,7 @@ from slicemill.esl.query import WindowCall as WindowCallSyntax
 from slicemill.esl.relation import AggregateCall as CallSyntax
 from slicemill.esl.relation import Item, RelationQuery
 from slicemill.esl.types import Schema
-from slicemill.execution.aggregate import AggregateCall
+from slicemill.execution.aggregate import AggregateCall, comparable
 from slicemill.execution.coalesce import Coalesce
 from slicemill.execution.expressions import compile_expression
 from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
@@ -22,6 +23,7 @@ from slicemill.execution.operator import Operator, Row
 from slicemill.execution.relation_aggregate import RelationAggregate
 from slicemill.execution.relation_arrival import ArrivalAggregate
 from slicemill.execution.relation_query import evaluate_relation
+from slicemill.execution.result_types import declared
 from slicemill.execution.sources import SourceSpec
 from slicemill.execution.stateless import Project, Select, Union
 from slicemill.execution.table_join import TableJoin
@@ -98,18 +100,16 @@ class Translator:
         return _coalesce(operator, schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
-        return AggregateCall(
-            self.lookup(call.name, call.distinct), row_of_expressions(call.arguments, schema)
-        )
+        definition = self.lookup(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        return AggregateCall(definition, row_of_expressions(call.arguments, schema))
 
     def _window_call(self, call: WindowCallSyntax, schema: Schema) -> WindowCall:
         window = call.window
+        key = row_of_expressions(call.partition_by, schema)
         frame = Frame(
-            window.frame.value,
-            window.extent,
-            window.slide,
-            window.active,
-            row_of_expressions(call.partition_by, schema),
+            window.frame.value, window.extent, window.slide, window.active, lambda row: comparable(key(row))
         )
         return WindowCall(self._call(call, schema), frame)
 

@@ -20,11 +20,12 @@ from slicemill.execution.window_frame import Frame
 from slicemill.execution.window_slide import Answer, Expiry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ActivePartition:
     inwindow: Inwindow
     instance: WindowInstance
     stepper: Stepper
+    arrivals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,9 @@ class ActiveCall:
             self._partitions[key] = self._fresh()
         partition = self._partitions[key]
         args = self._call.arguments(tuple_.row)
+        if self._call.definition.numbered:
+            args = (*args, partition.arrivals)
+        partition.arrivals += 1
         partition.inwindow.insert(number, args)
         self._negatives.append(Negative(tuple_.ts + self._extent_us, number, tuple_.row, args, partition))
         return Answer(partition.stepper.step(args))

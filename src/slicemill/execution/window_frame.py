@@ -39,7 +39,7 @@ class Frame:
     preceding: int | None
     slide: int | None = None
     active: bool = False
-    partition: Callable[[Row], Hashable] = one_partition
+    partition: Callable[[Row], Hashable] = one_partition  # keys that compare as PARTITION BY does
 
     def __post_init__(self) -> None:
         if self.preceding is not None and self.preceding < 0:

@@ -72,8 +72,11 @@ class Partitions:
             self._partitions[key] = Partition(self._make())
         partition = self._partitions[key]
         position = partition.arrivals if self._frame.unit == "ROWS" else tuple_.ts
+        args = self._call.arguments(tuple_.row)
+        if self._call.definition.numbered:
+            args = (*args, partition.arrivals)
         partition.arrivals += 1
-        question = partition.evaluation.arrive(position, self._call.arguments(tuple_.row))
+        question = partition.evaluation.arrive(position, args)
         return question, partition.arrivals
 
 

@@ -15,14 +15,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Protocol, cast
 
+from slicemill.execution.aggregate import comparable
 from slicemill.execution.inwindow import Args
+from slicemill.execution.scalars import EXACT
 
 Number = int | float | Decimal
-
-
-def with_one_nan(args: Args) -> Args:
-    """NaN differs from itself; the one object `math.nan` is found again in a dictionary."""
-    return tuple(math.nan if arg != arg else arg for arg in args)
 
 
 def _nearest_float(exact: int | Fraction) -> float:
@@ -70,11 +67,11 @@ class CountDistinct:
 
     def add(self, args: Args) -> None:
         if None not in args:
-            self._copies[with_one_nan(args)] += 1
+            self._copies[comparable(args)] += 1
 
     def remove(self, args: Args) -> None:
         if None not in args:
-            key = with_one_nan(args)
+            key = comparable(args)
             self._copies[key] -= 1
             if not self._copies[key]:
                 del self._copies[key]
@@ -83,15 +80,22 @@ class CountDistinct:
         return len(self._copies)
 
 
-class Median:
-    """The middle value, or the mean of the two in the middle, as a float; NaN is the greatest (Spark)."""
+class Percentile:
+    """The value at a share of the way through the sorted values, as a float; NaN is the greatest (Spark).
 
-    __slots__ = ("_sorted",)
+    Between two values it is where the share falls: 0.25 of the way through (0, 10) is 2.5. The share is the
+    second argument, the same for all tuples; without one it is a half, the median.
+    """
+
+    __slots__ = ("_share", "_sorted")
 
     def __init__(self) -> None:
-        self._sorted: list[tuple[bool, Number]] = []
+        self._share = 0.5
+        self._sorted: list[tuple[bool, float]] = []
 
     def add(self, args: Args) -> None:
+        if len(args) > 1:
+            self._share = float(cast(Number, args[1]))
         if args[0] is not None:
             insort(self._sorted, self._key(args[0]))
 
@@ -102,13 +106,18 @@ class Median:
     def value(self) -> object:
         if not self._sorted:
             return None
-        last = len(self._sorted) - 1
-        (_, lower), (_, upper) = self._sorted[last // 2], self._sorted[(last + 1) // 2]
-        return float(lower) if lower == upper else 0.5 * float(lower) + 0.5 * float(upper)
+        place = (len(self._sorted) - 1) * self._share
+        below, above = math.floor(place), math.ceil(place)
+        (_, lower), (_, upper) = self._sorted[below], self._sorted[above]
+        if below == above or lower == upper:
+            return lower
+        return (above - place) * lower + (place - below) * upper
 
     @staticmethod
-    def _key(arg: object) -> tuple[bool, Number]:
-        return (True, math.nan) if arg != arg else (False, cast(Number, arg))
+    def _key(arg: object) -> tuple[bool, float]:
+        # One zero: which of the two comes first among equals is nobody's business.
+        number = float(cast(Number, arg)) + 0.0
+        return (True, math.nan) if math.isnan(number) else (False, number)
 
 
 class Moments:
@@ -123,13 +132,13 @@ class Moments:
         self.count = 0
         self.sums: list[int | Fraction] = [0] * degree
         self.kinds: Counter[type] = Counter()
-        self.nonfinite: Counter[float] = Counter()
+        self.nonfinite: Counter[str] = Counter()  # by name: a stored NaN would not be found again
 
     def include(self, number: Number, copies: int) -> None:
         self.count += copies
         self.kinds[type(number)] += copies
         if not math.isfinite(number):
-            self.nonfinite[float(number) if math.isinf(number) else math.nan] += copies
+            self.nonfinite[str(abs(float(number)) if math.isnan(number) else float(number))] += copies
             return
         exact = number if isinstance(number, int) else Fraction(number)
         for degree in range(len(self.sums)):
@@ -147,9 +156,9 @@ class Moments:
     def rounded(self, exact: int | Fraction) -> Number:
         """The exact figure as a number of SQL: the inputs' type, except that a broken number is a float."""
         if +self.nonfinite:
-            return sum(self.nonfinite.elements())
+            return sum(map(float, self.nonfinite.elements()))
         if self.kinds[Decimal] and not self.kinds[float]:
-            return Decimal(exact.numerator) / Decimal(exact.denominator)
+            return EXACT.divide(Decimal(exact.numerator), Decimal(exact.denominator))
         return int(exact) if exact.denominator == 1 and not self.kinds[float] else _nearest_float(exact)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from sqlglot import exp
 
 from slicemill.esl.aggregate import AggregateDefinition
-from slicemill.esl.builtins import BUILTINS
+from slicemill.esl.builtins import BUILTINS, BuiltinAggregate
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import ColumnRef, Expr
+from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.functions import fits
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.types import BIGINT, Column, assignable
@@ -103,22 +104,39 @@ def _builtin(
     node: exp.Anonymous, arguments: Sequence[Expr], star: bool, distinct: bool, text: str
 ) -> Resolved:
     builtin = BUILTINS[node.name.lower()]
-    usage = f"call it as {builtin.name}({', '.join(builtin.parameters)})"
+    usage = builtin.usage
     if star and not builtin.takes_star:
         raise Mistake(f"{builtin.name} does not take *", span_of(node), usage)
     if distinct and not builtin.takes_distinct:
         raise Mistake(f"{builtin.name} does not take DISTINCT", span_of(node), "DISTINCT goes with count")
     if star:
         return Resolved("count", (), False, (Column(text, BIGINT),), True, None, None, True)
-    if len(arguments) != len(builtin.parameters):
+    most = len(builtin.parameters)
+    if not most - builtin.optional <= len(arguments) <= most:
         raise Mistake(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
-    for argument, wanted, argument_node in zip(arguments, builtin.parameters, node.expressions, strict=True):
+    for argument, wanted, argument_node in zip(arguments, builtin.parameters, node.expressions, strict=False):
         if not fits(wanted, argument.type):
             raise Mistake(
                 f"{builtin.name} wants {wanted} here, this is {argument.type}", span_of(argument_node)
             )
+    if builtin.constant is not None and len(arguments) > builtin.constant:
+        _check_constant(builtin, arguments[builtin.constant], node.expressions[builtin.constant])
     type_ = builtin.result(arguments[0].type)
     return Resolved(builtin.name, tuple(arguments), distinct, (Column(text, type_),), True, None, None, True)
+
+
+def _check_constant(builtin: BuiltinAggregate, argument: Expr, node: exp.Expression) -> None:
+    value = argument.value if isinstance(argument, Literal) else None
+    if value is None:
+        raise Mistake(
+            f"{builtin.name} wants a constant here", span_of(node), "it has to be the same for all tuples"
+        )
+    if builtin.share and not 0 <= cast(float, value) <= 1:
+        raise Mistake(
+            f"{builtin.name} wants a share between 0 and 1, this is {value}",
+            span_of(node),
+            "0.5 is the median, 0.99 the value that 1 % exceed",
+        )
 
 
 def field_of(column: Column) -> str:
