@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
+from slicemill.runtime.cause import cause
 from slicemill.runtime.policies import Chooser
 from slicemill.runtime.stages import stage
 from slicemill.runtime.steps import END
@@ -125,4 +126,4 @@ class Dispatcher:
 
     def check(self) -> None:
         if self.failure is not None:
-            raise SlicemillError(f"the dispatcher stopped: {self.failure}") from self.failure
+            raise SlicemillError(f"the dispatcher stopped: {cause(self.failure)}") from self.failure

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
+from slicemill.runtime.cause import cause
 from slicemill.runtime.files import LOCAL, ensure_folder, write_whole
 from slicemill.runtime.ingest import Need, source_frame, start_ingest
 from slicemill.runtime.intake import Intake
@@ -61,7 +62,7 @@ class Reader:
         self.stop()
         self.start(intakes, needs, 0)
         for query, _ in self._running.values():
-            query.awaitTermination()
+            _until_it_ends(query)
         self._running.clear()
 
     def stop(self) -> None:
@@ -74,7 +75,7 @@ class Reader:
         for query, _ in self._running.values():
             problem = query.exception()
             if problem is not None:
-                return _cause(str(problem))
+                return cause(problem)
         return None
 
     def _frame(self, intake: Intake, need: Need) -> DataFrame:
@@ -107,9 +108,10 @@ class Reader:
         return intake.stream.name.lower() in self.frames or bool(source.url or source.format)
 
 
-def _cause(problem: str) -> str:
-    """The line that says what went wrong: behind our own stack, if it went wrong in our code."""
-    first, *others = problem.split("\n")
-    if "Python Proxy" not in first:
-        return first
-    return next((line for line in others if line and not line[0].isspace()), first)
+def _until_it_ends(query: StreamingQuery) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as problem:
+        raise SlicemillError(f"reading the sources stopped: {cause(problem)}") from problem

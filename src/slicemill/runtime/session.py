@@ -30,6 +30,9 @@ _QUIET = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# PySpark prints a page of JSON about an exception, besides raising it.
+_TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 # A local master gives up at a task's first failure unless it is told otherwise; a cluster tries four times.
 _ATTEMPTS = 4
 
@@ -71,8 +74,11 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
 
 def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
     ensure_java_home()
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    for logger in _TOLD_TWICE:
+        PySparkLogger.getLogger(logger).disabled = True
     # Workers must find the packages that this process has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
