@@ -48,7 +48,14 @@ TIMESTAMPS = {
     TimestampKind.INTERNAL: "internal timestamp",
     TimestampKind.LATENT: "no timestamp (latent)",
 }
-_STATEFUL = (op.WindowJoin, op.GroupAggregate, op.RelationAggregate, op.WindowAggregate, op.Coalesce)
+_STATEFUL = (
+    op.WindowJoin,
+    op.SharedJoin,
+    op.GroupAggregate,
+    op.RelationAggregate,
+    op.WindowAggregate,
+    op.Coalesce,
+)
 
 
 def role_of(node: Node) -> Role:
@@ -82,6 +89,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return Words("∪", "Union", (("merged", order),))
     if isinstance(operator, op.WindowJoin):
         return _join(operator)
+    if isinstance(operator, op.SharedJoin):
+        return _shared_join(operator)
     if isinstance(operator, op.Lookup):
         return _lookup(operator, graph[node.inputs[1]])
     if isinstance(operator, op.GroupAggregate):
@@ -129,6 +138,13 @@ def _join(join: op.WindowJoin) -> Words:
     condition = "every combination" if join.condition is None else render(join.condition)
     windows = _each(join.aliases, [str(window) for window in join.windows])
     return Words("⋈", "Join", (("on", condition), ("windows", windows)))
+
+
+def _shared_join(join: op.SharedJoin) -> Words:
+    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+    windows = [_each(("0", "1"), [str(window) for window in member.windows]) for member in join.members]
+    facts = (("on", " AND ".join(equal) or "every combination"), ("windows", "; ".join(windows)))
+    return Words("⋈", f"Join for {len(join.members)}", facts)
 
 
 def _each(aliases: Sequence[str], windows: Sequence[str]) -> str:

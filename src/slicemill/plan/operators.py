@@ -59,6 +59,30 @@ class WindowJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinMember:
+    """One of the joins that share a chain of state slices (S14, S19).
+
+    `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
+    equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: its name,
+    the input and the column there, `_ts` for the member's timestamp.
+    """
+
+    name: str
+    windows: tuple[Window, Window]
+    selections: tuple[Expr | None, Expr | None]
+    residual: Expr | None
+    columns: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedJoin:
+    """Joins of the same two inputs on the same equality, run as one; `keys` are in the inputs' own columns."""
+
+    keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
+    members: tuple[JoinMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """Joins each tuple of a stream (input 0) with the matching rows of a finite relation (input 1).
 
@@ -144,6 +168,7 @@ Operator: TypeAlias = (
     | Project
     | Merge
     | WindowJoin
+    | SharedJoin
     | Lookup
     | GroupAggregate
     | RelationAggregate
@@ -161,7 +186,7 @@ def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
     It holds tuples back until all inputs are known complete up to some time. Latent tuples have no time to
     wait for: a union passes them on at once.
     """
-    if isinstance(operator, (WindowJoin, Coalesce)):
+    if isinstance(operator, (WindowJoin, SharedJoin, Coalesce)):
         return True
     if isinstance(operator, Merge):
         return kind is not TimestampKind.LATENT
