@@ -26,5 +26,5 @@ def test_options_reach_the_policy() -> None:
 def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(UnknownPolicyError, match="did you mean 'greedy'"):
         make("gredy", [])
-    with pytest.raises(UnknownPolicyError, match="known are component, greedy, mss, rr"):
+    with pytest.raises(UnknownPolicyError, match="known are brt, bsd, component, fas, fcfs, "):
         make("zzz", [])

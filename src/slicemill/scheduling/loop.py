@@ -1,7 +1,7 @@
 """The scheduling loop in virtual time: admit, choose, run, on one processor (P10).
 
 It never idles while a unit has input. Its only result is when each operator finished each tuple, from which
-`measures` computes latency and memory. Policies that are plain priorities run in compiled code, the others
+`measures` computes latency and memory. Policies that are numbers per unit run in compiled code, the others
 in Python; both take the same steps, and a run is determined by its workload, cut and policy.
 """
 
@@ -17,8 +17,9 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
+from slicemill.scheduling.compiled import next_unit, parameters_of
 from slicemill.scheduling.foresight import true_drops, true_times
-from slicemill.scheduling.policy import ByPriority, Floats, Policy
+from slicemill.scheduling.policy import Floats, Policy
 from slicemill.scheduling.units import Cut
 from slicemill.scheduling.workload import Ints, Workload
 
@@ -40,11 +41,11 @@ def simulate(work: Workload, units: Cut, policy: Policy, *, overhead: float = 0.
     at_root[work.first_operator[1:] - 1] = True
     times, leaves = _arrivals(work)
     finished = np.empty(work.steps)
-    if isinstance(policy, ByPriority):
-        ranks = np.array([policy.fixed, policy.per_wait])
-        decisions = _loop_by_priority(
+    compiled = parameters_of(policy)
+    if compiled is not None:
+        decisions = _compiled_loop(
             times, leaves, work.first_tuple, heads, stops, at_root, work.cost, work.outputs, work.arrival,
-            ranks, overhead, finished,
+            *compiled, overhead, finished,
         )  # fmt: skip
         return Run(work, finished, decisions)
     done = [0.0] * work.steps
@@ -95,7 +96,7 @@ def _run_one(
 
 
 @njit(cache=True)
-def _loop_by_priority(
+def _compiled_loop(
     times: Floats,
     leaves: Ints,
     first_tuple: Ints,
@@ -105,7 +106,9 @@ def _loop_by_priority(
     cost: Floats,
     outputs: Ints,
     arrival: Floats,
-    ranks: Floats,
+    kind: int,
+    parameters: Floats,
+    memory: Floats,
     overhead: float,
     finished: Floats,
 ) -> int:
@@ -118,21 +121,7 @@ def _loop_by_priority(
         while admitted < len(times) and times[admitted] <= now:
             end[leaves[admitted]] += 1
             admitted += 1
-        best = -1
-        best_value = best_base = best_arrival = 0.0
-        for unit in range(len(heads)):
-            place = begin[heads[unit]]
-            if place == end[heads[unit]]:
-                continue
-            base = ranks[0, unit] + ranks[1, unit]
-            value = ranks[0, unit] + ranks[1, unit] * (now - arrival[place])
-            if (
-                best < 0
-                or value > best_value
-                or (value == best_value and base > best_base)
-                or (value == best_value and base == best_base and arrival[place] < best_arrival)
-            ):
-                best, best_value, best_base, best_arrival = unit, value, base, arrival[place]
+        best = next_unit(kind, parameters, memory, heads, begin, end, arrival, now)
         if best < 0:
             if admitted == len(times):
                 return decisions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slicemill.scheduling.loop import Run
+from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import Floats
 
 
@@ -51,3 +52,35 @@ def execution_order(run: Run) -> list[str]:
     names = np.array([stage.name for path in work.paths for stage in path.stages])
     operator = np.repeat(np.arange(len(names)), np.diff(work.first_tuple))
     return [str(name) for name in names[operator[np.argsort(run.finished, kind="stable")]]]
+
+
+def objectives(run: Run) -> dict[str, float]:
+    """The figures that policies are made to keep low, over all results of a run (P6-P9, P31)."""
+    response, slowdown = Summary(), Summary()
+    stale = []
+    duration = float(run.finished.max()) - float(run.work.arrival.min())
+    for number, path in enumerate(run.work.paths):
+        latencies = output_latencies(run, number)
+        response.add(latencies)
+        slowdown.add(latencies / sum(float(stage.time) for stage in path.stages))
+        stale.append(_stale_time(run, number) / duration)
+    return {
+        "mean response": response.mean,
+        "mean slowdown": slowdown.mean,
+        "longest response": response.largest,
+        "greatest slowdown": slowdown.largest,
+        "l2 response": response.l2,
+        "l2 slowdown": slowdown.l2,
+        "staleness": float(np.mean(stale)),
+    }
+
+
+def _stale_time(run: Run, path: int) -> float:
+    """For how long the path's output lacked a result that had arrived; results leave in order (P30)."""
+    work = run.work
+    root = work.tuples(int(work.first_operator[path + 1]) - 1)
+    arrived, left = (times[work.outputs[root] > 0] for times in (work.arrival[root], run.finished[root]))
+    if not len(left):
+        return 0.0
+    covered = np.concatenate(([-np.inf], np.maximum.accumulate(left)[:-1]))
+    return float(np.maximum(0.0, left - np.maximum(arrived, covered)).sum())

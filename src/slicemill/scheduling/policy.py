@@ -29,6 +29,8 @@ class Unit:
     """The unit's own line in the chart of the objective, per tuple at its head."""
     segment: SegmentFigures
     """From its head to the root of its query."""
+    weight: float = 1.0
+    """How much its query matters, 1 being the most (P33)."""
 
 
 class Queue(Protocol):
@@ -95,3 +97,8 @@ class ByPriority:
 def static_priority(priorities: Sequence[float]) -> ByPriority:
     """A policy that never changes its mind."""
     return ByPriority(tuple(priorities), (0.0,) * len(priorities))
+
+
+def growing_priority(growth: Sequence[float]) -> ByPriority:
+    """A policy whose priorities grow with the time that the head tuple has waited."""
+    return ByPriority((0.0,) * len(growth), tuple(growth))

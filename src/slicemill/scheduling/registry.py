@@ -7,18 +7,49 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from slicemill.errors import SlicemillError
+from slicemill.scheduling.brt import brt
+from slicemill.scheduling.bsd import bsd
 from slicemill.scheduling.component import component
+from slicemill.scheduling.fas import fas
+from slicemill.scheduling.fcfs import fcfs
 from slicemill.scheduling.greedy import greedy
+from slicemill.scheduling.hnr import hnr
+from slicemill.scheduling.hr import hr
+from slicemill.scheduling.lsf import lsf
 from slicemill.scheduling.mss import mss
 from slicemill.scheduling.policy import Policy, Unit
 from slicemill.scheduling.round_robin import round_robin
+from slicemill.scheduling.srpt import srpt
+from slicemill.scheduling.time_slices import time_slices
 
 POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
     {
+        "brt": brt,
+        "bsd": bsd,
         "component": component,
+        "fas": fas,
+        "fcfs": fcfs,
         "greedy": greedy,
+        "hnr": hnr,
+        "hr": hr,
+        "lsf": lsf,
         "mss": mss,
         "rr": round_robin,
+        "slices": time_slices,
+        "srpt": srpt,
+    }
+)
+
+# What a user wants to be least, and the policy that is best at it (P39).
+OBJECTIVES: Mapping[str, str] = MappingProxyType(
+    {
+        "mean response": "hr",
+        "mean slowdown": "hnr",
+        "longest response": "fcfs",
+        "greatest slowdown": "lsf",
+        "l2 response": "brt",
+        "l2 slowdown": "bsd",
+        "staleness": "fas",
     }
 )
 

@@ -35,3 +35,8 @@ def derive(stages: Sequence[Stage]) -> list[SegmentFigures]:
         tails.append(tail)
     ideal_time: Number = sum(stage.time for stage in stages)
     return [SegmentFigures(tail.selectivity, tail.cost, ideal_time) for tail in reversed(tails)]
+
+
+def rate(segment: SegmentFigures) -> float:
+    """The global output rate of a segment: expected results per time spent on it (P12)."""
+    return float(segment.selectivity) / float(segment.cost)

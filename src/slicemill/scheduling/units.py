@@ -52,6 +52,7 @@ def _unit(path: Path, span: Span, objective: Objective) -> Unit:
         name=f"{path.name}:{'+'.join(stage.name for stage in stages)}",
         piece=merged(chart(stages, objective, delivers=delivers, weight=path.weight)),
         segment=derive(path.stages)[span.start],
+        weight=float(path.weight),
     )
 
 
