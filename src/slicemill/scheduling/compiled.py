@@ -7,7 +7,6 @@ decisions. The same choices as the policies' own `choose`, hundreds of times as 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -15,6 +14,7 @@ from numba import njit
 from slicemill.scheduling.fas import FreshnessAware
 from slicemill.scheduling.policy import ByPriority, Floats, Policy
 from slicemill.scheduling.time_slices import TimeSlices
+from slicemill.scheduling.workload import Ints
 
 _PRIORITIES, _FRESHNESS, _SLICES = 0, 1, 2
 
@@ -32,47 +32,61 @@ def parameters_of(policy: Policy) -> tuple[int, Floats, Floats] | None:
 
 
 @njit(cache=True)
+def count_priority(kind: int, parameters: Floats, memory: Floats, unit: int, pending: int) -> float:
+    """The priority of a unit under a policy that looks at how much is pending."""
+    if kind != _FRESHNESS or pending == 0:
+        return 0.0
+    counted = float(pending) ** memory[0]
+    likely = 1.0
+    if parameters[0, unit] < 1.0:
+        likely = -math.expm1(counted * math.log1p(-parameters[0, unit]))
+    return parameters[2, unit] * likely / (counted * parameters[1, unit])
+
+
+@njit(cache=True)
 def next_unit(
-    kind: int, parameters: Floats, memory: Floats, heads: Any, begin: Any, end: Any, arrival: Any, now: float
+    kind: int,
+    parameters: Floats,
+    memory: Floats,
+    pending: Ints,
+    oldest: Floats,
+    by_count: Floats,
+    now: float,
 ) -> int:
-    """The unit to run, -1 if none has input. Unit u has the tuples begin[heads[u]] to end[heads[u]]."""
+    """The unit to run, -1 if none has input: by pending tuples, arrival of the head, `count_priority`."""
     if kind == _SLICES:
-        return _next_in_turn(memory, heads, begin, end, now)
+        return _next_in_turn(memory, pending, now)
     best = -1
-    best_value = best_base = best_arrival = 0.0
-    for unit in range(len(heads)):
-        place = begin[heads[unit]]
-        pending = end[heads[unit]] - place
-        if pending == 0:
+    best_value = best_base = 0.0
+    for unit in range(len(pending)):
+        if pending[unit] == 0:
             continue
         if kind == _PRIORITIES:
             base = parameters[0, unit] + parameters[1, unit]
-            value = parameters[0, unit] + parameters[1, unit] * (now - arrival[place])
+            value = parameters[0, unit] + parameters[1, unit] * (now - oldest[unit])
         else:
             base = 0.0
-            counted = float(pending) ** memory[0]
-            likely = 1.0
-            if parameters[0, unit] < 1.0:
-                likely = -math.expm1(counted * math.log1p(-parameters[0, unit]))
-            value = parameters[2, unit] * likely / (counted * parameters[1, unit])
+            value = by_count[unit]
+        if best >= 0 and value < best_value:
+            continue
         if (
             best < 0
             or value > best_value
-            or (value == best_value and base > best_base)
-            or (value == best_value and base == best_base and arrival[place] < best_arrival)
+            or base > best_base
+            or (base == best_base and oldest[unit] < oldest[best])
         ):
-            best, best_value, best_base, best_arrival = unit, value, base, arrival[place]
+            best, best_value, best_base = unit, value, base
     return best
 
 
 @njit(cache=True)
-def _next_in_turn(memory: Floats, heads: Any, begin: Any, end: Any, now: float) -> int:
+def _next_in_turn(memory: Floats, pending: Ints, now: float) -> int:
     quantum, current, since = memory[0], int(memory[1]), memory[2]
-    if now - since < quantum and begin[heads[current]] != end[heads[current]]:
+    if now - since < quantum and pending[current]:
         return current
-    for step in range(1, len(heads) + 1):
-        unit = (current + step) % len(heads)
-        if begin[heads[unit]] != end[heads[unit]]:
+    for step in range(1, len(pending) + 1):
+        unit = (current + step) % len(pending)
+        if pending[unit]:
             memory[1], memory[2] = unit, now
             return unit
     return -1

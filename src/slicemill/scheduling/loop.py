@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from slicemill.scheduling.compiled import next_unit, parameters_of
+from slicemill.scheduling.compiled import count_priority, next_unit, parameters_of
 from slicemill.scheduling.foresight import true_drops, true_times
 from slicemill.scheduling.policy import Floats, Policy
 from slicemill.scheduling.units import Cut
@@ -114,14 +114,24 @@ def _compiled_loop(
 ) -> int:
     begin = first_tuple[:-1].copy()
     end = first_tuple[:-1].copy()
+    unit_at = np.full(len(begin) + 1, -1, dtype=np.int64)
+    unit_at[heads] = np.arange(len(heads))
+    # What the policy looks at lies side by side per unit: it looks at all of them in every decision.
+    pending = np.zeros(len(heads), dtype=np.int64)
+    oldest = np.zeros(len(heads))
+    by_count = np.zeros(len(heads))
     admitted = 0
     decisions = 0
     now = 0.0
     while True:
         while admitted < len(times) and times[admitted] <= now:
-            end[leaves[admitted]] += 1
+            leaf = leaves[admitted]
+            end[leaf] += 1
+            unit = unit_at[leaf]
+            _look(unit, heads, begin, end, arrival, pending, oldest)
+            by_count[unit] = count_priority(kind, parameters, memory, unit, pending[unit])
             admitted += 1
-        best = next_unit(kind, parameters, memory, heads, begin, end, arrival, now)
+        best = next_unit(kind, parameters, memory, pending, oldest, by_count, now)
         if best < 0:
             if admitted == len(times):
                 return decisions
@@ -129,6 +139,23 @@ def _compiled_loop(
             continue
         decisions += 1
         now = _run_one(heads[best], stops[best], begin, end, at_root, cost, outputs, finished, now + overhead)
+        _look(best, heads, begin, end, arrival, pending, oldest)
+        by_count[best] = count_priority(kind, parameters, memory, best, pending[best])
+        if not at_root[stops[best] - 1]:
+            unit = unit_at[stops[best]]
+            _look(unit, heads, begin, end, arrival, pending, oldest)
+            by_count[unit] = count_priority(kind, parameters, memory, unit, pending[unit])
+
+
+@njit(cache=True)
+def _look(
+    unit: int, heads: Ints, begin: Ints, end: Ints, arrival: Floats, pending: Ints, oldest: Floats
+) -> None:
+    """Note how much input a unit has, and since when."""
+    place = begin[heads[unit]]
+    pending[unit] = end[heads[unit]] - place
+    if pending[unit]:
+        oldest[unit] = arrival[place]
 
 
 @dataclass(slots=True)
