@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
-from slicemill.esl.expression import ColumnRef, Expr, columns_of, transform
+from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, transform
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.render import render
 from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.panes import KEPT, edge_grids
 
 
 class Role(StrEnum):
@@ -54,6 +55,7 @@ _STATEFUL = (
     op.GroupAggregate,
     op.RelationAggregate,
     op.WindowAggregate,
+    op.SharedWindows,
     op.Coalesce,
 )
 
@@ -100,6 +102,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return _relation_aggregate(operator)
     if isinstance(operator, op.WindowAggregate):
         return Words("γ", "Window aggregate", _window_calls(operator.calls))
+    if isinstance(operator, op.SharedWindows):
+        return _shared_windows(operator)
     if isinstance(operator, op.Coalesce):
         facts = (
             ("runs of", ", ".join(operator.attributes)),
@@ -110,7 +114,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
     if isinstance(operator, op.Materialize):
         return Words("", f"View {operator.view}", (("window", str(operator.window)),))
     if isinstance(operator, op.Part):
-        return Words("", f"Part {operator.index + 1}")
+        return _part(operator, graph[node.inputs[0]].operator)
     return Words("", f"Query {operator.query}")
 
 
@@ -181,6 +185,42 @@ def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
     return Words("γ", "Aggregate", (*facts, ("every", report)))
+
+
+def _shared_windows(shared: op.SharedWindows) -> Words:
+    """What panes are kept: where they are cut, and what they hold of the tuples."""
+    edges = edge_grids(window for member in shared.members for window in member.windows)
+    panes = " and ".join(
+        f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
+    )
+    kept: dict[str, list[str]] = {}
+    for member in shared.members:
+        for call in member.operator.calls:
+            partials = KEPT[call.name] if member.partial else ("values",)
+            found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
+            found += [partial for partial in partials if partial not in found]
+    facts = [("panes cut", panes)]
+    facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
+    facts += _partition(shared.keys)
+    return Words("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))
+
+
+def _part(part: op.Part, shared: op.Operator) -> Words:
+    """A member in the words of the operator it was before it was shared."""
+    if not isinstance(shared, op.SharedWindows):
+        return Words("", f"Part {part.index + 1}")
+    member = shared.members[part.index]
+    if isinstance(member.operator, op.RelationAggregate):
+        facts = _relation_aggregate(member.operator).facts
+    else:
+        facts = _window_calls(member.operator.calls)
+    where = conjunction(member.conditions)
+    selected = (("where", render(where)),) if where is not None else ()
+    return Words("γ", "From panes", (*facts, *selected))
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _length(window: Window) -> str:

@@ -12,6 +12,7 @@ from slicemill.esl.catalog import TimestampKind
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
+from slicemill.esl.types import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class JoinMember:
     """One of the joins that share a chain of state slices (S14, S19).
 
     `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
-    equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: its name,
+    equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: a name,
     the input and the column there, `_ts` for the member's timestamp.
     """
 
@@ -76,7 +77,7 @@ class JoinMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin:
-    """Joins of the same two inputs on the same equality, run as one; `keys` are in the inputs' own columns."""
+    """Joins of the same two inputs on equal `keys`, which are in the inputs' own columns, run as one."""
 
     keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     members: tuple[JoinMember, ...]
@@ -128,6 +129,38 @@ class WindowAggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowMember:
+    """One of the aggregates that share panes (M35): what selects its tuples, and what it computes of them.
+
+    `name` is the same as long as its query lives. `columns` are those of its output that somebody reads.
+    `partial`: results are put together from partial results of panes; else from the values of their tuples.
+    """
+
+    name: str
+    conditions: tuple[Expr, ...]
+    operator: RelationAggregate | WindowAggregate
+    columns: tuple[Column, ...]
+    partial: bool
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """The lengths and slides of its windows, in microseconds."""
+        if isinstance(self.operator, RelationAggregate):
+            found = [(self.operator.windows[0][1].extent, self.operator.slide)]
+        else:
+            found = [(call.window.extent, call.window.slide) for call in self.operator.calls]
+        return tuple((length, slide) for length, slide in found if length is not None and slide is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWindows:
+    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
+
+    keys: tuple[Expr, ...]
+    members: tuple[WindowMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Coalesce:
     """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8).
 
@@ -173,6 +206,7 @@ Operator: TypeAlias = (
     | GroupAggregate
     | RelationAggregate
     | WindowAggregate
+    | SharedWindows
     | Coalesce
     | Materialize
     | Part
@@ -186,7 +220,7 @@ def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
     It holds tuples back until all inputs are known complete up to some time. Latent tuples have no time to
     wait for: a union passes them on at once.
     """
-    if isinstance(operator, (WindowJoin, SharedJoin, Coalesce)):
+    if isinstance(operator, (WindowJoin, SharedJoin, SharedWindows, Coalesce)):
         return True
     if isinstance(operator, Merge):
         return kind is not TimestampKind.LATENT

@@ -1,16 +1,31 @@
-"""The ordered list of rewrites that every query graph goes through."""
+"""The ordered lists of rewrites that query graphs go through.
+
+`RULES` are for every engine. `SHARING` puts operators of several queries together, for the runtime: the
+reference engine runs each query as it stands, so that it can tell whether sharing is seen in the results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from slicemill.esl.catalog import Catalog
 from slicemill.plan.graph import QueryGraph
+from slicemill.plan.rules.merge_equal import merge_equal
 from slicemill.plan.rules.push_selections import push_selections
+from slicemill.plan.rules.share_windows import share_windows
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
+SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (merge_equal, share_windows)
 
 
 def optimize(graph: QueryGraph) -> QueryGraph:
     for rule in RULES:
         graph = rule(graph)
+    return graph
+
+
+def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    """What the runtime makes of an optimized graph: operators that several queries have in common, once."""
+    for rule in SHARING:
+        graph = rule(graph, catalog)
     return graph

@@ -2,7 +2,8 @@
 
 Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads
 some logs and writes others; between them its operators hand tuples on directly. Queries that only select and
-project from the same stream are one unit, so that a tuple is read once for all of them.
+project from the same stream are one unit, so that a tuple is read once for all of them; so are those that
+have an operator in common.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _STATELESS = (Filter, Project, Lookup, Part, Sink)
 class Unit:
     """`nodes` in topological order, without the inputs; an output is a node and the log it is written to.
 
-    The id lasts while queries come and go: it names the result of a stateful unit, the inputs of a stateless.
+    The id lasts while queries come and go: it names the result of a stateful unit, the inputs of a stateless,
+    and what is shared where a stateful operator has several queries (`shared`): its state stays when they
+    change.
     """
 
     id: str
@@ -27,6 +30,7 @@ class Unit:
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...]
     stateful: bool
+    shared: bool = False
 
 
 def log_of(node: Node, graph: QueryGraph) -> str | None:
@@ -70,11 +74,14 @@ def _unit(graph: QueryGraph, root: Node, kept: dict[str, str]) -> Unit:
     stateful = any(not isinstance(graph[n].operator, (*_STATELESS, Scan)) for n in nodes)
     log = kept[root.id]
     name = log if stateful else f"select from {', '.join(sorted(inputs))}"
-    return Unit(name, nodes, tuple(sorted(inputs)), ((root.id, log),), stateful)
+    shared = [graph[n].inputs[0] for n in nodes if isinstance(graph[n].operator, Part)]
+    if len(set(shared)) == 1:
+        name = shared[0]
+    return Unit(name, nodes, tuple(sorted(inputs)), ((root.id, log),), stateful, bool(shared))
 
 
 def _merged(units: list[Unit]) -> tuple[Unit, ...]:
-    """Stateless units over the same logs, which have the same name, become one."""
+    """Stateless units over the same logs, and those that share an operator, have the same name: one unit."""
     merged: dict[str, Unit] = {}
     for unit in units:
         known = merged.get(unit.id)
@@ -82,5 +89,7 @@ def _merged(units: list[Unit]) -> tuple[Unit, ...]:
             merged[unit.id] = unit
             continue
         nodes = dict.fromkeys((*known.nodes, *unit.nodes))
-        merged[unit.id] = Unit(unit.id, tuple(nodes), known.inputs, (*known.outputs, *unit.outputs), False)
+        inputs = tuple(sorted({*known.inputs, *unit.inputs}))
+        outputs = (*known.outputs, *unit.outputs)
+        merged[unit.id] = Unit(unit.id, tuple(nodes), inputs, outputs, known.stateful, known.shared)
     return tuple(merged.values())

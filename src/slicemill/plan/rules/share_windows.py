@@ -1,0 +1,180 @@
+"""share_windows: aggregates over sliding windows of time, of one input and by the same keys, become one node.
+
+    bid ─┬─ σ price > 9 ─ γ avg by item, RANGE 60 SLIDE 1 ─ π ─ q1
+         └─────────────── γ max by item, RANGE 10 SLIDE 5 ─ π ─ q2
+
+    bid ─── windows of bid by item ─┬─ part 1 ─ π ─ q1
+                                    └─ part 2 ─ π ─ q2
+
+Selections go into the shared node: its members' tuples are told apart by what they satisfy, and counted once.
+A lone aggregate gets the same form, so that others can join it later and find it running.
+
+Only what lies between logs with nothing but selections and projections around it is shared: then the node is
+a unit of its own, whose id does not change while queries come and go.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field, replace
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.expression import Expr, columns_of
+from slicemill.esl.query import Frame, Window
+from slicemill.esl.render import render
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import (
+    Filter,
+    Operator,
+    Part,
+    Project,
+    RelationAggregate,
+    SharedWindows,
+    Sink,
+    WindowAggregate,
+    WindowMember,
+)
+from slicemill.plan.panes import kept_in_panes
+from slicemill.plan.units import log_of
+
+_LONGEST_NAME = 60
+
+
+@dataclass
+class _Shared:
+    """A shared node in the making."""
+
+    id: str
+    source: Node
+    keys: tuple[Expr, ...]
+    members: list[WindowMember] = field(default_factory=list)
+
+
+def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    shared: dict[str, _Shared] = {}
+    parts: dict[str, Node] = {}
+    for node in graph:
+        keys = _keys(node.operator)
+        if keys is None or not _between_logs(graph, node):
+            continue
+        assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
+        partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
+        if isinstance(node.operator, WindowAggregate) and not partial:
+            continue  # such a call runs an aggregate's window version, which is told of every tuple
+        source, conditions = _input(graph, node)
+        name = _name(graph, source, keys)
+        found = shared.setdefault(name, _Shared(name, source, keys))
+        columns = tuple(column for column in node.schema if column.name in _read(graph, node))
+        parts[node.id] = replace(
+            node,
+            operator=Part(len(found.members)),
+            inputs=(name,),
+            schema=replace(node.schema, columns=columns),
+        )
+        found.members.append(WindowMember(node.id, conditions, node.operator, columns, partial))
+    return _replaced(graph, shared, parts)
+
+
+def _replaced(graph: QueryGraph, shared: dict[str, _Shared], parts: dict[str, Node]) -> QueryGraph:
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if node.id in parts:
+            part = parts[node.id]
+            found = shared[part.inputs[0]]
+            nodes[found.id] = Node(
+                found.id,
+                SharedWindows(found.keys, tuple(found.members)),
+                (found.source.id,),
+                found.source.schema,
+                found.source.kind,
+            )
+            nodes[node.id] = part
+        else:
+            nodes[node.id] = node
+    return _without_loose_ends(QueryGraph(nodes, graph.streams))
+
+
+def _without_loose_ends(graph: QueryGraph) -> QueryGraph:
+    """Selections that have gone into a shared node are read by nobody any more."""
+    while True:
+        read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
+        loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
+        if not loose:
+            return graph
+        graph = QueryGraph({n.id: n for n in graph if n.id not in loose}, graph.streams)
+
+
+def _keys(operator: Operator) -> tuple[Expr, ...] | None:
+    """The keys of an aggregate whose windows slide in time; None for every other operator."""
+    if isinstance(operator, RelationAggregate):
+        windows = [window for column, window in operator.windows if column is None]
+        if len(windows) == len(operator.windows) == 1 and operator.slide is not None and operator.calls:
+            return tuple(item.expr for item in operator.group_by) if _slides(windows[0]) else None
+    if isinstance(operator, WindowAggregate):
+        keys, slides = zip(*((call.partition_by, call.window.slide) for call in operator.calls), strict=True)
+        if len({*keys}) == len({*slides}) == 1 and all(_slides(call.window) for call in operator.calls):
+            return operator.calls[0].partition_by
+    return None
+
+
+def _slides(window: Window) -> bool:
+    return (
+        window.frame is Frame.RANGE and not window.active and bool(window.extent) and window.slide is not None
+    )
+
+
+def _between_logs(graph: QueryGraph, node: Node) -> bool:
+    """Is there nothing but selections and projections between the node and the logs around it?"""
+    above = graph[node.inputs[0]]
+    while log_of(above, graph) is None:
+        if not isinstance(above.operator, (Filter, Project)):
+            return False
+        above = graph[above.inputs[0]]
+    below = [node]
+    while below:
+        current = below.pop()
+        readers = graph.consumers(current.id)
+        if log_of(current, graph) is not None or all(isinstance(r.operator, Sink) for r in readers):
+            continue
+        if not all(isinstance(reader.operator, (Filter, Project, Sink)) for reader in readers):
+            return False
+        below += readers
+    return True
+
+
+def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
+    """What an aggregate reads before its selections, and these, the first one first."""
+    conditions: list[Expr] = []
+    above = graph[node.inputs[0]]
+    while isinstance(above.operator, Filter) and log_of(above, graph) is None:
+        conditions.insert(0, above.operator.condition)
+        above = graph[above.inputs[0]]
+    return above, tuple(conditions)
+
+
+def _read(graph: QueryGraph, node: Node) -> frozenset[str]:
+    """The columns of a node that are read behind it; all of them, where they are kept."""
+    if log_of(node, graph) is not None:
+        return frozenset(node.schema.names)
+    read: set[str] = set()
+    for reader in graph.consumers(node.id):
+        if isinstance(reader.operator, Project):
+            read.update(*(columns_of(item.expr) for item in reader.operator.items))
+        elif isinstance(reader.operator, Filter):
+            read |= columns_of(reader.operator.condition) | _read(graph, reader)
+        else:
+            read.update(node.schema.names)
+    return frozenset(read)
+
+
+def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:
+    """The same for as long as anybody reads this input by these keys, whichever queries they are."""
+    steps: list[Operator] = []
+    while (log := log_of(source, graph)) is None:
+        steps.append(source.operator)
+        source = graph[source.inputs[0]]
+    what = f"{log} #{zlib.crc32(repr(steps).encode()):08x}" if steps else log
+    by = ", ".join(render(key) for key in keys)
+    if len(by) > _LONGEST_NAME:
+        by = f"#{zlib.crc32(repr(keys).encode()):08x}"
+    return f"windows of {what} by {by}" if keys else f"windows of {what}"
