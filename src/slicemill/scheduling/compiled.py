@@ -40,7 +40,8 @@ def count_priority(kind: int, parameters: Floats, memory: Floats, unit: int, pen
     likely = 1.0
     if parameters[0, unit] < 1.0:
         likely = -math.expm1(counted * math.log1p(-parameters[0, unit]))
-    return parameters[2, unit] * likely / (counted * parameters[1, unit])
+    priority: float = parameters[2, unit] * likely / (counted * parameters[1, unit])
+    return priority
 
 
 @njit(cache=True)
