@@ -2,8 +2,8 @@
 
 Tags arrive as a Poisson process. Each is read `repeats` times, `gap_us` apart; a share `noise` of all
 readings has the id of no tag instead, a negative number, so that a reader of results sees what should not be
-there. Time is cut into slots, and all that is random about the tags of a slot comes from the seed and the
-slot's number, so the readings of any slots can be made alone, in any order, by anybody.
+there. Time is cut into blocks, and all that is random about the tags of a block comes from the seed and the
+block's number, so the readings of any time can be made alone, in any order, by anybody. They come in slots.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 SLOT_US = 100_000
 SLOTS_PER_SECOND = 1_000_000 // SLOT_US
+# So many slots are drawn together: fewer would cost more than the drawing.
+_SLOTS_PER_BLOCK = 100
+_BLOCK_US = _SLOTS_PER_BLOCK * SLOT_US
 # So long do tags come where an end is needed and none is given.
 FINITE_SECONDS = 60
 
 STREAMS = ("reading",)
 
-# Ids of tags tell their slot: more tags than this do not come in one.
-_IDS_PER_SLOT = 1_000_000
+# Ids of tags tell their block: more tags than this do not come in one.
+_IDS_PER_BLOCK = 100_000_000
+_MOST_PER_SECOND = 1_000_000
 _NOISE_IDS = 2**40
 
 
@@ -45,8 +49,8 @@ class Tags:
     start_us: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.per_second < _IDS_PER_SLOT:
-            raise SlicemillError(f"rfid:// needs some tags per second, not {self.per_second:g}")
+        if not 0 < self.per_second <= _MOST_PER_SECOND:
+            raise SlicemillError(f"rfid:// takes up to a million tags per second, not {self.per_second:g}")
         if not 0 <= self.noise <= 1:
             raise SlicemillError(f"rfid:// takes noise from 0 to 1, not {self.noise:g}")
         if self.repeats < 1 or self.gap_us < 0 or self.readers < 1:
@@ -70,12 +74,12 @@ class Tags:
 
     def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Ints]:
         """The readings in slots first <= n < last, in order of time: `reader`, `tag`, `at` in µs."""
-        first_tags = max(0, first_slot - self._slots_of_a_tag)
         last_tags = last_slot if self.tag_slots is None else min(last_slot, self.tag_slots)
-        slots = [self._slot(slot) for slot in range(first_tags, last_tags)]
-        if not slots:
+        first_block = max(0, first_slot - self._slots_of_a_tag) // _SLOTS_PER_BLOCK
+        blocks = [self._block(block) for block in range(first_block, -(-last_tags // _SLOTS_PER_BLOCK))]
+        if not blocks:
             return dict.fromkeys(("reader", "tag", "at"), np.empty(0, np.int64))
-        reader, tag, at = (np.concatenate(column) for column in zip(*slots, strict=True))
+        reader, tag, at = (np.concatenate(column) for column in zip(*blocks, strict=True))
         inside = (at >= first_slot * SLOT_US) & (at < last_slot * SLOT_US)
         reader, tag, at = reader[inside], tag[inside], at[inside]
         order = np.lexsort((tag, at))
@@ -87,20 +91,21 @@ class Tags:
             raise SlicemillError("these tags come for ever: say for how many seconds")
         return self.readings(0, self.slots)
 
-    def _slot(self, slot: int) -> tuple[Ints, Ints, Ints]:
-        """All readings of the tags that come in a slot: reader, tag and time, without order."""
-        random = np.random.default_rng((self.seed & (2**64 - 1), slot))
+    def _block(self, block: int) -> tuple[Ints, Ints, Ints]:
+        """All readings of the tags that come in a block: reader, tag and time, without order."""
+        random = np.random.default_rng((self.seed & (2**64 - 1), block))
         # Where the number of arrivals is Poisson, each is equally likely at every moment.
-        tags = int(random.poisson(self.per_second / SLOTS_PER_SECOND))
-        first_at = slot * SLOT_US + np.sort(random.integers(0, SLOT_US, tags))
+        tags = int(random.poisson(self.per_second * _BLOCK_US / 1_000_000))
+        first_at = block * _BLOCK_US + np.sort(random.integers(0, _BLOCK_US, tags))
         reader = 1 + random.integers(0, self.readers, tags)
-        tag = slot * _IDS_PER_SLOT + 1 + np.arange(tags)
+        tag = block * _IDS_PER_BLOCK + 1 + np.arange(tags)
         shape = (tags, self.repeats)
         read = np.where(
             random.random(shape) < self.noise, -random.integers(1, _NOISE_IDS, shape), tag[:, np.newaxis]
         )
         at = first_at[:, np.newaxis] + np.arange(self.repeats) * self.gap_us
-        return np.repeat(reader, self.repeats), read.ravel(), at.ravel()
+        coming = np.ones(tags, np.bool_) if self.tag_slots is None else first_at < self.tag_slots * SLOT_US
+        return np.repeat(reader[coming], self.repeats), read[coming].ravel(), at[coming].ravel()
 
 
 def tags_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Tags:
