@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.plan.slices import savings
-from slicemill.plan.slices.baselines import isolated, parts, pull_up, push_down
+from slicemill.plan.slices.baselines import isolated, pull_up, push_down, share
 from slicemill.plan.slices.chain import mem_opt, planned
 from slicemill.plan.slices.chain_cost import merge_saving, routing_tests, span_cost
 from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, Side, member
+from slicemill.plan.slices.members import Member, Side, member, parts
 from slicemill.plan.slices.workload import Workload
 
 shares = st.floats(0.01, 0.99)
@@ -165,10 +164,9 @@ def test_a_filter_on_each_stream_and_windows_of_two_lengths() -> None:
 def test_parts_of_a_split_stream_add_up_whatever_the_overlap() -> None:
     members = (member("q1", 1, "x", 0.25), member("q2", 2, "y", 0.25))
     overlapping = Workload(members, (1, 1), 0.1, any_of=lambda known: 0.25 if len(known) == 1 else 0.3)
-    by_queries = {part.queries: part.share for part in parts(overlapping, 0)}
-    assert by_queries == pytest.approx({0b01: 0.05, 0b10: 0.05, 0b11: 0.2})
-    apart = {part.queries: part.share for part in parts(replace(overlapping, members=members[:1]), 0)}
-    assert apart == pytest.approx({0b1: 0.25})
+    found = {queries: share(overlapping, 0, holding) for holding, queries in parts(members, 0).items()}
+    assert found == pytest.approx({0b01: 0.05, 0b10: 0.05, 0b11: 0.2})
+    assert share(overlapping, 0, frozenset()) == pytest.approx(0.7)
 
 
 def test_isolated_queries_cost_the_sum_of_their_joins() -> None:

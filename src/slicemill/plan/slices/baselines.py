@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from itertools import combinations, product
 
 from slicemill.plan.slices.chain_cost import chain_cost
 from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, Side, bits, windows
+from slicemill.plan.slices.members import bits, parts, windows
 from slicemill.plan.slices.workload import Workload
 
 
@@ -20,7 +20,7 @@ def isolated(workload: Workload) -> Cost:
 
 def pull_up(workload: Workload) -> Cost:
     """One join with the longest windows; results are routed by age, then selected (S7, Eq 4.1)."""
-    bare = replace(workload, members=tuple(_without_predicates(one) for one in workload.members))
+    bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
     selected = sum(
         _results(bare, side.window) * sum(wanted.predicate is not None for wanted in one.sides)
         for one in workload.members
@@ -34,16 +34,17 @@ def push_down(workload: Workload) -> Cost:
 
     Each join holds its inputs alone, so a part of one stream is stored once per part of the other.
     """
-    left, right = (list(parts(workload, side)) for side in (0, 1))
+    left, right = (parts(workload.members, side).items() for side in (0, 1))
     total = Cost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
     joins_of = [0] * len(workload.members)
     results_of = [0.0] * len(workload.members)
-    for a, b in product(left, right):
-        served = a.queries & b.queries
+    for (holding_a, a), (holding_b, b) in product(left, right):
+        served = a & b
         if not served:
             continue
-        members = tuple(_without_predicates(workload.members[bit]) for bit in bits(served))
-        rates = (workload.rates[0] * a.share, workload.rates[1] * b.share)
+        members = tuple(workload.members[bit].without_predicates() for bit in bits(served))
+        shares = share(workload, 0, holding_a), share(workload, 1, holding_b)
+        rates = (workload.rates[0] * shares[0], workload.rates[1] * shares[1])
         join = replace(workload, members=members, rates=rates)
         total += _one_join(join)
         for bit in bits(served):
@@ -61,42 +62,24 @@ def baselines(workload: Workload) -> Mapping[str, Cost]:
     return {name: cost(workload) for name, cost in BASELINES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The tuples of a stream that satisfy exactly some of the predicates, and the queries that want them."""
+def share(workload: Workload, side: int, holding: frozenset[Hashable]) -> float:
+    """The share of a stream on which exactly the predicates `holding` hold.
 
-    queries: int
-    share: float
-
-
-def parts(workload: Workload, side: int) -> Iterator[Part]:
-    """How a split operator cuts a stream: up to 2^k parts for k different predicates."""
+    Inclusion and exclusion: none of the others holds, minus where also some of `holding` do not.
+    """
     known = {
         one.sides[side].predicate: one.sides[side].selectivity
         for one in workload.members
         if one.sides[side].predicate is not None
     }
-    for size in range(len(known) + 1):
-        for holding in combinations(known, size):
-            queries = sum(
-                1 << bit
-                for bit, one in enumerate(workload.members)
-                if one.sides[side].predicate is None or one.sides[side].predicate in holding
-            )
-            if queries:
-                yield Part(queries, _share(workload, known, frozenset(holding)))
-
-
-def _share(workload: Workload, known: Mapping[object, float], holding: frozenset[object]) -> float:
-    """Inclusion and exclusion: none of the others holds, minus where also some of `holding` do not."""
-    others = [one for one in known if one not in holding]
-    share = 0.0
+    others = [predicate for predicate in known if predicate not in holding]
+    total = 0.0
     for size in range(len(holding) + 1):
         for failing in combinations(holding, size):
-            fail = {one: known[one] for one in (*others, *failing)}
+            fail = {predicate: known[predicate] for predicate in (*others, *failing)}
             none_holds = 1 - workload.any_of(fail) if fail else 1.0
-            share += (-1) ** size * none_holds
-    return share
+            total += (-1) ** size * none_holds
+    return total
 
 
 def _one_join(workload: Workload) -> Cost:
@@ -111,7 +94,3 @@ def _results(workload: Workload, window: float) -> float:
 
 def _tests(workload: Workload, side: int) -> int:
     return len({one.sides[side].predicate for one in workload.members} - {None})
-
-
-def _without_predicates(one: Member) -> Member:
-    return Member(one.query, tuple(Side(side.window) for side in one.sides))

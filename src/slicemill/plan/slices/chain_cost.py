@@ -47,7 +47,8 @@ def chain_cost(workload: Workload, left: Sequence[float], right: Sequence[float]
     total = Cost(union=unions(workload, left, right) * sum(workload.rates))
     for side, ends in enumerate((left, right)):
         for piece in spans(workload.members, side, ends):
-            total += span_cost(workload, side, piece.start, piece.end)
+            if piece.mask:
+                total += span_cost(workload, side, piece.start, piece.end)
     return total
 
 

@@ -23,7 +23,7 @@ class Cost:
 
     @property
     def cpu(self) -> float:
-        return sum(astuple(self)[1:])
+        return float(sum(astuple(self)[1:]))
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

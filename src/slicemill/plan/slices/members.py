@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from slicemill.errors import SlicemillError
 
@@ -47,6 +48,10 @@ class Member:
     @property
     def right(self) -> Side:
         return self.sides[1]
+
+    def without_predicates(self) -> Member:
+        """The same windows on everything that arrives."""
+        return Member(self.query, tuple(Side(side.window) for side in self.sides))
 
     @property
     def symmetric(self) -> bool:
@@ -90,6 +95,22 @@ def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashabl
     if any(one.predicate is None for one in wanted):
         return {}
     return {one.predicate: one.selectivity for one in wanted}
+
+
+def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
+    """How predicates cut a stream: by those that hold on a tuple, the queries that want it (S8).
+
+    There are up to 2^k parts for k different predicates; what nobody wants is left out.
+    """
+    wanted = [one.sides[side].predicate for one in members]
+    known = [predicate for predicate in dict.fromkeys(wanted) if predicate is not None]
+    cut = {}
+    for size in range(len(known) + 1):
+        for holding in map(frozenset, combinations(known, size)):
+            queries = sum(1 << bit for bit, one in enumerate(wanted) if one is None or one in holding)
+            if queries:
+                cut[holding] = queries
+    return cut
 
 
 def unproved(members: Sequence[Member], among: int, of: int) -> int:

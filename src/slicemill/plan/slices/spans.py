@@ -54,7 +54,8 @@ class Span:
 
 def span(members: Sequence[Member], side: int, start: float, end: float) -> Span:
     """The span of one stream from `start` to `end`, with the queries that need it."""
-    whole = sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window >= end > start)
+    # Also a span of no length has takers if windows go beyond it: tuples only pass through it, but they do.
+    whole = sum(1 << bit for bit, one in enumerate(members) if start < one.sides[side].window >= end)
     inside = tuple(
         (window, sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window == window))
         for window in windows(members, side)
