@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from slicemill.errors import SlicemillError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _TRACE = "Traceback (most recent call last):\n"
 # What leads up to a line's last message, if it ends with the name of a class: "… java.io.IOException: ".
@@ -29,3 +40,20 @@ def last_words(text: str) -> str:
     # Py4J says which call it was; what Java said follows after a colon.
     said = lines[1].removeprefix(": ") if lines[1:] and lines[1].startswith(": ") else lines[0]
     return _LEADING.sub("", said)
+
+
+def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
+    """A function for Spark to call, which passes on a failure of Spark as its cause alone.
+
+    Spark looks for patterns in what such a function fails with, and a few pages overflow its stack: a query
+    that was stopped in the middle of a batch then prints some thousand lines on the terminal.
+    """
+
+    @functools.wraps(call)
+    def short(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(*arguments, **named)
+        except (Py4JError, PySparkException) as problem:
+            raise SlicemillError(cause(problem)) from None
+
+    return short

@@ -21,6 +21,7 @@ from slicemill.esl.catalog import Stream
 from slicemill.esl.expression import Expr
 from slicemill.esl.render import render
 from slicemill.runtime.arrow_schema import to_arrow
+from slicemill.runtime.cause import in_few_words
 from slicemill.runtime.chunk import ChunkInfo, write_chunk
 from slicemill.runtime.intake import Intake, packed
 from slicemill.runtime.log import CHUNKS
@@ -55,6 +56,7 @@ def start_ingest(
     parts = [_packing(frame, intakes[name]) for name, frame in sorted(frames.items())]
     union = reduce(lambda left, right: left.union(right), parts)
 
+    @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:
         found: dict[tuple[str, bool], list[ChunkInfo]] = {}
         with stage("ingest job"):
