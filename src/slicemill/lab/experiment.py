@@ -2,8 +2,9 @@
 
     EXPERIMENT = Experiment(id="mill-E1", title="...", run=run, plot=plot)
 
-`run(seed, scale)` is deterministic from its seed and touches nothing outside the process. `figures` holds
-plain numbers, strings, lists and mappings: it is printed as JSON and is all that `plot` sees.
+`run(seed, scale)` is deterministic from its seed, but for times that it measures beside what it counts, and
+touches nothing outside the process. `figures` holds plain numbers, strings, lists and mappings: it is printed
+as JSON and is all that `plot` sees.
 """
 
 from __future__ import annotations
