@@ -12,10 +12,11 @@ from slicemill.esl.catalog import Catalog
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.rules.merge_equal import merge_equal
 from slicemill.plan.rules.push_selections import push_selections
+from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_windows import share_windows
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
-SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (merge_equal, share_windows)
+SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (merge_equal, share_joins, share_windows)
 
 
 def optimize(graph: QueryGraph) -> QueryGraph:

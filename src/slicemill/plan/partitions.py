@@ -21,6 +21,8 @@ def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
         keys = tuple(item.expr for item in operator.group_by)
     elif isinstance(operator, op.SharedWindows):
         keys = operator.keys
+    elif isinstance(operator, op.SharedJoin):
+        keys = operator.keys[0]  # those of the other side are their equals
     elif isinstance(operator, op.WindowAggregate):
         partitions = {call.partition_by for call in operator.calls}
         keys = partitions.pop() if len(partitions) == 1 else ()

@@ -8,16 +8,18 @@
 Selections below a join go into the shared node: masks say which tuples each query wants. Below a window that
 counts rows they stay where they are, since they decide which rows are the last ones. A lone join gets the
 same form, so that others can join it later and find its state. A join that is not all there is between logs
-becomes a node of its own, and stays in the unit of what reads it.
+is rewritten where it stands, for itself alone.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from slicemill.esl import types as t
+from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import (
     Call,
     Cast,
@@ -33,13 +35,26 @@ from slicemill.esl.query import Frame
 from slicemill.esl.render import render
 from slicemill.esl.types import Kind, Type
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, JoinMember, Operator, Part, Project, SharedJoin, Sink, WindowJoin
+from slicemill.plan.operators import (
+    Filter,
+    JoinMember,
+    Lookup,
+    Operator,
+    Part,
+    Project,
+    Scan,
+    SharedJoin,
+    Sink,
+    WindowJoin,
+)
 from slicemill.plan.units import log_of
 
-Keys = tuple[tuple[Expr, ...], tuple[Expr, ...]]
+Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
+Places: TypeAlias = Mapping[str, tuple[int, str]]
 
 _LONGEST_NAME = 60
 _NO_KEYS = (Kind.NULL, Kind.ANY, Kind.PERIOD)
+_SAFE = ("lower", "upper", "trim")
 _WIDENED = {(Kind.INT, Kind.BIGINT), (Kind.INT, Kind.DOUBLE), (Kind.BIGINT, Kind.DOUBLE)}
 
 
@@ -52,38 +67,43 @@ class _Shared:
     members: list[JoinMember] = field(default_factory=list)
 
 
-def share_joins(graph: QueryGraph) -> QueryGraph:
+def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
     shared: dict[str, _Shared] = {}
-    parts: dict[str, Node] = {}
+    made: dict[str, Node] = {}
     for node in graph:
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) != 2:
             continue
         (left, left_where), (right, right_where) = (_input(graph, node, join, port) for port in (0, 1))
-        keys, residual = _keys(join)
-        together = _between_logs(graph, node)
-        name = _name(graph, (left, right), keys) if together else f"{node.id}, in slices"
-        found = shared.setdefault(name, _Shared((left, right), keys))
+        places = _places(graph, node)
+        keys, residual = _keys(join, places)
         read = _read(graph, node)
         schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
-        parts[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
-        columns = tuple(_column(join, name) for name in schema.names)
+        columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
-        found.members.append(JoinMember(node.id, windows, (left_where, right_where), residual, columns))
-    return _replaced(graph, shared, parts)
+        member = JoinMember(node.id, windows, (left_where, right_where), residual, columns)
+        if _between_logs(graph, node):
+            name = _name(graph, (left, right), keys)
+            found = shared.setdefault(name, _Shared((left, right), keys))
+            made[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
+            found.members.append(member)
+        else:
+            alone = SharedJoin(keys, (member,))
+            made[node.id] = replace(node, operator=alone, inputs=(left.id, right.id), schema=schema)
+    return _replaced(graph, shared, made)
 
 
-def _replaced(graph: QueryGraph, shared: dict[str, _Shared], parts: dict[str, Node]) -> QueryGraph:
+def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Node]) -> QueryGraph:
     nodes: dict[str, Node] = {}
     for node in graph:
-        part = parts.get(node.id)
-        if part is not None:
-            (name,) = part.inputs
-            found = shared[name]
-            operator = SharedJoin(found.keys, tuple(found.members))
-            inputs = tuple(source.id for source in found.sources)
-            nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind)
-        nodes[node.id] = part or node
+        new = made.get(node.id, node)
+        for name in new.inputs:
+            if name in shared and name not in nodes:
+                found = shared[name]
+                operator = SharedJoin(found.keys, tuple(found.members))
+                inputs = tuple(source.id for source in found.sources)
+                nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind)
+        nodes[node.id] = new
     return _without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
@@ -115,7 +135,7 @@ def _input(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tuple[
 
 
 def _between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Is there nothing but selections and projections between the node and the logs around it?"""
+    """Is there nothing that keeps tuples between the node and the logs around it?"""
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
             if not isinstance(source.operator, (Filter, Project)):
@@ -127,10 +147,16 @@ def _between_logs(graph: QueryGraph, node: Node) -> bool:
         if log_of(current, graph) is not None:
             continue
         readers = graph.consumers(current.id)
-        if not all(isinstance(reader.operator, (Filter, Project, Sink)) for reader in readers):
+        if not all(_keeps_nothing(graph, reader) for reader in readers):
             return False
         behind += readers
     return True
+
+
+def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
+    if isinstance(node.operator, Lookup):
+        return isinstance(graph[node.inputs[1]].operator, Scan)
+    return isinstance(node.operator, (Filter, Project, Sink))
 
 
 def _read(graph: QueryGraph, node: Node) -> frozenset[str]:
@@ -172,43 +198,51 @@ def _digest(what: object) -> str:
 # -- conditions ----------------------------------------------------------------------------------------
 
 
-def _keys(join: WindowJoin) -> tuple[Keys, Expr | None]:
+def _places(graph: QueryGraph, node: Node) -> Places:
+    """For every column of a join the input that it is of, and its name there."""
+    own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
+    times = [(port, "_ts") for port in range(len(node.inputs))]
+    return dict(zip(node.schema.names, [*own, *times], strict=False))
+
+
+def _keys(join: WindowJoin, places: Places) -> tuple[Keys, Expr | None]:
     """What must be equal, in the inputs' own columns; and the rest, in columns `0.name` and `1.name`."""
     equal: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     for part in conjuncts(join.condition):
-        sides = _sides(part, join.aliases)
+        sides = _sides(part, places)
         if sides is None:
-            rest.append(transform(part, lambda e: _numbered(e, join.aliases)))
+            rest.append(_renamed(part, {name: f"{port}.{own}" for name, (port, own) in places.items()}))
         else:
             equal.append(sides)
     keys = (tuple(left for left, _ in equal), tuple(right for _, right in equal))
     return keys, conjunction(tuple(rest))
 
 
-def _sides(part: Expr, aliases: tuple[str, ...]) -> tuple[Expr, Expr] | None:
+def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
     """Both sides of an equality between the inputs, as expressions of one type that cannot fail.
 
     A key is computed of every tuple, also of one that never meets another.
     """
     if not isinstance(part, Call) or part.function != "=":
         return None
-    shared = t.common(*(argument.type for argument in part.arguments))
+    first, second = part.arguments
+    shared = t.common(first.type, second.type)
     if shared is None or shared.kind in _NO_KEYS:
         return None
-    for first, second in (part.arguments, part.arguments[::-1]):
-        left, right = _key(first, aliases[0], shared), _key(second, aliases[1], shared)
-        if left is not None and right is not None:
-            return left, right
+    for left, right in ((first, second), (second, first)):
+        keys = _key(left, 0, places, shared), _key(right, 1, places, shared)
+        if keys[0] is not None and keys[1] is not None:
+            return keys[0], keys[1]
     return None
 
 
-def _key(expr: Expr, alias: str, shared: Type) -> Expr | None:
+def _key(expr: Expr, port: int, places: Places, shared: Type) -> Expr | None:
     names = columns_of(expr)
-    if not names or not all(name.startswith(f"{alias}.") for name in names) or not _cannot_fail(expr):
+    if not names or any(places[name][0] != port for name in names) or not _cannot_fail(expr):
         return None
-    own = transform(expr, lambda e: _renamed(e, alias, ""))
-    if expr.type.kind is shared.kind is not Kind.DECIMAL or expr.type == shared:
+    own = _renamed(expr, {name: places[name][1] for name in names})
+    if expr.type == shared or expr.type.kind is shared.kind is not Kind.DECIMAL:
         return own
     return Cast(own, shared) if (expr.type.kind, shared.kind) in _WIDENED else None
 
@@ -217,21 +251,9 @@ def _cannot_fail(expr: Expr) -> bool:
     if isinstance(expr, Cast):
         return (expr.operand.type.kind, expr.type.kind) in _WIDENED and _cannot_fail(expr.operand)
     if isinstance(expr, Call):
-        functions = ("lower", "upper", "trim", "ltrim", "rtrim", "coalesce")
-        return expr.function in functions and all(_cannot_fail(argument) for argument in expr.arguments)
+        return expr.function in _SAFE and all(_cannot_fail(argument) for argument in expr.arguments)
     return isinstance(expr, (ColumnRef, Literal))
 
 
-def _column(join: WindowJoin, name: str) -> tuple[str, int, str]:
-    alias, column = name.split(".", 1)
-    return name, join.aliases.index(alias), column
-
-
-def _numbered(expr: Expr, aliases: tuple[str, ...]) -> Expr | None:
-    return next((found for i, a in enumerate(aliases) if (found := _renamed(expr, a, f"{i}."))), None)
-
-
-def _renamed(expr: Expr, alias: str, prefix: str) -> Expr | None:
-    if isinstance(expr, ColumnRef) and expr.name.startswith(f"{alias}."):
-        return replace(expr, name=prefix + expr.name.removeprefix(f"{alias}."))
-    return None
+def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    return transform(expr, lambda e: replace(e, name=names[e.name]) if isinstance(e, ColumnRef) else None)

@@ -6,44 +6,21 @@ the node is not of its kind. The first maker in `MAKERS` that takes the node win
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeAlias
 
-from slicemill.esl.catalog import Catalog
-from slicemill.esl.types import Schema
-from slicemill.execution.operator import Row
-from slicemill.execution.translate import Translator, fed_by, row_of_expressions
+from slicemill.execution.translate import row_of_expressions
+from slicemill.kernels.join.shared import JoinState
 from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.partitions import partition_keys
+from slicemill.runtime.steps.aggregates import group_calls, window_calls
 from slicemill.runtime.steps.hosted import RowState, RowStep, Share
+from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.merge import MergeState, MergeStep
+from slicemill.runtime.steps.shared_join import JoinStep, SharedJoinStep
+from slicemill.runtime.steps.shared_windows import shared_windows
 from slicemill.runtime.steps.stateless import FilterStep, LookupStep, ProjectStep, SinkStep
 from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
-
-
-@dataclass(frozen=True, slots=True)
-class Making:
-    """A node that needs its step, and all there is to know about it."""
-
-    node: Node
-    graph: QueryGraph
-    catalog: Catalog
-    tables: Mapping[str, Sequence[Row]]
-    bucket: int
-    buckets: int
-    state: object | None  # what the step kept in the last run
-
-    @property
-    def schemas(self) -> list[Schema]:
-        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
-
-    @property
-    def translator(self) -> Translator:
-        """Makes the reference's counterpart of a node."""
-        return Translator(self.graph, self.catalog, self.tables)
-
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
 
@@ -76,6 +53,16 @@ def _merge(making: Making) -> StatefulStep | None:
     return MergeStep(state, len(making.schemas), making.node.schema)
 
 
+def _shared_join(making: Making) -> StatefulStep | SharedStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.SharedJoin):
+        return None
+    state = making.state if isinstance(making.state, JoinState) else JoinState()
+    step = SharedJoinStep(operator, making.schemas, state, making.bucket, making.buckets)
+    readers = making.graph.consumers(making.node.id)
+    return step if any(isinstance(reader.operator, op.Part) for reader in readers) else JoinStep(step)
+
+
 def _hosted(making: Making) -> StatefulStep:
     schemas = making.schemas
     keys = partition_keys(making.node.operator)
@@ -88,4 +75,4 @@ def _hosted(making: Making) -> StatefulStep:
     return RowStep(state, schemas, making.node.schema, share)
 
 
-MAKERS: tuple[Maker, ...] = (_merge,)
+MAKERS: tuple[Maker, ...] = (_merge, shared_windows, _shared_join, window_calls, group_calls)

@@ -1,0 +1,338 @@
+"""The shared window join of two streams, set at a time.
+
+A run takes the rows before the time up to which both inputs are complete. They probe the other side's slices
+and each other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
+(timestamp, input, arrival), then by the older one, oldest first.
+
+A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. It pays for
+that with one window, after which its results are those of a query that was always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.esl.expression import columns_of
+from slicemill.esl.types import TIMESTAMP, Column, Schema
+from slicemill.execution.expressions import ExpressionError
+from slicemill.kernels.expressions import compile_many
+from slicemill.kernels.join import probe
+from slicemill.kernels.join.block import (
+    ARRIVAL,
+    DATA,
+    HASH,
+    KEY,
+    MASK,
+    NUMBER,
+    TIME,
+    TS,
+    Block,
+    column_numbers,
+    grouped,
+)
+from slicemill.kernels.join.conditions import Residuals, Selections
+from slicemill.kernels.join.hashing import HashedKeys, hash_keys
+from slicemill.kernels.join.pairs import Found, Pairs, Probing
+from slicemill.kernels.join.probe import Places, Times
+from slicemill.kernels.join.side import Side, SideState
+from slicemill.kernels.join.windows import FOREVER, Seats, counts_rows
+from slicemill.kernels.vectors import arrow_type
+from slicemill.plan.operators import JoinMember, SharedJoin
+
+PAIRS_PER_BLOCK = 1 << 19
+SIDES = (0, 1)
+
+# What a query gets from a run: rows, or why there are none.
+Answer: TypeAlias = pa.Table | ExpressionError
+
+
+@dataclass(slots=True)
+class JoinState:
+    seats: Seats = field(default_factory=lambda: Seats({}, {}))
+    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Rows that new rows of a `side` probe, and where each finds its partners."""
+
+    side: int
+    block: Block
+    live: NDArray[np.uint64]
+    starts: Places
+    ends: Places
+
+
+class Join:
+    """The join of a plan, with what it has kept; it takes the rows of one bucket of keys."""
+
+    def __init__(
+        self,
+        operator: SharedJoin,
+        schemas: Sequence[Schema],
+        state: JoinState,
+        bucket: int = 0,
+        buckets: int = 1,
+    ) -> None:
+        self.state = state
+        self._members = operator.members
+        self._schemas = schemas
+        self._bucket, self._buckets = bucket, buckets
+        before, state.seats = state.seats, state.seats.taken_by(operator.members)
+        self._keys = [compile_many(operator.keys[side], schemas[side]) for side in SIDES]
+        self._selections = [Selections(operator.members, side, schemas[side], state.seats) for side in SIDES]
+        self._key_types = _key_types(operator)
+        self._sides = [
+            Side(state.sides[side], state.seats, side, self._schema_of_waiting(side)) for side in SIDES
+        ]
+        if before.members and before != state.seats:
+            for side in self._sides:
+                side.change(state.seats.stayed(before))
+        self._residuals = Residuals(operator.members, schemas, state.seats)
+
+    def next_ts(self) -> int | None:
+        """The timestamp of the first row that waits."""
+        return min((ts for side in self._sides if (ts := side.next_ts()) is not None), default=None)
+
+    def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
+        """New rows of both sides, each in time order, `until` being complete; an answer for each member."""
+        errors: dict[str, ExpressionError] = {}
+        for side, table in zip(SIDES, tables, strict=True):
+            if table.num_rows:
+                self._sides[side].arrive(self._prepared(side, table, errors))
+        passed = [self._moments(side, until) for side in SIDES]
+        new = self._grouped([side.ready(until) for side in self._sides], passed)
+        results: dict[str, list[pa.Table]] = {member.name: [] for member in self._members}
+        for pairs in self._pairs(new):
+            for name, table in self._answers(pairs, errors).items():
+                results[name].append(table)
+        for side, rows, moments in zip(self._sides, new, passed, strict=True):
+            side.pass_by(moments)
+            # At the end of time nobody comes any more, and nothing has to be put in order.
+            if until < FOREVER:
+                side.add(rows.block, until)
+        return [
+            errors.get(member.name) or _joined([self._empty(member), *results[member.name]])
+            for member in self._members
+        ]
+
+    # -- rows come in ----------------------------------------------------------------------------------
+
+    def _schema_of_waiting(self, side: int) -> pa.Schema:
+        fields = [pa.field(TS, pa.int64()), pa.field(ARRIVAL, pa.int64()), pa.field(HASH, pa.uint64())]
+        fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(self.state.seats.words)]
+        if any(counts_rows(member.windows[side]) for member in self._members):
+            fields.append(pa.field(NUMBER, pa.int64()))
+        fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(self._key_types)]
+        read = _columns_read(self._members, side)
+        fields += [pa.field(DATA + c.name, arrow_type(c.type)) for c in self._schemas[side] if c.name in read]
+        return pa.schema(fields)
+
+    def _prepared(self, side: int, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
+        """Rows with their key's hash and their mask; those that nobody wants are left out."""
+        keys = [_column(outcome) for outcome in self._keys[side](table)]
+        hashed = hash_keys(keys, table.num_rows)
+        kept = self._sides[side]
+        numbers: Times | None = None
+        if kept.reach.counts:
+            begun = kept.state.seen + len(kept.state.moments)
+            numbers = np.arange(begun, begun + table.num_rows)
+            kept.state.moments = np.concatenate([kept.state.moments, column_numbers(table, "_ts")])
+        rows: NDArray[np.int64] | None = None
+        if self._buckets > 1:
+            rows = np.flatnonzero(self._mine(hashed))
+            table = table.take(pa.array(rows))
+        words = self._selections[side].masks(table, errors)
+        wanted = words.any(axis=1)
+        if hashed.valid is not None:
+            wanted &= hashed.valid if rows is None else hashed.valid[rows]
+        chosen = np.flatnonzero(wanted)
+        places = chosen if rows is None else rows[chosen]
+        if len(chosen) < table.num_rows:
+            table, words = table.take(pa.array(chosen)), words[chosen]
+        columns = [table.column("_ts"), table.column("_arr"), pa.array(hashed.hashes[places])]
+        columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
+        if numbers is not None:
+            columns.append(pa.array(numbers[places]))
+        columns += [column.take(pa.array(places)) for column in hashed.columns]
+        names = [field.name for field in kept.schema if field.name.startswith(DATA)]
+        columns += [table.column(name.removeprefix(DATA)) for name in names]
+        return pa.table(columns, schema=kept.schema)
+
+    def _mine(self, hashed: HashedKeys) -> NDArray[np.bool_]:
+        """The rows of this bucket's keys; those without a key are looked at by the first one."""
+        # By other bits than those that the directories of blocks go by.
+        low = hashed.hashes & np.uint64(0xFFFFFFFF)
+        buckets = (low * np.uint64(self._buckets)) >> np.uint64(32)
+        if hashed.valid is not None:
+            buckets[~hashed.valid] = 0
+        return np.asarray(buckets == self._bucket)
+
+    def _moments(self, side: int, until: int) -> Times:
+        """The times of all rows of the stream that are met in this run, where rows are counted."""
+        moments = self._sides[side].state.moments
+        return moments if until == FOREVER else moments[: np.searchsorted(moments, until)]
+
+    # -- pairs are found -------------------------------------------------------------------------------
+
+    def _grouped(self, ready: Sequence[pa.Table], passed: Sequence[Times]) -> list[Probing]:
+        times = [column_numbers(table, TS) for table in ready]
+        new: list[Probing] = []
+        for side, table in zip(SIDES, ready, strict=True):
+            # At equal timestamps the first input comes first.
+            where = "left" if side == 0 else "right"
+            other = np.searchsorted(times[1 - side], times[side], side=where)
+            ranks = (np.arange(len(other)) + other).astype(np.int32)
+            met = np.searchsorted(passed[1 - side], times[side], side=where)
+            seen = self._sides[1 - side].state.seen + met.astype(np.int64)
+            names = [TIME if name == TS else name for name in table.column_names]
+            renamed = table.rename_columns(names).drop_columns([ARRIVAL])
+            block, order = grouped(renamed, self.state.seats.words)
+            arrivals = column_numbers(table, ARRIVAL)
+            new.append(Probing(block, arrivals[order], ranks[order], seen[order]))
+        return new
+
+    def _targets(self, new: Sequence[Probing]) -> list[_Target]:
+        targets: list[_Target] = []
+        for side in SIDES:
+            rows, other = new[side].block, self._sides[1 - side]
+            if not rows.rows:
+                continue
+            for block, live, earliest, latest in self._met_by(new, side):
+                starts, ends = (np.empty(rows.rows, np.int32) for _ in range(2))
+                found = probe.find_spans(
+                    rows.hashes, rows.times, new[side].seen, other.reach.longest_us, other.reach.most_rows,
+                    block.hashes, block.first, block.times, other.numbers(block),
+                    latest, earliest, side, starts, ends,
+                )  # fmt: skip
+                if found:
+                    targets.append(_Target(side, block, live, starts, ends))
+        return targets
+
+    def _met_by(
+        self, new: Sequence[Probing], side: int
+    ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
+        """Blocks that new rows of a side may meet, oldest first; who may get their rows; their times."""
+        other, rows = self._sides[1 - side], new[1 - side].block
+        for stored, block in other.blocks(int(new[side].block.times.min())):
+            yield block, stored.live, stored.earliest, stored.latest
+        if rows.rows:
+            yield rows, other.everybody, int(rows.times.min()), int(rows.times.max())
+
+    def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
+        """All pairs in the order of their newer tuples, a bounded number at a time."""
+        targets = self._targets(new)
+        total = new[0].block.rows + new[1].block.rows
+        for first, end in _borders(targets, new, total):
+            found, wanted, ranks = [], [], []
+            for target in targets:
+                part, bits = self._found(target, new[target.side], first, end)
+                found.append(part)
+                wanted.append(bits)
+                ranks.append(new[target.side].ranks[part.probes])
+            if not found:
+                continue
+            order = probe.by_rank(np.concatenate(ranks), first, end - first)
+            pairs = Pairs(new, found, np.concatenate(wanted), order)
+            if self._key_types:
+                pairs.compare_keys(self._key_types)
+            if len(pairs):
+                yield pairs
+
+    def _found(
+        self, target: _Target, probing: Probing, first: int, end: int
+    ) -> tuple[Found, NDArray[np.uint64]]:
+        reach = self._sides[1 - target.side].reach
+        inside = (probing.ranks >= first) & (probing.ranks < end)
+        most = int((target.ends - target.starts)[inside].sum())
+        probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
+        wanted = np.empty((most, self.state.seats.words), np.uint64)
+        block = target.block
+        count = probe.find_pairs(
+            target.starts, target.ends, probing.ranks, first, end,
+            probing.block.times, probing.seen, probing.block.words,
+            block.times, self._sides[1 - target.side].numbers(block), block.words, target.live,
+            reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
+        )  # fmt: skip
+        return Found(target.side, block, probes[:count], rows[:count]), wanted[:count]
+
+    # -- queries get theirs ----------------------------------------------------------------------------
+
+    def _answers(self, pairs: Pairs, errors: dict[str, ExpressionError]) -> dict[str, pa.Table]:
+        self._residuals.test(pairs, errors)
+        pairs = pairs.dropped()
+        answers: dict[str, pa.Table] = {}
+        for member in self._members:
+            places = pairs.places(self.state.seats.bits[member.name])
+            if not len(places) or member.name in errors:
+                continue
+            chosen = pa.array(places)
+            columns = {"_ts": pairs.moments(), "_arr": pairs.arrivals()}
+            columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
+            answers[member.name] = pa.table(
+                {name: pc.take(column, chosen, boundscheck=False) for name, column in columns.items()}
+            )
+        return answers
+
+    def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
+        if column == "_ts":
+            return pairs.times(side).view(arrow_type(TIMESTAMP))
+        return pairs.data(side, column, arrow_type(_type_of(self._schemas[side], column).type))
+
+    def _empty(self, member: JoinMember) -> pa.Table:
+        types = {"_ts": pa.int64(), "_arr": pa.int64()}
+        for name, side, column in member.columns:
+            own = TIMESTAMP if column == "_ts" else _type_of(self._schemas[side], column).type
+            types[name] = arrow_type(own)
+        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+
+
+def _column(outcome: pa.ChunkedArray | ExpressionError) -> pa.ChunkedArray:
+    if isinstance(outcome, ExpressionError):
+        raise outcome
+    return outcome
+
+
+def _type_of(schema: Schema, name: str) -> Column:
+    return schema.columns[schema.index(name)]
+
+
+def _columns_read(members: Sequence[JoinMember], side: int) -> set[str]:
+    """The columns of one side that some query's results or conditions need of stored rows."""
+    read = {column for member in members for _, of, column in member.columns if of == side}
+    for member in members:
+        if member.residual is not None:
+            names = columns_of(member.residual)
+            read |= {name.removeprefix(f"{side}.") for name in names if name.startswith(f"{side}.")}
+    return read
+
+
+def _key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
+    """The types of the key columns that are stored, as `hash_keys` gives them."""
+    none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
+    return tuple(column.type for column in hash_keys(none, 0).columns)
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    return tables[-1] if len(tables) <= 2 else pa.concat_tables(tables[1:])
+
+
+def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ranks with a bounded number of pairs each, or a single tuple."""
+    counts = np.zeros(total, np.int64)
+    for target in targets:
+        counts[new[target.side].ranks] += target.ends - target.starts
+    reached = np.cumsum(counts)
+    first = 0
+    while first < total:
+        before = int(reached[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(reached, before + PAIRS_PER_BLOCK, side="right")))
+        yield first, end
+        first = end

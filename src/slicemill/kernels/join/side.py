@@ -1,0 +1,263 @@
+"""What one side of a join keeps: rows that wait for the other side, and slices of rows that can be met.
+
+Slices are in the order of time. New rows become a slice; small ones are merged as they age, so that a row is
+written again a few times only, and there are few slices to look into. Rows that nobody can reach any more are
+left out whenever a slice is written, and a slice is written anew when a good part of it has become such
+(retention by mask, S19): that is a tuple's step from one slice of the chain to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.kernels.join import probe
+from slicemill.kernels.join.block import (
+    ARRIVAL,
+    MASK,
+    TIME,
+    TS,
+    Block,
+    column_numbers,
+    conformed,
+    grouped,
+    opened,
+)
+from slicemill.kernels.join.probe import Times
+from slicemill.kernels.join.windows import FOREVER, Reach, Seats, reach_of
+from slicemill.kernels.slice import Slice
+
+# The longest window is cut into about so many slices: they go as a whole when their time is over.
+_SLICES_PER_WINDOW = 8
+_REWRITE_SHARE = 4  # a slice is written anew when one row in so many is of no use any more
+_SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
+
+
+class Stored:
+    """A slice, and what is known of its rows without opening it."""
+
+    def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
+        self.slice = slice_
+        self.rows: int = known["rows"]
+        self.earliest: int = known["earliest"]
+        self.latest: int = known["latest"]
+        self.last_number: int = known["last_number"]
+        self.live: NDArray[np.uint64] = known["live"]
+        self.wanted: dict[str, int] = known["wanted"]  # rows by query
+        self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
+        self._block: Block | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        known = {name: value for name, value in vars(self).items() if name not in ("slice", "_block")}
+        return Stored, (self.slice, known)
+
+    def block(self, words: int) -> Block:
+        if self._block is None or self._block.words.shape[1] != words:
+            self._block = opened(self.slice.table, words)
+        return self._block
+
+
+@dataclass(slots=True)
+class SideState:
+    """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
+
+    Both are kept only while queries count rows.
+    """
+
+    waiting: list[Slice | pa.Table] = field(default_factory=list)
+    taken: int = 0  # rows of the first waiting table that have gone on
+    slices: list[Stored] = field(default_factory=list)
+    seen: int = 0
+    moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+class Side:
+    """One side of a join, with the queries it has now."""
+
+    def __init__(self, state: SideState, seats: Seats, side: int, schema: pa.Schema) -> None:
+        self.state = state
+        self.reach: Reach = reach_of(seats, side)
+        self.schema = schema  # of rows that wait
+        stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name != ARRIVAL]
+        self._slice_schema = pa.schema(stored)
+        self._seats = seats
+        self.everybody = seats.mask(list(seats.members))
+
+    def change(self, stayed: list[str]) -> None:
+        """Queries have come and gone: rows from before are there for those that stayed."""
+        allowed = self._seats.mask(stayed)
+        state = self.state
+        for index, held in enumerate(state.waiting):
+            table = conformed(held.table if isinstance(held, Slice) else held, self.schema)
+            for word, bits in enumerate(allowed):
+                place = table.schema.get_field_index(f"{MASK}{word}")
+                masks = column_numbers(table, f"{MASK}{word}") & bits
+                table = table.set_column(place, self.schema.field(place), pa.array(masks))
+            state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
+        for stored in state.slices:
+            live = np.zeros(self._seats.words, np.uint64)
+            live[: len(stored.live)] = stored.live[: len(live)]
+            stored.live = live & allowed
+            wanted, last = self._counted(stored.block(self._seats.words), stored.live)
+            stored.wanted, stored.last = wanted, last
+        if not self.reach.counts:
+            state.seen, state.moments = 0, np.zeros(0, np.int64)
+
+    # -- rows that wait --------------------------------------------------------------------------------
+
+    def arrive(self, table: pa.Table) -> None:
+        """Rows that have come, in time order."""
+        if table.num_rows:
+            self.state.waiting.append(table)
+
+    def ready(self, until: int) -> pa.Table:
+        """The rows before a time, all of them at the end of time; the others wait on."""
+        state = self.state
+        found: list[pa.Table] = []
+        while state.waiting:
+            first = state.waiting[0]
+            table = (first.table if isinstance(first, Slice) else first).slice(state.taken)
+            times = column_numbers(table, TS)
+            count = len(times) if until == FOREVER else int(np.searchsorted(times, until))
+            if count:
+                found.append(table.slice(0, count))
+            if count < len(times):
+                state.taken += count
+                break
+            state.waiting.pop(0)
+            state.taken = 0
+        self._store_waiting()
+        whole = pa.concat_tables(found) if found else self.schema.empty_table()
+        return whole.combine_chunks()
+
+    def _store_waiting(self) -> None:
+        """Many rows wait in slices, which are stored once; a few as they are."""
+        waiting = self.state.waiting
+        for index, table in enumerate(waiting):
+            if isinstance(table, Slice):
+                continue
+            if table.num_rows >= _SMALL_ROWS:
+                waiting[index] = Slice(table)
+            elif index == 0 and self.state.taken:
+                # Copied, so that what has gone on is not kept with it.
+                waiting[0] = table.take(pa.array(np.arange(self.state.taken, table.num_rows)))
+                self.state.taken = 0
+
+    def next_ts(self) -> int | None:
+        """The timestamp of the first row that waits."""
+        if not self.state.waiting:
+            return None
+        first = self.state.waiting[0]
+        table = first.table if isinstance(first, Slice) else first
+        return int(table.column(TS)[self.state.taken].as_py())
+
+    def pass_by(self, moments: Times) -> None:
+        """Rows of the stream that have been met, with or without a key, in this bucket or another."""
+        self.state.seen += len(moments)
+        self.state.moments = self.state.moments[len(moments) :]
+
+    # -- slices ----------------------------------------------------------------------------------------
+
+    def blocks(self, earliest_probe: int) -> list[tuple[Stored, Block]]:
+        """The slices that a probe at or after this time may reach, oldest first."""
+        words = self._seats.words
+        return [
+            (stored, stored.block(words))
+            for stored in self.state.slices
+            if stored.rows and self._can_reach(stored, earliest_probe, self.state.seen)
+        ]
+
+    def add(self, block: Block, now: int) -> None:
+        """Keep new rows that can still be met, and put the slices in order."""
+        state = self.state
+        if block.rows and not self._alive(block, self.everybody, now).all():
+            words = self._seats.words
+            block, _ = grouped(self._kept(block, self.everybody, now).combine_chunks(), words)
+        if block.rows:
+            state.slices.append(self._stored(block))
+        state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
+        while len(state.slices) > 1 and self._should_merge(*state.slices[-2:]):
+            younger, older = state.slices.pop(), state.slices.pop()
+            state.slices += self._written([older, younger], now)
+        written: list[Stored] = []
+        for stored in state.slices:
+            idle = sum(rows for name, rows in stored.last.items() if not self._reaches(name, stored, now))
+            idle += stored.rows - sum(stored.last.values())
+            wasted = stored.rows >= _SMALL_ROWS and idle * _REWRITE_SHARE > stored.rows
+            written += self._written([stored], now) if wasted else [stored]
+        state.slices = written
+
+    def _should_merge(self, older: Stored, younger: Stored) -> bool:
+        if older.rows > 2 * younger.rows:
+            return False
+        longest = self.reach.longest_us
+        if self.reach.counts or longest == FOREVER:
+            return True
+        return (younger.latest - older.earliest) * _SLICES_PER_WINDOW <= longest
+
+    def _written(self, parts: list[Stored], now: int) -> list[Stored]:
+        """Slices as one, without the rows that nobody can reach any more."""
+        words = self._seats.words
+        kept = [self._kept(part.block(words), part.live, now) for part in parts]
+        whole = pa.concat_tables(kept).combine_chunks()
+        return [self._stored(grouped(whole, words)[0])] if whole.num_rows else []
+
+    def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
+        """The rows that can still be met by a query that wants them, their masks naming no others."""
+        table = conformed(block.table, self._slice_schema)
+        for word, bits in enumerate(live):
+            place = table.schema.get_field_index(f"{MASK}{word}")
+            masks = np.ascontiguousarray(block.words[:, word] & bits)
+            table = table.set_column(place, table.schema.field(place), pa.array(masks))
+        return table.filter(pa.array(self._alive(block, live, now)))
+
+    def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
+        reach = self.reach
+        alive = np.empty(block.rows, np.bool_)
+        probe.find_alive(
+            block.times, self.numbers(block), block.words, live, now, self.state.seen,
+            reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
+        )  # fmt: skip
+        return alive
+
+    def numbers(self, block: Block) -> Times:
+        """The numbers of rows; those of rows from before anybody counted do not matter."""
+        counted = len(block.numbers) or not self.reach.counts
+        return block.numbers if counted else np.zeros(block.rows, np.int64)
+
+    def _stored(self, block: Block) -> Stored:
+        wanted, last = self._counted(block, self.everybody)
+        known = {
+            "rows": block.rows,
+            "earliest": int(block.times.min()),
+            "latest": int(block.times.max()),
+            "last_number": int(block.numbers.max()) if len(block.numbers) else -1,
+            "live": self.everybody,
+            "wanted": wanted,
+            "last": last,
+        }
+        stored = Stored(Slice(block.table), known)
+        stored._block = block
+        return stored
+
+    def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
+        reach = self.reach
+        wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
+        probe.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
+        return tuple(  # type: ignore[return-value]
+            {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
+            for counts in (wanted, last)
+        )
+
+    def _can_reach(self, stored: Stored, now: int, seen: int) -> bool:
+        return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
+
+    def _reaches(self, name: str, stored: Stored, now: int, seen: int | None = None) -> bool:
+        """Can a query still reach some row of a slice, from this time on?"""
+        window_us, window_rows = self.reach.windows[name]
+        met = self.state.seen if seen is None else seen
+        return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
