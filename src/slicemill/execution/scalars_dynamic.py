@@ -43,7 +43,7 @@ def dynamic_function(name: str, arguments: Sequence[Expr]) -> Function:
 
 def _function(name: str, arguments: Sequence[Expr]) -> Function:
     types = tuple(argument.type for argument in arguments)
-    result = _result(name, arguments, types)
+    result = result_of_call(name, arguments, types)
     if result is None:
         raise ExpressionError(f"{name} does not take {' and '.join(map(str, types))}")
     conversions, function, strict = conversions_and_function(name, types, result)
@@ -58,7 +58,8 @@ def _function(name: str, arguments: Sequence[Expr]) -> Function:
     return call
 
 
-def _result(name: str, arguments: Sequence[Expr], types: Types) -> Type | None:
+def result_of_call(name: str, arguments: Sequence[Expr], types: Types) -> Type | None:
+    """The type of a call whose arguments have these types; None if there is no such call."""
     if name in _ARITHMETIC:
         return arithmetic_type(name, *types)
     if name in _UNARY:

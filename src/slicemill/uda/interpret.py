@@ -21,7 +21,6 @@ from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Type
 from slicemill.execution import aggregate
 from slicemill.execution.aggregate import Returned, Stepper, base_of
-from slicemill.execution.builtins import Kept, KeptWindow
 from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.relation_query_compile import Source
@@ -32,6 +31,8 @@ from slicemill.execution.window_frame import Frame
 from slicemill.execution.window_slide import Answer, RunningCall
 from slicemill.kernels.vectors import Vector, from_values, to_values
 from slicemill.uda.call import Answers, How, Results, Tuples
+
+_CODE = ("_contest", "_inwindow")
 
 
 def partition_of(row: Row) -> object:
@@ -85,9 +86,8 @@ class Made:
             return made._body.tables, made._body.arguments
         if isinstance(made, ExternalInstance):
             return made._object, made._started
-        if isinstance(made, Kept):
-            return made._best, made._empty
-        return None if isinstance(made, KeptWindow) else made
+        # A built-in aggregate: how it compares is code, and the window is kept apart.
+        return [(name, getattr(made, name)) for name in made.__slots__ if name not in _CODE]
 
     def __setstate__(self, kept: Any) -> None:
         made = self._instance
@@ -95,10 +95,9 @@ class Made:
             made._body.tables, made._body.arguments = kept
         elif isinstance(made, ExternalInstance):
             made._object, made._started = kept
-        elif isinstance(made, Kept):
-            made._best, made._empty = kept
         else:
-            self._instance = kept
+            for name, value in kept:
+                setattr(made, name, value)
 
 
 class Maker:

@@ -13,19 +13,105 @@ than its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, once m
 
 from __future__ import annotations
 
+from functools import partial
+
+from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.query import WindowCall
 from slicemill.esl.relation import AggregateCall
+from slicemill.esl.types import Kind, Type
+from slicemill.execution.builtins import BUILTINS
 from slicemill.execution.relation_query_compile import Source, no_tables
+from slicemill.execution.uda import aggregate_lookup
+from slicemill.execution.window_dispatch import Box, box_of
 from slicemill.uda.call import END, Answers, How, Results, Tuples, Uda
-from slicemill.uda.interpret import Interpreted
+from slicemill.uda.compiled import Compiled
+from slicemill.uda.interpret import Interpreted, frame_of
+from slicemill.uda.layout import INTERPRETER, MACHINE, PYTHON
+from slicemill.uda.module import generate
+from slicemill.uda.source import Unfit
+from slicemill.uda.specialise import specialised
+from slicemill.uda.trouble import explain
 
 __all__ = ["END", "Answers", "How", "Results", "Tuples", "Uda", "prepare"]
 
 
-def prepare(call: AggregateCall | WindowCall, catalog: Catalog, tables: Source = no_tables) -> Uda:
-    """A call of a query, in the fastest form that can take it.
+def prepare(
+    call: AggregateCall | WindowCall,
+    catalog: Catalog,
+    tables: Source = no_tables,
+    forms: tuple[str, ...] = (MACHINE, PYTHON),
+) -> Uda:
+    """A call, ready to run in the first of these forms that can take it, or else interpreted.
 
     `tables` gives the stored tables that a body may read.
     """
-    return Interpreted(call, catalog, tables)
+    interpreted = Interpreted(call, catalog, tables)
+    why = ""
+    for form in forms:
+        try:
+            return _compiled(call, catalog, form, why)
+        except Unfit as reason:
+            why = why or str(reason)
+    interpreted.how = How(INTERPRETER, why, "")
+    return interpreted
+
+
+def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
+    found = aggregate_lookup(catalog)(call.name, call.distinct)
+    frame = frame_of(call)
+    box = None if frame is None else box_of(found, frame)
+    types = tuple(argument.type for argument in call.arguments)
+    base, window = (
+        None if version is None else specialised(_esl(version), types)
+        for version in catalog.aggregates(call.name)
+    )
+    if call.distinct or (
+        base is None and (window is None or box not in (Box.FINITE, Box.SLIDING, Box.ACTIVE))
+    ):
+        raise Unfit(f"{call.name} is a built-in aggregate")
+    versions = (base, window)
+    types = _cut_to_length(types, [version for version in versions if version is not None])
+    literals: dict[str, int] = {}
+
+    def user_defined(version: AggregateDefinition) -> frozenset[str]:
+        """A base version that calls its own name builds on the built-in aggregate it replaces."""
+        names = frozenset(catalog.base_aggregates)
+        own = version.name.lower()
+        return names - {own} if not version.window and own in BUILTINS else names
+
+    plain, nullable = (
+        generate(versions, frame, box, types, form, maybe, literals, user_defined) for maybe in (False, True)
+    )
+    returned = (base or window or _none()).returns
+    how = How(form, why, nullable.source)
+    returns = tuple(column.type for column in returned)
+    return Compiled((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
+
+
+def _esl(definition: AggregateDefinition) -> AggregateDefinition:
+    if definition.external is not None:
+        raise Unfit(f"{definition.name} is written in Python")
+    return definition
+
+
+def _none() -> AggregateDefinition:
+    raise AssertionError("a call that compiles has a definition")
+
+
+def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
+    """Texts are cut to the declared length before they get their codes; the window holds them cut too."""
+    cut = list(types)
+    for place, type_ in enumerate(types):
+        declared = {version.arguments.columns[place].type for version in versions}
+        if type_.kind is Kind.VARCHAR and any(wanted.length is not None for wanted in declared):
+            held = {
+                table.schema.columns[place].type
+                for version in versions
+                for table in version.tables
+                if table.name == "inwindow"
+            }
+            if len(declared | held) > 1:
+                raise Unfit("texts are cut to different lengths")
+            (cut[place],) = declared
+    return tuple(cut)

@@ -1,0 +1,437 @@
+"""The statements of one version of an aggregate, as source over its partition's record and pools.
+
+A statement takes effect as a whole: where its own table is read by a query in it, or it may fail half-way,
+what it does is worked out before anything is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from keyword import iskeyword
+from typing import Any, TypeAlias
+
+from slicemill.esl.aggregate import (
+    INWINDOW,
+    RETURN,
+    AggregateDefinition,
+    Delete,
+    Insert,
+    State,
+    Update,
+)
+from slicemill.esl.expression import Argument, ExistsQuery, Expr, Oldest, ScalarQuery, walk
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Kind, Schema, Type
+from slicemill.uda.layout import MANY, Columns, default_of, return_bound, single_tables
+from slicemill.uda.selects import Selects
+from slicemill.uda.source import Code, Unfit, Writer
+
+Given: TypeAlias = Sequence[Callable[[], Code]]  # the values of the arguments, asked only for those needed
+
+CONVERSION = -1  # the site of an argument that is no value of its declared type
+
+_PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # of arguments, by the record of the version
+
+
+def safe(name: str) -> str:
+    """A name of ESL as one of Python."""
+    plain = re.sub(r"\W", "_", name.lower())
+    return f"{plain}_" if iskeyword(plain) or not plain.isidentifier() else plain
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all parts of one module have in common.
+
+    `facts` are found while the source is written: which values may be NULL, which are read. Later parts
+    depend on them, so the source is written again until no fact is new.
+    """
+
+    form: str
+    nullable: bool  # may arguments be NULL?
+    facts: set[str] = field(default_factory=set)
+    literals: dict[str, int] = field(default_factory=dict)
+    closures: dict[str, Any] = field(default_factory=dict)
+    sites: list[tuple[str, State, int]] = field(default_factory=list)
+
+    def may_be_null(self, what: str, code: Code) -> None:
+        if not code.known:
+            self.facts.add(f"{what} may be NULL")
+
+    def null(self, what: str, text: str) -> str:
+        return text if f"{what} may be NULL" in self.facts else "False"
+
+
+@dataclass(slots=True)
+class Window:
+    """The pool of the window's tuples: their raw arguments, converted where they are read."""
+
+    types: tuple[Type, ...]
+    pool: str = "window"
+    record: str = "k"
+
+    def row(self, index: str) -> str:
+        return f"{self.pool}[{self.record}.window_at + {index}]"
+
+
+class Procedure(Selects):
+    """One version of an aggregate. `record` names its partition's record, `place` that record's index."""
+
+    def __init__(
+        self,
+        definition: AggregateDefinition,
+        shared: Shared,
+        writer: Writer,
+        record: str,
+        place: str,
+        window: Window | None,
+        user_defined: frozenset[str],
+    ) -> None:
+        super().__init__(writer, shared.form, shared.literals, shared.closures)
+        self.definition = definition
+        self.shared = shared
+        self.record, self.place = record, place
+        self.window = window
+        self.user_defined = user_defined
+        single = single_tables(definition)
+        self.schemas = {table.name.lower(): table.schema for table in definition.tables}
+        self.bounds = {name: 1 if name in single else MANY for name in self.schemas}
+        self.pools = [name for name in self.schemas if self.bounds[name] >= MANY and name != INWINDOW]
+        self.single = single
+        self.give: Callable[[list[Code]], None]
+        self.leave: Callable[[str], str]
+        self._state = State.INITIALIZE
+        self._bound = True
+        self._window_holds_some = False
+
+    # -- the record ----------------------------------------------------------------------------------------
+
+    def columns(self) -> Columns:
+        """The fields of the record."""
+        types: dict[str, Type] = {}
+        extra: list[tuple[str, Any]] = []
+        for name, schema in self.schemas.items():
+            if name == INWINDOW:
+                continue
+            extra.append((f"{safe(name)}_rows", "i8"))
+            if self.bounds[name] >= MANY:
+                extra += [(f"{safe(name)}_at", "i8"), (f"{safe(name)}_room", "i8")]
+            else:
+                types |= {f"{safe(name)}_{safe(c.name)}": c.type for c in schema}
+        if self.keeps_arguments:
+            types |= {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
+        return Columns(types, extra)
+
+    def pool_columns(self, table: str) -> Columns:
+        return Columns({safe(column.name): column.type for column in self.schemas[table]})
+
+    def array(self, table: str) -> str:
+        return f"{self.record}_{safe(table)}"
+
+    @property
+    def keeps_arguments(self) -> bool:
+        return f"{self.record} terminates with arguments" in self.shared.facts
+
+    def reset(self) -> None:
+        """Empties the tables: the aggregate begins again."""
+        for name in self.schemas:
+            if name != INWINDOW:
+                self.out.line(f"{self.record}.{safe(name)}_rows = 0")
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def variable(self, argument: str) -> str:
+        return f"{_PREFIXES[self.record]}_{safe(argument)}"
+
+    def argument(self, expr: Argument) -> Code:
+        self.shared.facts.add(f"{self.record} reads {expr.name}")
+        if self._state is State.TERMINATE:
+            self.shared.facts.add(f"{self.record} terminates with arguments")
+        name = self.variable(expr.name)
+        return Code(name, self.shared.null(name, f"{name}_null"))
+
+    def bind(self, given: Given, types: Sequence[Type]) -> None:
+        """Gives the arguments their values, in the types they are declared with."""
+        self.fail = partial(self._fail, CONVERSION)
+        for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
+            read = f"{self.record} reads {argument.name}" in self.shared.facts
+            if not read and _always_fits(type_, argument.type):
+                continue
+            converted = self.convert(code(), type_, argument.type)
+            name = self.variable(argument.name)
+            self.shared.may_be_null(name, converted)
+            self.out.line(f"{name} = {converted.value}")
+            if self.shared.null(name, "maybe") != "False":
+                self.out.line(f"{name}_null = {converted.null}")
+        if self.keeps_arguments:
+            for argument in self.definition.arguments:
+                self._assign(f"{self.record}.last_{safe(argument.name)}", self._current(argument.name))
+
+    def _current(self, argument: str) -> Code:
+        name = self.variable(argument)
+        if f"{self.record} reads {argument}" not in self.shared.facts:
+            return Code("0")
+        return Code(name, self.shared.null(name, f"{name}_null"))
+
+    def bind_last(self, started: str) -> None:
+        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
+        if not self.keeps_arguments:
+            return
+        for argument in self.definition.arguments:
+            if f"{self.record} reads {argument.name}" not in self.shared.facts:
+                continue
+            name, last = self.variable(argument.name), f"{self.record}.last_{safe(argument.name)}"
+            self.shared.facts.add(f"{name} may be NULL")
+            self.out.line(f"{name} = {last}")
+            self.out.line(f"{name}_null = not {started} or {last}_null")
+
+    def oldest(self, expr: Oldest) -> Code:
+        assert self.window is not None
+        place = self.schemas[INWINDOW].index(expr.column)
+        code = self._window_column(place, "0")
+        if self._window_holds_some:
+            return code
+        empty = f"{self.window.record}.window_rows == 0"
+        name = self.out.fresh("oldest")
+        self.out.line(f"{name}, {name}_null = {default_of(expr.type)}, True")
+        with self.out.block(f"if not {empty}:"):
+            self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+        return Code(name, f"{name}_null")
+
+    def _window_column(self, place: int, row: str) -> Code:
+        assert self.window is not None
+        self.shared.facts.add(f"window keeps {place}")
+        text = f"{self.window.row(row)}.a{place}"
+        code = Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+        with self.out.aside() as conversion:
+            code = self.convert(code, self.window.types[place], self.schemas[INWINDOW].columns[place].type)
+        if conversion.lines:
+            raise Unfit("inwindow has other types than the arguments")
+        return code
+
+    def rows_of(self, table: str) -> str:
+        if table == INWINDOW and self.window is not None:
+            return f"{self.window.record}.window_rows"
+        return f"{self.record}.{safe(table)}_rows"
+
+    def row(self, table: str, index: str) -> str:
+        """A row of a table of many."""
+        if table == INWINDOW and self.window is not None:
+            return self.window.row(index)
+        return f"{self.array(table)}[{self.record}.{safe(table)}_at + {index}]"
+
+    def field(self, table: str, column: str, row: str) -> str:
+        if self.bounds[table] < MANY:
+            return f"{self.record}.{safe(table)}_{safe(column)}"
+        return f"{self.row(table, row)}.{safe(column)}"
+
+    def columns_of(self, table: str, alias: str, row: str) -> dict[str, Callable[[], Code]]:
+        schema = self.schemas[table]
+        if table == INWINDOW:
+            return {
+                f"{alias}.{name}": partial(self._window_column, place, row)
+                for place, name in enumerate(schema.names)
+            }
+        return {f"{alias}.{name}": partial(self._column, table, name, row) for name in schema.names}
+
+    def _column(self, table: str, column: str, row: str) -> Code:
+        text = self.field(table, column, row)
+        return Code(text, self.shared.null(f"{self.record} {table}.{column}", f"{text}_null"))
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def statements(self, state: State, bound: bool = True) -> None:
+        """All statements of a state; `bound`: the arguments have values."""
+        self._state, self._bound = state, bound
+        self._window_holds_some = True  # the tuple that has come, or that is about to leave
+        for index, statement in enumerate(self.definition.bodies.get(state, ())):
+            self.shared.sites.append((self.record, state, index))
+            site = len(self.shared.sites)
+            self.fail = partial(self._fail, site)
+            if isinstance(statement, Insert):
+                self._insert(statement)
+            elif isinstance(statement, Update):
+                self._update(statement)
+            else:
+                self._delete(statement)
+                self._window_holds_some = self._window_holds_some and statement.table != INWINDOW
+
+    def _fail(self, site: int) -> None:
+        self.out.line(f"return {self.leave(self.failed(site))}")
+        self.out.failing = True
+
+    def failed(self, site: int) -> str:
+        """The text that notes the arguments for the interpreter and gives the number of the site."""
+        values = []
+        for argument in self.definition.arguments:
+            code = self._current(argument.name) if self._bound else Code("0")
+            if code.value == "0":
+                code = Code(default_of(argument.type), "True")
+            values += [code.value, code.null]
+        given = ", ".join([f"trouble_{self.record}", str(site), self.place, "i", *values])
+        return f"failed_{self.record}({given})"
+
+    def bound_of(self, state: State) -> int | None:
+        return return_bound(self.definition.bodies.get(state, ()), self.single)
+
+    def _insert(self, statement: Insert) -> None:
+        returns = statement.table == RETURN
+        schema = self.definition.returns if returns else self.schemas[statement.table.lower()]
+        take = self.give if returns else partial(self._append, statement.table.lower())
+        if statement.query is not None:
+            query = statement.query
+
+            def taken(items: list[Code]) -> None:
+                take(
+                    [
+                        self.convert(code, given.type, column.type)
+                        for code, given, column in zip(items, query.schema, schema, strict=True)
+                    ]
+                )
+
+            reads_itself = statement.table.lower() in set(_tables_of(query))
+            (self.collect if reads_itself else self.select)(query, {}, taken)
+            return
+        condition = self.condition(statement.where, {})
+        with self.out.block(f"if {condition}:") if condition != "True" else nullcontext():
+            rows = [
+                [
+                    self.out.named(self.converted(expr, column.type, {}))
+                    for expr, column in zip(row, schema, strict=True)
+                ]
+                for row in statement.rows
+            ]
+            for row in rows:
+                take(row)
+
+    def _append(self, table: str, codes: list[Code]) -> None:
+        out, record, name = self.out, self.record, safe(table)
+        rows = f"{record}.{name}_rows"
+        if self.bounds[table] >= MANY:
+            with out.block(f"if {rows} == {record}.{name}_room:"):
+                heads = ", ".join(f'{record.upper()}["{name}_{part}"]' for part in ("at", "rows", "room"))
+                pool = self.array(table)
+                out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {heads}, {self.place})")
+        for column, code in zip(self.schemas[table], codes, strict=True):
+            self.shared.may_be_null(f"{record} {table}.{column.name}", code)
+            text = self.field(table, column.name, rows)
+            out.line(f"{text} = {code.value}")
+            if self.shared.null(f"{record} {table}.{column.name}", "maybe") != "False":
+                out.line(f"{text}_null = {code.null}")
+        out.line(f"{rows} += 1")
+
+    def _assign(self, text: str, code: Code) -> None:
+        self.out.line(f"{text} = {code.value}")
+        if self.shared.nullable:
+            self.out.line(f"{text}_null = {code.null}")
+
+    def _update(self, statement: Update) -> None:
+        table, out = statement.table.lower(), self.out
+        if self.bounds[table] < MANY:
+            with out.block(f"if {self.rows_of(table)} > 0:"):
+                self._change(statement, "0", lambda column: self.field(table, column, "0"))
+            return
+        row = out.fresh("i")
+        with out.aside() as direct, out.block(f"for {row} in range({self.rows_of(table)}):"):
+            self._change(statement, row, lambda column: self.field(table, column, row))
+        if not direct.failing and table not in set(_read_by(statement)):
+            out.put(direct)
+            return
+        new = out.fresh("new")
+        first, rows = f"{self.record}.{safe(table)}_at", self.rows_of(table)
+        out.line(f"{new} = {self.array(table)}[{first} : {first} + {rows}].copy()")
+        with out.block(f"for {row} in range({rows}):"):
+            self._change(statement, row, lambda column: f"{new}[{row}].{safe(column)}")
+        with out.block(f"for {row} in range({rows}):"):
+            out.line(f"{self.row(table, row)} = {new}[{row}]")
+
+    def _change(self, statement: Update, row: str, target: Callable[[str], str]) -> None:
+        """All assignments read the row as it was."""
+        table = statement.table.lower()
+        schema: Schema = self.schemas[table]
+        columns = self.columns_of(table, statement.table, row)
+        condition = self.condition(statement.where, columns)
+        with self.out.block(f"if {condition}:") if condition != "True" else nullcontext():
+            left, right = [], []
+            for name, expr in statement.assignments:
+                code = self.converted(expr, schema.columns[schema.index(name)].type, columns)
+                self.shared.may_be_null(f"{self.record} {table}.{name}", code)
+                left.append(target(name))
+                right.append(code.value)
+                if self.shared.null(f"{self.record} {table}.{name}", "maybe") != "False":
+                    left.append(f"{target(name)}_null")
+                    right.append(code.null)
+            self.out.line(f"{', '.join(left)} = {', '.join(right)}")
+
+    def _delete(self, statement: Delete) -> None:
+        table, out = statement.table.lower(), self.out
+        rows = self.rows_of(table)
+        if statement.where is None:
+            out.line(f"{rows} = 0")
+            return
+        if self.bounds[table] < MANY:
+            with out.block(f"if {rows} > 0:"):
+                columns = self.columns_of(table, statement.table, "0")
+                with out.block(f"if {self.condition(statement.where, columns)}:"):
+                    out.line(f"{rows} = 0")
+            return
+        row, left = out.fresh("i"), out.fresh("left")
+        columns = self.columns_of(table, statement.table, row)
+        with out.aside() as direct:
+            out.line(f"{left} = 0")
+            with out.block(f"for {row} in range({rows}):"):
+                self._keep(table, row, left, self.condition(statement.where, columns))
+            out.line(f"{rows} = {left}")
+        if not direct.failing and table not in set(_read_by(statement)):
+            out.put(direct)
+            return
+        gone = out.fresh("gone")
+        out.line(f"{gone} = np.empty({rows}, np.bool_)")
+        with out.block(f"for {row} in range({rows}):"):
+            out.line(f"{gone}[{row}] = {self.condition(statement.where, columns)}")
+        out.line(f"{left} = 0")
+        with out.block(f"for {row} in range({rows}):"):
+            self._keep(table, row, left, f"{gone}[{row}]")
+        out.line(f"{rows} = {left}")
+
+    def _keep(self, table: str, row: str, left: str, gone: str) -> None:
+        with self.out.block(f"if not {gone}:"):
+            with self.out.block(f"if {left} != {row}:"):
+                self.out.line(f"{self.row(table, left)} = {self.row(table, row)}")
+            self.out.line(f"{left} += 1")
+
+
+def _always_fits(source: Type, target: Type) -> bool:
+    """Can a value that nobody reads be left unconverted, because it would convert?"""
+    return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT
+
+
+def _tables_of(query: RelationQuery) -> Iterator[str]:
+    for entry in query.inputs:
+        if entry.query is not None:
+            yield from _tables_of(entry.query)
+        else:
+            yield entry.relation.lower()
+    expressions: list[Expr | None] = [query.where, query.having, *(item.expr for item in query.items)]
+    expressions += [expr for expr, _ in query.order_by]
+    expressions += [argument for call in query.aggregates for argument in call.arguments]
+    for expr in expressions:
+        yield from _tables_in(expr)
+
+
+def _tables_in(expr: Expr | None) -> Iterator[str]:
+    """The tables that queries in an expression read."""
+    for node in walk(expr) if expr is not None else ():
+        if isinstance(node, ScalarQuery | ExistsQuery):
+            yield from _tables_of(node.query)
+
+
+def _read_by(statement: Update | Delete) -> Iterator[str]:
+    yield from _tables_in(statement.where)
+    if isinstance(statement, Update):
+        for _, expr in statement.assignments:
+            yield from _tables_in(expr)

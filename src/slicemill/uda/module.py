@@ -1,0 +1,168 @@
+"""The generated module of a call: its source, and what it must be called with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicemill.esl.aggregate import AggregateDefinition, State
+from slicemill.esl.types import Type
+from slicemill.execution.window_dispatch import Box
+from slicemill.execution.window_frame import Frame
+from slicemill.uda.body import Procedure, Shared, safe
+from slicemill.uda.boxes import Boxes
+from slicemill.uda.layout import MACHINE, Columns
+
+UserDefined = Callable[[AggregateDefinition], frozenset[str]]
+
+_NUMBERS = ("preceding", "slide", "length", "pane_length", "panes_preceding", "panes_slide")
+_LOOP = ("slot", "opened", "negative_number", "negative_ts", "negative_p")
+_TUPLES = ("codes", "ts", "first", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A function of the module: its lines, its parameters, and the arrays it gives back."""
+
+    lines: list[str]
+    parameters: tuple[str, ...]
+    kept: tuple[str, ...]
+    sites: list[tuple[str, State, int]]
+    bound: int | None  # rows that one tuple can give; None if nobody knows
+
+    @property
+    def name(self) -> str:
+        return self.lines[0].split("(")[0].removeprefix("def ")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """All of a call that is generated, for arguments that may be NULL or never are."""
+
+    source: str
+    form: str
+    run: Routine
+    finish: Routine | None
+    records: dict[str, np.dtype[Any]]  # by the name of their array
+    pools: dict[str, np.dtype[Any]]
+    texts: dict[str, list[str]]  # the fields of each of them that hold texts
+    columns: dict[str, Columns]
+    procedures: dict[str, Procedure]
+    closures: dict[str, Any]
+    null_returns: tuple[bool, ...]
+
+
+def generate(
+    versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
+    frame: Frame | None,
+    box: Box | None,
+    types: tuple[Type, ...],
+    form: str,
+    nullable: bool,
+    literals: dict[str, int],
+    user_defined: UserDefined,
+) -> Module:
+    """The module of a call; Unfit where the form cannot take it."""
+    shared = Shared(form, nullable, literals=literals)
+    while True:
+        before = set(shared.facts)
+        shared.sites, shared.closures = [], {}
+        boxes = Boxes(versions, frame, box, types, shared, user_defined)
+        lines = boxes.write()
+        finish_boxes, finish_lines = None, []
+        if box is None:
+            finish_boxes = Boxes(versions, frame, box, types, shared, user_defined)
+            finish_boxes.fields = boxes.fields
+            finish_lines = finish_boxes.write_finish()
+        if shared.facts == before:
+            break
+    return _module(boxes, lines, finish_boxes, finish_lines, shared)
+
+
+def _module(
+    boxes: Boxes, lines: list[str], finish_boxes: Boxes | None, finish_lines: list[str], shared: Shared
+) -> Module:
+    run = _routine("run", boxes, lines, shared)
+    finish = _routine("finish", finish_boxes, finish_lines, shared) if finish_boxes is not None else None
+    columns = {record.upper(): made.columns() for record, made in boxes.procedures.items()}
+    columns |= {f"trouble_{record}": _arguments(made) for record, made in boxes.procedures.items()}
+    records = {name: held.dtype(shared.form) for name, held in columns.items()}
+    records["K"] = np.dtype([*boxes.fields.items(), ("used", "?")], align=True)
+    pool_columns = {
+        made.array(table): made.pool_columns(table)
+        for made in boxes.procedures.values()
+        for table in made.pools
+    }
+    if "window_at" in boxes.fields:
+        pool_columns["window"] = boxes.window_columns()
+    if "latest_at" in boxes.fields:
+        pool_columns["latest"] = boxes.latest_columns()
+    pools = {name: held.dtype(shared.form) for name, held in pool_columns.items()}
+    columns |= pool_columns
+    return Module(
+        _source(boxes, [routine for routine in (run, finish) if routine is not None], shared),
+        shared.form,
+        run,
+        finish,
+        records,
+        pools,
+        {name: held.texts() for name, held in columns.items()},
+        columns,
+        boxes.procedures,
+        shared.closures,
+        tuple(shared.null(f"return {place}", "maybe") != "False" for place in range(len(boxes.returns))),
+    )
+
+
+def _arguments(made: Procedure) -> Columns:
+    types = {safe(argument.name): argument.type for argument in made.definition.arguments}
+    return Columns(types, [("record_place", "i8"), ("tuple_place", "i8")])
+
+
+def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routine:
+    kept = tuple(boxes.kept)
+    text = "\n".join(lines).replace("KEPT", ", ".join(kept))
+    records = ["K", *(record.upper() for record in boxes.procedures)]
+    troubles = [f"trouble_{record}" for record in boxes.procedures]
+    pools = [part for pool in boxes.pools for part in (pool, f"{pool}_top")]
+    inputs = [part for place in range(len(boxes.types)) for part in (f"in_{place}", f"in_{place}_null")]
+    possible = [*records, *troubles, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *boxes.outputs]
+    parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
+    header = f"def {name}({', '.join(parameters)}):"
+    return Routine(
+        text.replace("HEADER", header).split("\n"),
+        parameters,
+        kept,
+        list(shared.sites),
+        None if boxes.grows else boxes.bound,
+    )
+
+
+def _source(boxes: Boxes, routines: list[Routine], shared: Shared) -> str:
+    machine = shared.form == MACHINE
+    name = (boxes.base or boxes.version or _no_version()).name
+    lines = [f'"""{name}: generated from its definition."""', "", "import numpy as np"]
+    lines += ["from numba import njit"] if machine else []
+    lines += ["", "from slicemill.uda import exact"]
+    lines += [f"from slicemill.uda{' import support' if machine else '.support import plain'} as ops"]
+    for record, made in boxes.procedures.items():
+        if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):
+            continue
+        names = [safe(argument.name) for argument in made.definition.arguments]
+        values = [part for argument in names for part in (argument, f"{argument}_null")]
+        lines += ["", "", *(["@njit(cache=True)"] if machine else [])]
+        lines += [f"def failed_{record}({', '.join(['trouble', 'site', 'p', 'i', *values])}):"]
+        lines += ["    trouble[0].record_place = p", "    trouble[0].tuple_place = i"]
+        lines += [f"    trouble[0].{value} = {value}" for value in values]
+        lines += ["    return site"]
+    for routine in routines:
+        lines += ["", "", *(['@njit(cache=True, error_model="numpy")'] if machine else []), *routine.lines]
+    return "\n".join(lines) + "\n"
+
+
+def _no_version() -> AggregateDefinition:
+    raise AssertionError("an aggregate has a version")

@@ -1,0 +1,57 @@
+"""Texts as numbers: a dictionary that grows with what comes, and forgets what no state holds any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+_FEW = 1024
+
+
+class Texts:
+    """Codes are places in the list. The first ones, those of literals, stay as they are."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self.values = list(literals)
+        self._fixed = len(self.values)
+        self._codes = {text: code for code, text in enumerate(self.values)}
+        self._after_last = max(_FEW, self._fixed)
+
+    def encode(self, column: pa.Array) -> NDArray[np.int64]:
+        """The codes of a column; those of NULLs are arbitrary."""
+        encoded = column.dictionary_encode()
+        codes = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int64)
+        places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return codes[places] if len(codes) else np.zeros(len(column), np.int64)
+
+    def code(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.values)
+            self.values.append(text)
+        return code
+
+    def decode(self, codes: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:
+        places = pa.array(codes, mask=None if valid is None else ~valid)
+        return pc.take(pa.array(self.values, pa.string()), places)
+
+    def forget(self, fields: list[Any]) -> None:
+        """Gives new codes to the texts that these arrays of codes hold, once there are many others."""
+        if len(self.values) < 2 * self._after_last:
+            return
+        held = [np.arange(self._fixed), *(field.ravel() for field in fields)]
+        used = np.unique(np.concatenate(held))
+        used = used[(used >= 0) & (used < len(self.values))]  # a row that is not in use may hold anything
+        new = np.zeros(len(self.values), np.int64)
+        new[used] = np.arange(len(used))
+        for field in fields:
+            known = (field >= 0) & (field < len(new))
+            field[...] = np.where(known, new[np.where(known, field, 0)], 0)
+        self.values = [self.values[code] for code in used]
+        self._codes = {text: code for code, text in enumerate(self.values)}
+        self._after_last = max(_FEW, len(self.values))
