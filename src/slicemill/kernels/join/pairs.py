@@ -1,13 +1,14 @@
 """Pairs that a run has found, with which queries want them: columns are fetched, and conditions tested.
 
-Pairs are held in the order in which they were found: slice by slice, and by key, so that what is fetched lies
-together. `order` has their places in the order of results.
+Pairs are found slice by slice, and by key, so that what they fetch lies together. `places` says where each
+goes in the order of results; everything that is fetched is in that order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,15 @@ from numpy.typing import NDArray
 from slicemill.kernels.join import probe
 from slicemill.kernels.join.block import DATA, KEY, TIME, Block
 from slicemill.kernels.join.probe import Places, Times, Words
+from slicemill.kernels.join.windows import WORD_BITS
+
+_RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """New rows of a side: grouped, with their arrival, their place in the order of all new rows, and how many
-    rows of the other side came before them."""
+    """New rows of a side, grouped: their arrival, their place among all new rows, and how many rows of the
+    other side came before them."""
 
     block: Block
     arrivals: Times
@@ -38,6 +42,7 @@ class Found:
     block: Block
     probes: Places
     rows: Places
+    places: Places
 
 
 @dataclass(slots=True)
@@ -45,7 +50,6 @@ class Pairs:
     new: Sequence[Probing]
     found: list[Found]
     wanted: Words
-    order: Places
     _fetched: dict[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -58,60 +62,100 @@ class Pairs:
     def arrivals(self) -> pa.Array:
         return self._of_probes("arrival", lambda probing: probing.arrivals)
 
-    def column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
-        """A column of one side; a slice that lacks it has no row whose value matters."""
-        known = f"{side}{name}"
-        if known not in self._fetched:
-            parts = [self._part(found, side, name, kind) for found in self.found]
-            self._fetched[known] = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
-        return self._fetched[known]
-
-    def _part(self, found: Found, side: int, name: str, kind: pa.DataType) -> pa.Array:
-        block, places = found.block, found.rows
-        if found.side == side:
-            block, places = self.new[side].block, found.probes
-        if name not in block.table.column_names:
-            return pa.nulls(len(places), kind)
-        # A grouped block has one piece a column.
-        return pc.take(block.table.column(name).chunk(0), pa.array(places), boundscheck=False)
-
-    def _of_probes(self, name: str, of: Callable[[Probing], Times]) -> pa.Array:
-        if name not in self._fetched:
-            parts = [of(self.new[found.side])[found.probes] for found in self.found]
-            self._fetched[name] = pa.array(np.concatenate(parts) if parts else np.zeros(0, np.int64))
-        return self._fetched[name]
-
     def times(self, side: int) -> pa.Array:
-        return self.column(side, TIME, pa.int64())
+        return self._column(side, TIME, pa.int64())
 
     def data(self, side: int, column: str, kind: pa.DataType) -> pa.Array:
-        return self.column(side, DATA + column, kind)
+        return self._column(side, DATA + column, kind)
 
     def compare_keys(self, kinds: Sequence[pa.DataType]) -> None:
         """Hashes are equal: nobody wants a pair whose keys are not."""
-        equal: NDArray[np.bool_] | None = None
         for place, kind in enumerate(kinds):
-            left, right = (self.column(side, f"{KEY}{place}", kind) for side in (0, 1))
+            left, right = (self._column(side, f"{KEY}{place}", kind) for side in (0, 1))
             same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
-            equal = same if equal is None else equal & same
-        if equal is not None and not equal.all():
-            self.wanted[~equal] = 0
+            if not same.all():
+                self.wanted[~same] = 0
 
     def dropped(self) -> Pairs:
         """The pairs that somebody wants still."""
         keep = self.wanted.any(axis=1)
         if keep.all():
             return self
-        found: list[Found] = []
-        start = 0
-        for part in self.found:
-            mine = keep[start : start + len(part.probes)]
-            found.append(Found(part.side, part.block, part.probes[mine], part.rows[mine]))
-            start += len(part.probes)
         renumbered = (np.cumsum(keep) - 1).astype(np.int32)
-        order = renumbered[self.order[keep[self.order]]]
-        return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]), order)
+        found: list[Found] = []
+        for part in self.found:
+            mine = keep[part.places]
+            places = renumbered[part.places[mine]]
+            found.append(replace(part, probes=part.probes[mine], rows=part.rows[mine], places=places))
+        return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]))
 
-    def places(self, bit: int) -> Places:
-        """The places of one query's pairs, in the order of results."""
-        return probe.having(self.order, self.wanted, bit // 64, np.uint64(1 << bit % 64))
+    def of(self, bit: int) -> Places:
+        """The places of one query's pairs."""
+        return probe.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+
+    # -- fetching --------------------------------------------------------------------------------------
+
+    def _of_probes(self, name: str, of: Callable[[Probing], Times]) -> pa.Array:
+        if name not in self._fetched:
+            out = np.empty(len(self), np.int64)
+            for found in self.found:
+                values = of(self.new[found.side]).view(np.uint64)
+                probe.scatter(values, found.probes, found.places, out.view(np.uint64))
+            self._fetched[name] = pa.array(out)
+        return self._fetched[name]
+
+    def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
+        """A column of one side; a slice that lacks it has no row whose value matters."""
+        known = f"{side}{name}"
+        if known not in self._fetched:
+            sources = [self._source(found, side, name) for found in self.found]
+            plain = all(values is not None and values.null_count == 0 for values, _ in sources)
+            fetch = self._scattered if plain and width(kind) else self._taken
+            self._fetched[known] = fetch(sources, kind)
+        return self._fetched[known]
+
+    def _source(self, found: Found, side: int, name: str) -> tuple[pa.Array | None, Places]:
+        block, places = found.block, found.rows
+        if found.side == side:
+            block, places = self.new[side].block, found.probes
+        # A grouped block has one piece a column.
+        held = name in block.table.column_names
+        return block.table.column(name).chunk(0) if held else None, places
+
+    def _scattered(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+        out = np.empty(len(self), _RAW[width(kind)])
+        for found, (values, rows) in zip(self.found, sources, strict=True):
+            probe.scatter(raw(values), rows, found.places, out)
+        return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
+
+    def _taken(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+        parts = [
+            pa.nulls(len(rows), kind) if values is None else values.take(pa.array(rows))
+            for values, rows in sources
+        ]
+        order = np.empty(len(self), np.int32)
+        order[np.concatenate([found.places for found in self.found])] = np.arange(len(self))
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def fetch(column: pa.Array, places: Places) -> pa.Array:
+    """The values at places that rise: all of them are the column itself."""
+    if len(places) == len(column):
+        return column
+    if column.null_count or not width(column.type):
+        return column.take(pa.array(places))
+    out = np.empty(len(places), _RAW[width(column.type)])
+    probe.gather(raw(column), places, out)
+    return pa.Array.from_buffers(column.type, len(out), [None, pa.py_buffer(out)])
+
+
+def width(kind: pa.DataType) -> int:
+    """How many bits a value has, if it is a plain number of 32 or 64; else 0."""
+    plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
+    return int(kind.bit_width) if plain else 0
+
+
+def raw(column: pa.Array) -> NDArray[Any]:
+    """The bits of plain numbers."""
+    kind = _RAW[width(column.type)]
+    return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]

@@ -221,30 +221,61 @@ def find_pairs(
     return found
 
 
-@njit(types.Array(types.int32, 1, "C")(_places, types.int64, types.int64), cache=True)
-def by_rank(ranks: Places, first_rank: int, count: int) -> Places:
-    """The places of pairs in order of their ranks, equal ones as they are."""
-    begins = np.zeros(count + 1, np.int32)
-    for place in range(len(ranks)):
-        begins[ranks[place] - first_rank + 1] += 1
-    for rank in range(count):
-        begins[rank + 1] += begins[rank]
-    order = np.empty(len(ranks), np.int32)
-    for place in range(len(ranks)):
-        rank = ranks[place] - first_rank
-        order[begins[rank]] = place
+@njit(types.void(_places, _places, types.int64, _places_out, _places_out), cache=True)
+def place_by_rank(probes: Places, ranks: Places, first_rank: int, begins: Places, places: Places) -> None:
+    """Where pairs go in the order of their probes' ranks; `begins` has the next place for each rank."""
+    for pair in range(len(probes)):
+        rank = ranks[probes[pair]] - first_rank
+        places[pair] = begins[rank]
         begins[rank] += 1
-    return order
 
 
-@njit(types.Array(types.int32, 1, "C")(_places, _words, types.int64, types.uint64), cache=True)
-def having(order: Places, wanted: Words, word: int, bit: Any) -> Places:
-    """Those of the places whose pair has a bit set, in order."""
-    found = np.empty(len(order), np.int32)
+@njit(types.void(_places, _places, types.int64, _places_out), cache=True)
+def count_by_rank(probes: Places, ranks: Places, first_rank: int, counts: Places) -> None:
+    for probe in probes:
+        counts[ranks[probe] - first_rank] += 1
+
+
+@njit(types.void(_words, _places, _words_out), cache=True)
+def scatter_words(words: Words, places: Places, out: Words) -> None:
+    for row in range(len(places)):
+        for word in range(words.shape[1]):
+            out[places[row], word] = words[row, word]
+
+
+@njit(
+    [
+        types.void(types.Array(kind, 1, "C", readonly=True), _places, _places, types.Array(kind, 1, "C"))
+        for kind in (types.uint32, types.uint64)
+    ],
+    cache=True,
+)
+def scatter(values: Any, rows: Places, places: Places, out: Any) -> None:
+    """Fetch the values of some rows, each to its place."""
+    for pair in range(len(rows)):
+        out[places[pair]] = values[rows[pair]]
+
+
+@njit(
+    [
+        types.void(types.Array(kind, 1, "C", readonly=True), _places, types.Array(kind, 1, "C"))
+        for kind in (types.uint32, types.uint64)
+    ],
+    cache=True,
+)
+def gather(values: Any, rows: Places, out: Any) -> None:
+    for pair in range(len(rows)):
+        out[pair] = values[rows[pair]]
+
+
+@njit(types.Array(types.int32, 1, "C")(_words, types.int64, types.uint64), cache=True)
+def having(wanted: Words, word: int, bit: Any) -> Places:
+    """The places of the pairs that have a bit set."""
+    found = np.empty(len(wanted), np.int32)
     count = 0
-    for place in order:
+    for place in range(len(wanted)):
+        found[count] = place
         if wanted[place, word] & bit:
-            found[count] = place
             count += 1
     return found[:count]
 

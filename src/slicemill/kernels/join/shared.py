@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.esl.expression import columns_of
@@ -39,7 +38,7 @@ from slicemill.kernels.join.block import (
 )
 from slicemill.kernels.join.conditions import Residuals, Selections
 from slicemill.kernels.join.hashing import HashedKeys, hash_keys
-from slicemill.kernels.join.pairs import Found, Pairs, Probing
+from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
 from slicemill.kernels.join.probe import Places, Times
 from slicemill.kernels.join.side import Side, SideState
 from slicemill.kernels.join.windows import FOREVER, Seats, counts_rows
@@ -231,37 +230,46 @@ class Join:
         targets = self._targets(new)
         total = new[0].block.rows + new[1].block.rows
         for first, end in _borders(targets, new, total):
-            found, wanted, ranks = [], [], []
-            for target in targets:
-                part, bits = self._found(target, new[target.side], first, end)
-                found.append(part)
-                wanted.append(bits)
-                ranks.append(new[target.side].ranks[part.probes])
-            if not found:
-                continue
-            order = probe.by_rank(np.concatenate(ranks), first, end - first)
-            pairs = Pairs(new, found, np.concatenate(wanted), order)
+            pairs = self._placed(
+                [self._found(target, new, first, end) for target in targets], new, first, end
+            )
             if self._key_types:
                 pairs.compare_keys(self._key_types)
             if len(pairs):
                 yield pairs
 
     def _found(
-        self, target: _Target, probing: Probing, first: int, end: int
+        self, target: _Target, new: Sequence[Probing], first: int, end: int
     ) -> tuple[Found, NDArray[np.uint64]]:
-        reach = self._sides[1 - target.side].reach
+        """The pairs with the rows of one block, not yet in their places, and who wants them."""
+        probing, other = new[target.side], self._sides[1 - target.side]
         inside = (probing.ranks >= first) & (probing.ranks < end)
         most = int((target.ends - target.starts)[inside].sum())
         probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
         wanted = np.empty((most, self.state.seats.words), np.uint64)
-        block = target.block
+        block, reach = target.block, other.reach
         count = probe.find_pairs(
             target.starts, target.ends, probing.ranks, first, end,
             probing.block.times, probing.seen, probing.block.words,
-            block.times, self._sides[1 - target.side].numbers(block), block.words, target.live,
+            block.times, other.numbers(block), block.words, target.live,
             reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
         )  # fmt: skip
-        return Found(target.side, block, probes[:count], rows[:count]), wanted[:count]
+        places = np.empty(count, np.int32)
+        return Found(target.side, block, probes[:count], rows[:count], places), wanted[:count]
+
+    def _placed(
+        self, parts: list[tuple[Found, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
+    ) -> Pairs:
+        """Pairs in the order of the tuples that probed; those of one tuple as found, oldest slice first."""
+        counts = np.zeros(end - first, np.int32)
+        for found, _ in parts:
+            probe.count_by_rank(found.probes, new[found.side].ranks, first, counts)
+        begins = np.cumsum(counts, dtype=np.int32) - counts
+        wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
+        for found, bits in parts:
+            probe.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
+            probe.scatter_words(bits, found.places, wanted)
+        return Pairs(new, [found for found, _ in parts], wanted)
 
     # -- queries get theirs ----------------------------------------------------------------------------
 
@@ -270,15 +278,12 @@ class Join:
         pairs = pairs.dropped()
         answers: dict[str, pa.Table] = {}
         for member in self._members:
-            places = pairs.places(self.state.seats.bits[member.name])
+            places = pairs.of(self.state.seats.bits[member.name])
             if not len(places) or member.name in errors:
                 continue
-            chosen = pa.array(places)
             columns = {"_ts": pairs.moments(), "_arr": pairs.arrivals()}
             columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
-            answers[member.name] = pa.table(
-                {name: pc.take(column, chosen, boundscheck=False) for name, column in columns.items()}
-            )
+            answers[member.name] = pa.table({name: fetch(column, places) for name, column in columns.items()})
         return answers
 
     def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
