@@ -15,6 +15,7 @@ FEW = Sizes(
     rows_per_file=500,
     files_per_batch=2,
     warm_files=1,
+    warm_files_for_many=1,
     files_for_one=3,
     files_for_many=3,
     rounds=1,

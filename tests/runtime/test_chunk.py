@@ -139,8 +139,13 @@ def test_missing_system_columns_are_filled_and_present_ones_kept() -> None:
     ]
     with pytest.raises(ArrowSchemaError, match="_ts is missing"):
         conform(stored, schema, stamped_ts=None, arrival_us=80)
-    with pytest.raises(ArrowSchemaError, match="n is missing"):
-        conform(stored.drop_columns(["n"]), schema, stamped_ts=1, arrival_us=80)
+
+
+def test_a_column_that_was_not_needed_when_a_chunk_was_written_reads_as_null() -> None:
+    schema = with_system_columns(to_arrow(Schema((Column("n", INT), Column("m", INT)))))
+    stored = pa.table({"n": pa.array([1, 2], pa.int32())})
+    found = conform(stored, schema, stamped_ts=1, arrival_us=80)
+    assert found.column("m").to_pylist() == [None, None] and found.schema.equals(schema)
 
 
 def timed(*ts: int, tag: str = "") -> pa.Table:

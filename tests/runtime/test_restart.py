@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,6 +119,11 @@ def test_recovery_keeps_promises_and_removes_what_nobody_names(tmp_path: Path) -
     assert Home(tmp_path).unit_store("total").head == 1
 
 
+@dataclass
+class Plan:
+    value: bytes
+
+
 def test_a_program_kept_by_a_run_that_was_never_committed_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +140,8 @@ def test_a_program_kept_by_a_run_that_was_never_committed_is_not_used(
         rows = pa.Table.from_pylist([{"item": 1, "price": price, "ts": number}], bids.columns)
         bids.append(f"test:{number}", [bids.write(packed(rows, "ts"))], 0)
         run = running.begin({"bid": number})
-        return run, [task.run_task(part) for part in run.tasks]
+        plans = {running.digest: Plan(running.pickled)}
+        return run, [task.run_task(part, plans) for part in run.tasks]
 
     in_one_worker: dict[object, object] = {}
     monkeypatch.setattr(task, "_programs", in_one_worker)

@@ -2,8 +2,8 @@
 
 A file's rows all have its number, and the time of its arrival is noted: what comes out says when it came in.
 slicemill runs one filter; its results are seen by a subscriber, after their commit. Spark counts rows by key,
-with state, to its noop sink, as fast as it can trigger; a batch is done when its progress says so. Both are
-up at the same time and get files in turns, so that whatever else the machine does hits both alike.
+with state, to its noop sink; a batch is done when its progress says so. Both poll as often, are up at the
+same time and get files in turns, in the same rhythm, so that whatever else the machine does hits both alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from slicemill.bench.bids import SCHEMA, Feed
-from slicemill.bench.rivals import MillSide
+from slicemill.bench.rivals import POLL_MS, MillSide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,8 @@ def _native_count(spark: SparkSession, folder: Path, checkpoint: Path) -> Stream
     frame = spark.readStream.schema(SCHEMA).parquet(str(folder))
     counted = frame.observe("read", F.collect_set("file").alias("files")).groupBy("auction").count()
     writer = counted.writeStream.outputMode("update").format("noop")
-    return writer.option("checkpointLocation", str(checkpoint)).start()
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.trigger(processingTime=f"{POLL_MS} milliseconds").start()
 
 
 def _done_at(batches: Iterable[StreamingQueryProgress]) -> dict[int, float]:

@@ -149,7 +149,8 @@ def with_system_columns(columns: pa.Schema, mask_words: int = 0) -> pa.Schema:
 def conform(table: pa.Table, schema: pa.Schema, stamped_ts: int | None, arrival_us: int) -> pa.Table:
     """The columns of `schema` from a stored table; system columns that it lacks are filled.
 
-    Columns of the right type are taken as they are, without copying.
+    Columns of the right type are taken as they are, without copying. One that no query needed when the table
+    was stored is NULL.
     """
     fill = {TS: stamped_ts, ARRIVAL: arrival_us}
     columns = []
@@ -159,6 +160,8 @@ def conform(table: pa.Table, schema: pa.Schema, stamped_ts: int | None, arrival_
             columns.append(column if column.type == field.type else column.cast(field.type))
         elif is_system_column(field.name) and (value := fill.get(field.name, 0)) is not None:
             columns.append(pa.repeat(pa.scalar(value, field.type), table.num_rows))
-        else:
+        elif is_system_column(field.name):
             raise ArrowSchemaError(f"column {field.name} is missing; there are {table.column_names}")
+        else:
+            columns.append(pa.nulls(table.num_rows, field.type))
     return pa.table(columns, schema=schema)

@@ -104,7 +104,8 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
 
     Copies only if the tables' times overlap in many places.
     """
-    whole = pa.concat_tables(tables)
+    # Chunks have the columns that were needed when they were written.
+    whole = pa.concat_tables(tables, promote_options="default")
     parts = [table.column(TS) for table in tables if table.num_rows]
     if any(before[-1].as_py() > after[0].as_py() for before, after in pairwise(parts)):
         return sorted_by(whole, whole.column(TS).to_numpy())

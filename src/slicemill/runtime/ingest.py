@@ -1,139 +1,134 @@
 """One Structured Streaming query that brings the tuples of many streams into their logs (DESIGN §2).
 
 Catalyst reads, checks, filters and projects; each row crosses to Python once, where a task sorts and writes
-chunk files. What travels on through Spark is a line per chunk, of one schema for all streams, so that their
-union is one query: each query would pay the floor of a micro-batch. The driver commits an epoch per stream.
+chunk files (see `packing`). What travels on through Spark is a line per chunk, of one schema for all streams,
+so that their union is one query: each query would pay the floor of a micro-batch. The driver commits an epoch
+per stream.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
 
-from slicemill.esl.catalog import Stream
-from slicemill.esl.expression import Expr
 from slicemill.esl.render import render
-from slicemill.runtime.arrow_schema import to_arrow
 from slicemill.runtime.cause import in_few_words
-from slicemill.runtime.chunk import ChunkInfo, write_chunk
-from slicemill.runtime.intake import Intake, packed
-from slicemill.runtime.log import CHUNKS
+from slicemill.runtime.chunk import ChunkInfo
+from slicemill.runtime.intake import Arrived, Intake
+from slicemill.runtime.needs import Need
+from slicemill.runtime.packing import BAD, GOOD, LEFT, LINE, PASSED, Packer
+from slicemill.runtime.source_direct import DirectFiles, direct_files
 from slicemill.runtime.source_frame import RAW, REASON, checked_frame, streaming_frame
 from slicemill.runtime.stages import spent, stage
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_META = (
-    "stream string, bad boolean, path string, rows bigint, bytes bigint, min_ts bigint, max_ts bigint, "
-    "waited_s double, packed_s double"
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """What the queries need of a stream: rows on which the condition holds (None: all)."""
+class Feed:
+    """A stream's source: lines about the chunks that its tasks write, as they come."""
 
-    condition: Expr | None = None
+    lines: DataFrame
+    packer: Packer
+    files: DirectFiles | None = None
+
+    def read_left(self, paths: Sequence[str], arrived: Arrived) -> None:
+        """Files that tasks have left to Catalyst."""
+        assert self.files is not None
+        frame = _by_catalyst(self.files.by_catalyst(paths), self.packer)
+        for row in frame.collect():
+            _note(row, arrived)
+        self.note_passed(frame._jdf.queryExecution(), arrived)
+
+    def note_passed(self, execution: Any, arrived: Arrived) -> None:
+        """How far time has come by all rows that Catalyst read, as it has observed."""
+        found = execution.observedMetrics().get(self.packer.stream)
+        if found.isDefined():
+            arrived.reach(found.get().get(0))
+
+
+def open_feed(
+    spark: SparkSession, intake: Intake, need: Need, home: Path, folder: Path, given: DataFrame | None = None
+) -> Feed:
+    """A stream's source, or the frame that was given for it, without rows and columns that no query wants."""
+    stream = intake.stream
+    time_column = stream.time_column if intake.late is not None else None
+    folders = intake.log.folder, intake.errors.folder
+    packer = Packer(stream.name, *folders, stream.schema, time_column, need)
+    if given is not None:
+        return Feed(_by_catalyst(checked_frame(given, stream), packer), packer)
+    files = direct_files(spark, stream, folder)
+    if files is not None:
+        return Feed(files.paths().mapInArrow(packer.from_files, LINE), packer, files)
+    return Feed(_by_catalyst(streaming_frame(spark, stream, home, folder), packer), packer)
+
+
+def _by_catalyst(frame: DataFrame, packer: Packer) -> DataFrame:
+    """Checked rows to chunks; bad rows all stay."""
+    if packer.passes_by is not None:
+        ts = F.unix_micros(F.col(packer.passes_by))
+        frame = frame.observe(packer.stream, F.max(F.when(F.col(REASON).isNull(), ts)).alias("reached"))
+    condition = packer.need.condition
+    if condition is not None:
+        frame = frame.where(f"{REASON} IS NOT NULL OR ({render(condition, 'spark')})")
+    columns = [f"`{name}`" for name in packer.read]
+    return frame.select(*columns, RAW, REASON).mapInArrow(packer.from_catalyst, LINE)
 
 
 def start_ingest(
-    frames: Mapping[str, DataFrame],
+    feeds: Mapping[str, Feed],
     intakes: Mapping[str, Intake],
     checkpoint: Path,
     poll_ms: int,
     notify: Callable[[], None],
 ) -> StreamingQuery:
     """Start reading; `notify` is called when something new is in the logs. `poll_ms` 0 reads to the end."""
-    parts = [_packing(frame, intakes[name]) for name, frame in sorted(frames.items())]
-    union = reduce(lambda left, right: left.union(right), parts)
+    union = reduce(lambda left, right: left.union(right), (feed.lines for _, feed in sorted(feeds.items())))
+
+    started: Future[StreamingQuery] = Future()
 
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:
-        found: dict[tuple[str, bool], list[ChunkInfo]] = {}
         with stage("ingest job"):
             lines = batch.collect()
+        arrived = {name: Arrived() for name in feeds}
         for row in lines:
-            spent({"ingest task: wait for rows": row.waited_s, "ingest task: pack": row.packed_s})
-            chunk = ChunkInfo(row.path, row.rows, row.bytes, row.min_ts, row.max_ts)
-            found.setdefault((row.stream, row.bad), []).append(chunk)
+            _note(row, arrived[row.stream])
+        execution = started.result()._jsq.streamingQuery().lastExecution()
+        for name, feed in feeds.items():
+            feed.note_passed(execution, arrived[name])
+            left = [row.path for row in lines if row.stream == name and row.kind == LEFT]
+            if left:
+                with stage("ingest job, files left to Catalyst"):
+                    feed.read_left(left, arrived[name])
         with stage("ingest commit"):
-            for name, intake in intakes.items():
-                if name in frames:
-                    intake.admit(batch_id, found.get((name, False), []), found.get((name, True), []))
+            for name, found in arrived.items():
+                intakes[name].admit(batch_id, found)
         notify()
 
     writer = union.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
     if poll_ms:
-        return writer.trigger(processingTime=f"{poll_ms} milliseconds").start()
-    return writer.trigger(availableNow=True).start()
+        writer = writer.trigger(processingTime=f"{poll_ms} milliseconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    started.set_result(writer.start())
+    return started.result()
 
 
-def source_frame(
-    spark: SparkSession, stream: Stream, need: Need, home: Path, folder: Path, given: DataFrame | None = None
-) -> DataFrame:
-    """A stream's source, or the frame that was given for it, checked, without rows that no query wants.
-
-    Catalyst leaves those out; bad rows all stay.
-    """
-    frame = streaming_frame(spark, stream, home, folder) if given is None else checked_frame(given, stream)
-    if need.condition is None:
-        return frame
-    return frame.where(f"{REASON} IS NOT NULL OR ({render(need.condition, 'spark')})")
-
-
-def _packing(frame: DataFrame, intake: Intake) -> DataFrame:
-    stream = intake.stream
-    external = intake.late is not None
-    write = _Packer(
-        stream.name,
-        intake.log.folder,
-        intake.errors.folder,
-        to_arrow(stream.schema),
-        stream.time_column if external else None,
-    )
-    columns = [f"`{column.name}`" for column in stream.schema]
-    return frame.select(*columns, RAW, REASON).mapInArrow(write, _META)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packer:
-    """Runs in a task: all rows of a partition become at most one chunk of good rows and one of bad rows."""
-
-    stream: str
-    folder: Path
-    errors_folder: Path
-    columns: pa.Schema
-    time_column: str | None
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        began = time.perf_counter()
-        arrived = [batch for batch in batches if batch.num_rows]
-        if not arrived:
-            return
-        waited_s = time.perf_counter() - began
-        table = pa.Table.from_batches(arrived)
-        reasons = table.column(REASON)
-        if reasons.null_count < len(reasons):
-            bad = table.filter(pc.is_valid(reasons)).select([RAW, REASON]).rename_columns(["raw", "reason"])
-            yield self._line(True, write_chunk(self.errors_folder, CHUNKS, bad), 0.0, 0.0)
-            table = table.filter(pc.is_null(reasons))
-        if table.num_rows:
-            good = table.select(self.columns.names).cast(self.columns)
-            chunk = write_chunk(self.folder, CHUNKS, packed(good, self.time_column))
-            yield self._line(False, chunk, waited_s, time.perf_counter() - began - waited_s)
-
-    def _line(self, bad: bool, chunk: ChunkInfo, waited_s: float, packed_s: float) -> pa.RecordBatch:
-        described = (self.stream, bad, chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts)
-        types = (pa.string(), pa.bool_(), pa.string(), *[pa.int64()] * 4, *[pa.float64()] * 2)
-        values = (*described, waited_s, packed_s)
-        names = [part.split()[0] for part in _META.split(", ")]
-        return pa.record_batch([pa.array([v], t) for v, t in zip(values, types, strict=True)], names)
+def _note(row: Row, arrived: Arrived) -> None:
+    spent({"ingest task: get rows": row.waited_s, "ingest task: pack": row.packed_s})
+    chunk = ChunkInfo(row.path, row.rows, row.bytes, row.min_ts, row.max_ts)
+    if row.kind == GOOD:
+        arrived.chunks.append(chunk)
+    elif row.kind == BAD:
+        arrived.errors.append(chunk)
+    elif row.kind == PASSED:
+        arrived.reach(row.max_ts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, 
 from slicemill.runtime.steps import END
 
 _HELD = "held"
+_BATCH = "batch"
+_REACHED = "reached"
 
 
 @dataclass(slots=True)
@@ -31,6 +33,19 @@ class Counts:
     rows: int = 0
     late: int = 0
     bad: int = 0
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What a batch brought: chunks of rows, of bad rows, and how far time has come by rows nobody wants."""
+
+    chunks: list[ChunkInfo] = field(default_factory=list)
+    errors: list[ChunkInfo] = field(default_factory=list)
+    reached: int | None = None
+
+    def reach(self, ts: int | None) -> None:
+        if ts is not None:
+            self.reached = ts if self.reached is None else max(self.reached, ts)
 
 
 class Intake:
@@ -50,7 +65,7 @@ class Intake:
         self._last_arrival: int | None = None
         self._ended = False
         if self._store.latest() is None:
-            self._store.commit(0, UnitVersion({}, extra={"batch": -1}))
+            self._store.commit(0, UnitVersion({}, extra={_BATCH: -1}))
         roll_forward(self._store, self._logs)
 
     @property
@@ -81,7 +96,7 @@ class Intake:
     def _limit(self) -> int:
         """Tuples below this are late: by a promise, by what is in the log, or by more than the slack."""
         reached = self._reached()
-        waited = reached - self.stream.slack_us if self.stream.slack_us and reached > -END else -END
+        waited = reached - self.stream.slack_us if reached > -END else -END
         return max(self._promised, self._admitted(), waited)
 
     def _held_from(self) -> list[int]:
@@ -90,10 +105,12 @@ class Intake:
         return [chunk.min_ts for chunk in chunks if chunk.min_ts is not None]
 
     def _reached(self) -> int:
-        """The latest timestamp that has arrived, admitted or held back."""
+        """The latest timestamp that has arrived: admitted, held back, or on a row that no query wants."""
         latest = self._store.latest()
-        held = [part.chunk.max_ts for part in latest.slices] if latest is not None else []
-        return max((ts for ts in (*held, self.log.frontier) if ts is not None), default=-END)
+        assert latest is not None
+        held = [part.chunk.max_ts for part in latest.slices]
+        passed = int(str(latest.extra.get(_REACHED, -END)))
+        return max(ts for ts in (*held, self.log.frontier, passed) if ts is not None)
 
     def _admitted(self) -> int:
         return self.log.frontier if self.log.frontier is not None else -END
@@ -104,47 +121,47 @@ class Intake:
             version = self._store.latest()
             assert version is not None
             if version.slices:
-                self._commit([], [], int(str(version.extra["batch"])), flush=True)
+                self._commit(Arrived(), int(str(version.extra[_BATCH])), flush=True)
             self._ended = True
 
-    def admit(self, batch: int, chunks: Sequence[ChunkInfo], errors: Sequence[ChunkInfo]) -> int:
-        """Commit a batch's chunks; how many rows it had, or 0 for a batch that is committed already."""
+    def admit(self, batch: int, arrived: Arrived) -> None:
+        """Commit a batch, unless it is committed already."""
         with self._lock:
             version = self._store.latest()
             assert version is not None
-            if batch <= int(str(version.extra["batch"])):
-                return 0
-            if chunks or errors:
-                self._commit(chunks, errors, batch)
-            return sum(chunk.rows for chunk in (*chunks, *errors))
+            if batch <= int(str(version.extra[_BATCH])):
+                return
+            further = arrived.reached is not None and arrived.reached > self._reached()
+            if arrived.chunks or arrived.errors or further:
+                self._commit(arrived, batch)
 
-    def _commit(
-        self, chunks: Sequence[ChunkInfo], errors: Sequence[ChunkInfo], batch: int, flush: bool = False
-    ) -> None:
+    def _commit(self, arrived: Arrived, batch: int, flush: bool = False) -> None:
         now = self._clock()
         self._last_arrival = now
         outputs: dict[str, Output] = {}
         slices: tuple[SliceInfo, ...] = ()
-        if errors:
-            outputs[self.stream.name + ERRORS] = Output(tuple(errors), now, stamped_ts=now)
+        reached = max(self._reached(), -END if arrived.reached is None else arrived.reached)
+        if arrived.errors:
+            outputs[self.stream.name + ERRORS] = Output(tuple(arrived.errors), now, stamped_ts=now)
         if self._external:
-            admitted, late, held = self._sorted_out(chunks, flush)
+            admitted, late, held = self._sorted_out(arrived.chunks, reached, flush)
             if admitted:
                 outputs[self.stream.name] = Output(tuple(admitted), now)
             if late:
                 outputs[self.stream.name + LATE] = Output(tuple(late), now, stamped_ts=now)
             slices = tuple(SliceInfo(_HELD, 0, chunk) for chunk in held)
-        elif chunks:
+        elif arrived.chunks:
             # All tuples of a batch arrived together, and not before what has been promised.
             stamp = max(now, self._promised, self._admitted())
-            outputs[self.stream.name] = Output(tuple(chunks), now, stamped_ts=stamp)
-        commit_run(self._store, UnitVersion({}, slices, outputs, {"batch": batch}), self._logs)
+            outputs[self.stream.name] = Output(tuple(arrived.chunks), now, stamped_ts=stamp)
+        extra = {_BATCH: batch, _REACHED: reached}
+        commit_run(self._store, UnitVersion({}, slices, outputs, extra), self._logs)
         self.counts.rows += _rows(outputs.get(self.stream.name))
         self.counts.late += _rows(outputs.get(self.stream.name + LATE))
         self.counts.bad += _rows(outputs.get(self.stream.name + ERRORS))
 
     def _sorted_out(
-        self, chunks: Sequence[ChunkInfo], flush: bool
+        self, chunks: Sequence[ChunkInfo], reached: int, flush: bool
     ) -> tuple[list[ChunkInfo], list[ChunkInfo], list[ChunkInfo]]:
         """New chunks as admitted, late and held back."""
         limit = self._limit()
@@ -162,7 +179,8 @@ class Intake:
         late = int(np.searchsorted(times, limit, side="left"))
         upto = len(times)
         if self.stream.slack_us and not flush:
-            upto = max(late, int(np.searchsorted(times, times[-1] - self.stream.slack_us, side="right")))
+            end = max(int(times[-1]), reached)
+            upto = max(late, int(np.searchsorted(times, end - self.stream.slack_us, side="right")))
         pieces = (table.slice(late, upto - late), table.slice(0, late).drop_columns([TS]), table.slice(upto))
         admitted = [self.log.write(pieces[0])] if pieces[0].num_rows else []
         too_late = [self.late.write(pieces[1])] if pieces[1].num_rows else []

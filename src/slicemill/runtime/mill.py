@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
-from slicemill.esl.catalog import Catalog, Dropped, Statement, Table
+from slicemill.esl.catalog import Catalog, Dropped, Statement, Stream, Table
 from slicemill.esl.catalog import Query as QueryDefinition
 from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Row
@@ -35,9 +35,8 @@ from slicemill.runtime.cursors import Retention
 from slicemill.runtime.dispatcher import Dispatcher
 from slicemill.runtime.gc import collect
 from slicemill.runtime.home import Home
-from slicemill.runtime.ingest import Need
 from slicemill.runtime.intake import Intake
-from slicemill.runtime.needs import needed_rows
+from slicemill.runtime.needs import Need, need_of
 from slicemill.runtime.policies import make_policy
 from slicemill.runtime.program import UnitPlan
 from slicemill.runtime.query import Query
@@ -197,6 +196,8 @@ class Mill:
     def close(self) -> None:
         """Stop, and end the Spark session if this mill has made it."""
         self.stop()
+        for unit in self.dispatcher.units.values():
+            unit.release()
         self.sinks.close()
         self.home.unlock()
         if self._owns_session:
@@ -227,9 +228,7 @@ class Mill:
             if isinstance(relation, Table) and relation.name not in self._tables:
                 arrow = table_frame(self.spark, relation, self._folder).toArrow()
                 self._tables[relation.name] = plain_rows(arrow, relation.schema)
-        for node in graph.sources:
-            assert isinstance(node.operator, SourceOperator)
-            stream = catalog.declared_stream(node.operator.stream)
+        for stream in self._streams_to_read(graph, catalog):
             if stream.name not in self.intakes:
                 self.intakes[stream.name] = Intake(stream, self.home, self._clock)
         if self._started:
@@ -247,8 +246,24 @@ class Mill:
         if self._started:
             self._reader.start(self.intakes, self._needs(), self._poll_ms)
 
+    def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
+        """The streams that queries read, and those that were read in this home before and are declared."""
+        read = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+        known = {name for name in self._reader.streams() if isinstance(catalog.relation(name), Stream)}
+        streams = [catalog.declared_stream(name) for name in sorted(read | known)]
+        for stream in streams:
+            intake = self.intakes.get(stream.name)
+            if intake is not None and intake.stream != stream:
+                raise SlicemillError(
+                    f"{stream.name} was read under another declaration; give the new stream a new name"
+                )
+        return streams
+
     def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
         units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+        for known in self.dispatcher.units.values():
+            if known not in units:
+                known.release()
         self.dispatcher.units = {unit.id: unit for unit in units}
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
@@ -308,7 +323,7 @@ class Mill:
         return -END if frontier is None else frontier
 
     def _needs(self, graph: QueryGraph | None = None) -> dict[str, Need]:
-        return {name: Need(needed_rows(name, graph or self._graph)) for name in self.intakes}
+        return {name: need_of(name, graph or self._graph) for name in self.intakes}
 
     def _after_run(self, unit: RunningUnit, results: list[TaskResult]) -> None:
         now = self._clock()

@@ -1,17 +1,38 @@
-"""What queries need of a stream before it is stored: rows that no query wants need not cross to Python.
+"""What queries need of a stream before it is stored: rows and columns that no query wants are left out.
 
-Only conditions that cannot fail are moved to Catalyst: a query that divides by zero must stop alone, and not
-take the stream with it.
+Only conditions that cannot fail are evaluated at the source: a query that divides by zero must stop alone,
+and not take the stream with it.
 """
 
 from __future__ import annotations
 
-from slicemill.esl.expression import Call, ColumnRef, Expr, Literal, walk
+from dataclasses import dataclass
+
+from slicemill.esl.catalog import LATE
+from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, walk
 from slicemill.esl.types import BOOLEAN, Kind
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Filter
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.units import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
+_OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Rows on which the condition holds (None: all rows), and columns."""
+
+    condition: Expr | None
+    columns: frozenset[str]
+
+
+def need_of(stream: str, graph: QueryGraph) -> Need:
+    """What all queries together need of a stream, and of its late tuples."""
+    late = stream + LATE
+    condition = None if late in graph.nodes else needed_rows(stream, graph)
+    sources = [source for source in (stream, late) if source in graph.nodes]
+    return Need(condition, frozenset(name for source in sources for name in columns_read(source, graph)))
 
 
 def cannot_fail(expr: Expr) -> bool:
@@ -34,13 +55,65 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     """The condition that some query has on the stream's rows; None where all rows are needed."""
     conditions: list[Expr] = []
     for node in graph.consumers(stream):
-        if not isinstance(node.operator, Filter) or not cannot_fail(node.operator.condition):
+        if not isinstance(node.operator, op.Filter) or not cannot_fail(node.operator.condition):
             return None
         if node.operator.condition not in conditions:
             conditions.append(node.operator.condition)
     if not conditions:
-        return None
+        return Literal(False, BOOLEAN)
     wanted = conditions[0]
     for condition in conditions[1:]:
         wanted = Call("or", (wanted, condition), BOOLEAN)
     return wanted
+
+
+def columns_read(source: str, graph: QueryGraph) -> frozenset[str]:
+    """The columns of a node's output that something behind it reads."""
+    read: dict[str, set[str]] = {node.id: set() for node in graph}
+    for node in reversed(list(graph)):  # each after all that read it
+        if not isinstance(node.operator, op.Source) and log_of(node, graph) is not None:
+            # A log may be read by anybody.
+            read[node.id].update(node.schema.names)
+        for port, given in enumerate(node.inputs):
+            read[given] |= _columns_taken(node, port, graph[given], read[node.id])
+    return frozenset(read[source])
+
+
+def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[str]:
+    """What an operator reads of an input, if `wanted` is read of its output."""
+    names = set(given.schema.names)
+    operator = node.operator
+    exprs: list[Expr]
+    if isinstance(operator, op.Filter):
+        exprs, passed = [operator.condition], wanted
+    elif isinstance(operator, op.Project):
+        # An item that nobody reads is computed all the same: it may fail.
+        exprs, passed = [item.expr for item in operator.items], set()
+    elif isinstance(operator, op.WindowAggregate):
+        exprs = [part for call in operator.calls for part in (*call.arguments, *call.partition_by)]
+        passed = wanted
+    elif isinstance(operator, (op.GroupAggregate, op.RelationAggregate)):
+        exprs = [item.expr for item in operator.group_by]
+        exprs += [argument for call in operator.calls for argument in call.arguments]
+        passed = set()
+        if isinstance(operator, op.RelationAggregate):
+            exprs += [operator.where] if operator.where is not None else []
+            passed = {column for column, _ in operator.windows if column is not None}
+    elif isinstance(operator, (op.WindowJoin, op.Lookup)):
+        exprs, passed = [operator.condition] if operator.condition is not None else [], wanted
+    else:
+        return names
+    if not all(isinstance(part, _OF_THE_ROW) for expr in exprs for part in walk(expr)):
+        return names
+    taken = passed.union(*(columns_of(expr) for expr in exprs))
+    return names & {name.removeprefix(_qualifier(operator, port)) for name in taken}
+
+
+def _qualifier(operator: op.Operator, port: int) -> str:
+    """What stands before the names of an input's columns in the output."""
+    alias = ""
+    if isinstance(operator, op.WindowJoin):
+        alias = operator.aliases[port]
+    elif isinstance(operator, op.Lookup):
+        alias = operator.alias if port else operator.stream_alias
+    return f"{alias}." if alias else ""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from slicemill.errors import SlicemillError
 from slicemill.runtime.cause import cause
 from slicemill.runtime.files import LOCAL, ensure_folder, write_whole
-from slicemill.runtime.ingest import Need, source_frame, start_ingest
+from slicemill.runtime.ingest import Feed, open_feed, start_ingest
 from slicemill.runtime.intake import Intake
+from slicemill.runtime.needs import Need
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,9 +46,9 @@ class Reader:
                 if known == wanted and query.isActive:
                     continue
                 query.stop()
-            frames = {name: self._frame(intakes[name], wanted[name]) for name in streams}
+            feeds = {name: self._feed(intakes[name], wanted[name]) for name in streams}
             checkpoint = self.sources / f"checkpoint-{number}"
-            query = start_ingest(frames, intakes, checkpoint, poll_ms, self.notify)
+            query = start_ingest(feeds, intakes, checkpoint, poll_ms, self.notify)
             self._running[number] = (query, wanted)
 
     def stop_outdated(self, needs: Mapping[str, Need]) -> None:
@@ -78,21 +79,18 @@ class Reader:
                 return cause(problem)
         return None
 
-    def _frame(self, intake: Intake, need: Need) -> DataFrame:
-        stream = intake.stream
-        return source_frame(
-            self.spark, stream, need, self.sources, self.folder, self.frames.get(stream.name.lower())
-        )
+    def _feed(self, intake: Intake, need: Need) -> Feed:
+        given = self.frames.get(intake.stream.name.lower())
+        return open_feed(self.spark, intake, need, self.sources, self.folder, given)
 
     def _groups(self, intakes: Mapping[str, Intake]) -> list[list[str]]:
-        path = self.sources / _GROUPS
-        groups: list[list[str]] = json.loads(path.read_text()) if path.exists() else []
-        known = {name for group in groups for name in group}
+        groups = self._known_groups()
+        known = self.streams()
         missing = sorted(known - set(intakes))
         if missing:
             raise SlicemillError(
-                f"this home reads {', '.join(missing)}, which no query reads now; declare it with a query, "
-                "or use a new home"
+                f"this home reads {', '.join(missing)} together with other streams; declare it, with or "
+                "without a query that reads it, or use a new home"
             )
         fresh = sorted(
             name for name, intake in intakes.items() if name not in known and self._has_source(intake)
@@ -100,7 +98,16 @@ class Reader:
         if fresh:
             groups.append(fresh)
             ensure_folder(LOCAL, self.sources)
-            write_whole(LOCAL, path, json.dumps(groups).encode())
+            write_whole(LOCAL, self.sources / _GROUPS, json.dumps(groups).encode())
+        return groups
+
+    def streams(self) -> set[str]:
+        """The streams that have been read in this home."""
+        return {name for group in self._known_groups() for name in group}
+
+    def _known_groups(self) -> list[list[str]]:
+        path = self.sources / _GROUPS
+        groups: list[list[str]] = json.loads(path.read_text()) if path.exists() else []
         return groups
 
     def _has_source(self, intake: Intake) -> bool:

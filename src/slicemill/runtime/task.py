@@ -7,13 +7,12 @@ number of a version would not do: a run that was never committed has the same on
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -38,12 +37,13 @@ class InputSpan:
     columns: pa.Schema
     epochs: tuple[Epoch, ...]
     complete: int
+    needed: frozenset[str]  # columns that the unit reads
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     bucket: int
-    plan: bytes  # a pickled UnitPlan
+    plan: str  # its digest
     state: tuple[ChunkInfo, ...]  # the slices to go on from, that with all that is not in slices first
     unit_folder: Path
     inputs: Mapping[str, InputSpan]
@@ -68,13 +68,24 @@ class TaskResult:
 _programs: dict[tuple[Path, int], tuple[str, tuple[ChunkInfo, ...], UnitProgram]] = {}
 
 
-def run_task(task: Task) -> TaskResult:
+class Pickled(Protocol):
+    """A pickled UnitPlan, as a broadcast brings it: a worker fetches it once, and not with every task."""
+
+    @property
+    def value(self) -> bytes: ...
+
+
+def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
+    """Run one bucket; `plans` are found by their digests."""
     began, clock = time.process_time(), [time.perf_counter()]
-    digest = hashlib.sha256(task.plan).hexdigest()
-    program = _program(task, digest)
+    program = _program(task, plans)
     tables, complete = {}, {}
     for log, span in task.inputs.items():
-        parts = [read_epoch(span.folder, span.columns, epoch) for epoch in span.epochs if epoch.rows]
+        parts = [
+            read_epoch(span.folder, span.columns, epoch, needed=span.needed)
+            for epoch in span.epochs
+            if epoch.rows
+        ]
         tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
         complete[log] = span.complete
     clock.append(time.perf_counter())
@@ -86,7 +97,7 @@ def run_task(task: Task) -> TaskResult:
         if table.num_rows
     }
     state = store_state(task.unit_folder, program.states)
-    _programs[task.unit_folder, task.bucket] = (digest, state, program)
+    _programs[task.unit_folder, task.bucket] = (task.plan, state, program)
     clock.append(time.perf_counter())
     arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
     return TaskResult(
@@ -103,12 +114,12 @@ def run_task(task: Task) -> TaskResult:
     )
 
 
-def _program(task: Task, digest: str) -> UnitProgram:
+def _program(task: Task, plans: Mapping[str, Pickled]) -> UnitProgram:
     # Taken out while it runs: a run that fails half-way leaves nothing that a retry could go on from.
     known = _programs.pop((task.unit_folder, task.bucket), None)
-    if known is not None and known[:2] == (digest, task.state):
+    if known is not None and known[:2] == (task.plan, task.state):
         return known[2]
-    plan = cast(UnitPlan, cloudpickle.loads(task.plan))
+    plan = cast(UnitPlan, cloudpickle.loads(plans[task.plan].value))
     return UnitProgram(plan, task.bucket, load_state(task.unit_folder, task.state))
 
 

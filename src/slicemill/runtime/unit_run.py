@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -12,6 +14,7 @@ from slicemill.plan.partitions import bucket_count
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
+from slicemill.runtime.needs import columns_read
 from slicemill.runtime.program import UnitPlan
 from slicemill.runtime.stages import spent, stage
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
@@ -20,9 +23,11 @@ from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.core.broadcast import Broadcast
 
 _BUCKET_STATE = "states"
 _SPLIT = "buckets"
+_OUTPUTS = "outputs"
 _FAILED = "failed"
 
 
@@ -64,21 +69,54 @@ class RunningUnit:
         self.statistics = UnitStatistics()
         self._home = home
         self._store = home.unit_store(plan.unit.id)
+        written = sorted(log for _, log in plan.unit.outputs)
         if self._store.latest() is None:
-            self._store.commit(0, UnitVersion(dict(start_at), extra={_SPLIT: plan.buckets}))
+            extra = {_SPLIT: plan.buckets, _OUTPUTS: written}
+            self._store.commit(0, UnitVersion(dict(start_at), extra=extra))
         roll_forward(self._store, home.logs)
         # State is split as it was when the unit began, however many cores there are now.
         split = int(str(self.version.extra[_SPLIT]))
         self.plan = replace(plan, buckets=bucket_count(plan.unit, plan.graph, split))
-        self._pickled = cloudpickle.dumps(self.plan)
-        written = {log for _, log in plan.unit.outputs}
+        self.pickled = cloudpickle.dumps(self.plan)
+        self.digest = hashlib.sha256(self.pickled).hexdigest()
+        self._broadcast: Broadcast[bytes] | None = None
         self.failed = {log: error for log, error in self._extra(_FAILED).items() if log in written}
+        # What is in the logs now was stored for the queries of then: others of this unit start behind it.
+        known = self.version.extra.get(_OUTPUTS, written)
+        assert isinstance(known, list)
+        self._joining = frozenset(written).difference(known)
+        self._join_after = {log: home.logs[log].head for log in plan.unit.inputs}
+        self._needed = self._columns_needed()
+        if known != written:
+            self._join()
+
+    def _join(self) -> None:
+        """Make all queries full members, if nothing is pending that came before some of them."""
+        if not self.pending():
+            self._joining = frozenset()
+            self._needed = self._columns_needed()
+            self.settle()
+
+    def broadcast(self, context: SparkContext) -> Broadcast[bytes]:
+        """The pickled plan where tasks find it; a worker fetches it when it first needs it."""
+        if self._broadcast is None:
+            self._broadcast = context.broadcast(self.pickled)
+        return self._broadcast
+
+    def release(self) -> None:
+        """The unit will not run again in this form."""
+        if self._broadcast is not None:
+            self._broadcast.destroy()
+            self._broadcast = None
 
     def settle(self) -> None:
         """Keep all promises of the last run in a version that makes none, before its logs may go."""
         version = self.version
-        extra = {**version.extra, _FAILED: self.failed}
+        extra = {**version.extra, _FAILED: self.failed, _OUTPUTS: self._members()}
         commit_run(self._store, UnitVersion(version.cursors, version.slices, {}, extra), self._home.logs)
+
+    def _members(self) -> list[str]:
+        return sorted(log for _, log in self.plan.unit.outputs if log not in self._joining)
 
     @property
     def id(self) -> str:
@@ -98,7 +136,10 @@ class RunningUnit:
         return [epoch for log in self.plan.unit.inputs for epoch in self._new(log)]
 
     def _new(self, log: str) -> list[Epoch]:
-        return self._home.logs[log].epochs(after=self.cursor(log))
+        epochs = self._home.logs[log].epochs(after=self.cursor(log))
+        if not self._joining:
+            return epochs
+        return [epoch for epoch in epochs if epoch.number <= self._join_after[log]]
 
     def told(self) -> Mapping[str, int]:
         """How far each input was complete at the last run."""
@@ -129,13 +170,17 @@ class RunningUnit:
         tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
         return Run(self, version, epochs, complete, tasks)
 
-    def finish(self, run: Run, results: list[TaskResult], now: int) -> None:
-        """Commit what the tasks of a run have done."""
+    def finish(self, run: Run, results: list[TaskResult], now: int) -> list[TaskResult]:
+        """Commit what the tasks of a run have done; returns what counts of it."""
+        results = [_without(result, self._joining) for result in results]
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
         self._commit(run.version, run.epochs, run.complete, results, now)
         self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
+        if self._joining:
+            self._join()
+        return results
 
     def _task(
         self,
@@ -148,9 +193,20 @@ class RunningUnit:
         inputs = {}
         for log, new in epochs.items():
             opened = self._home.logs[log]
-            inputs[log] = InputSpan(opened.folder, opened.columns, tuple(new), complete[log])
+            inputs[log] = InputSpan(
+                opened.folder, opened.columns, tuple(new), complete[log], self._needed[log]
+            )
         outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
-        return Task(bucket, self._pickled, state, self._store.folder, inputs, outputs)
+        return Task(bucket, self.digest, state, self._store.folder, inputs, outputs)
+
+    def _columns_needed(self) -> dict[str, frozenset[str]]:
+        """The columns that members read of each declared stream; other logs have all of theirs, always."""
+        roots = [root for root, output in self.plan.unit.outputs if output not in self._joining]
+        graph = self.plan.graph.only(node for root in roots for node in self.plan.graph.ancestors(root))
+        declared = {node.id for node in graph.sources}
+        return {
+            log: columns_read(log, graph) if log in declared else frozenset() for log in self.plan.unit.inputs
+        }
 
     def _commit(
         self,
@@ -180,6 +236,7 @@ class RunningUnit:
             "due": min(dues, default=None),
             _FAILED: self.failed,
             _SPLIT: self.plan.buckets,
+            _OUTPUTS: self._members(),
         }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
 
@@ -187,15 +244,24 @@ class RunningUnit:
 def execute(context: SparkContext, runs: Sequence[Run], clock: Callable[[], int]) -> list[list[TaskResult]]:
     """Run all tasks as one Spark job, then commit run by run."""
     tasks = [task for run in runs for task in run.tasks]
+    plans = {run.unit.digest: run.unit.broadcast(context) for run in runs}
     with stage("unit job"):
-        done = context.parallelize(tasks, len(tasks)).map(run_task).collect()
+        done = context.parallelize(tasks, len(tasks)).map(partial(run_task, plans=plans)).collect()
     results: list[list[TaskResult]] = []
     for run in runs:
-        results.append(done[: len(run.tasks)])
-        done = done[len(run.tasks) :]
+        own, done = done[: len(run.tasks)], done[len(run.tasks) :]
         with stage("unit commit"):
-            run.unit.finish(run, results[-1], clock())
+            results.append(run.unit.finish(run, own, clock()))
     return results
+
+
+def _without(result: TaskResult, logs: Collection[str]) -> TaskResult:
+    """A result less what it has for some logs."""
+    if not logs:
+        return result
+    chunks = {log: chunk for log, chunk in result.chunks.items() if log not in logs}
+    errors = {log: error for log, error in result.errors.items() if log not in logs}
+    return replace(result, chunks=chunks, errors=errors)
 
 
 def open_outputs(plan: UnitPlan, home: Home) -> dict[str, StreamLog]:
