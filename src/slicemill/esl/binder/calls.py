@@ -133,7 +133,7 @@ def _check_constant(builtin: BuiltinAggregate, argument: Expr, node: exp.Express
         )
     if builtin.share and not 0 <= cast(float, value) <= 1:
         raise Mistake(
-            f"{builtin.name} wants a share between 0 and 1, this is {value}",
+            f"{builtin.name} wants a share between 0 and 1, this is {to_esl(node)}",
             span_of(node),
             "0.5 is the median, 0.99 the value that 1 % exceed",
         )

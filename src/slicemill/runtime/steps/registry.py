@@ -21,6 +21,7 @@ from slicemill.runtime.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.runtime.steps.shared_windows import shared_windows
 from slicemill.runtime.steps.stateless import FilterStep, LookupStep, ProjectStep, SinkStep
 from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
+from slicemill.runtime.steps.windows import builtin_windows
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
 
@@ -75,4 +76,4 @@ def _hosted(making: Making) -> StatefulStep:
     return RowStep(state, schemas, making.node.schema, share)
 
 
-MAKERS: tuple[Maker, ...] = (_merge, shared_windows, _shared_join, window_calls, group_calls)
+MAKERS: tuple[Maker, ...] = (_merge, shared_windows, _shared_join, window_calls, group_calls, builtin_windows)

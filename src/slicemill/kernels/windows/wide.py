@@ -1,0 +1,274 @@
+"""Whole numbers of 128 and 256 bits, many at a time: sums that are exact in whatever order they are made.
+
+A number is a row of 32-bit limbs, the lowest first, as two's complement. Doubles are taken as whole
+multiples of one power of two. Sums may wrap around: differences of prefix sums are right as long as they fit
+themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Limbs: TypeAlias = NDArray[np.uint32]
+Places: TypeAlias = NDArray[np.int64]
+Doubles: TypeAlias = NDArray[np.float64]
+
+SUM_LIMBS, SQUARE_LIMBS = 4, 8
+SUM_BITS = 32 * SUM_LIMBS - 2  # a sum of so many bits, its sign apart, is safe
+
+_LIMB = np.uint64(32)
+_MASK = np.uint64(0xFFFF_FFFF)
+_ONE = np.uint64(1)
+_FRACTION = np.int64((1 << 52) - 1)
+_IMPLICIT = np.int64(1 << 52)
+# Beyond these powers of two, doubles get coarser or end: the reference has the last word.
+_SMALLEST, _LARGEST = -1000, 1000
+
+
+@njit(cache=True)
+def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
+    """The powers of two of the lowest and above the highest bit of the numbers; (0, 0) if all are 0."""
+    bits = values.view(np.int64)
+    low, high = 1 << 20, -(1 << 20)
+    for i in range(len(bits)):
+        if counted[i] and bits[i] << np.int64(1) != 0:
+            power = max(np.int64(1), (bits[i] >> np.int64(52)) & np.int64(0x7FF)) - 1075
+            low = min(low, power)
+            high = max(high, power + 53)
+    return (low, high) if low <= high else (0, 0)
+
+
+@njit(cache=True)
+def limbs_of_doubles(values: Doubles, counted: Any, lowest: int) -> Limbs:
+    """The doubles as multiples of 2**lowest; 0 for those that do not count."""
+    bits = values.view(np.int64)
+    out = np.zeros((len(bits), SUM_LIMBS), np.uint32)
+    for i in range(len(bits)):
+        if not counted[i]:
+            continue
+        power = (bits[i] >> np.int64(52)) & np.int64(0x7FF)
+        digits = bits[i] & _FRACTION
+        if power == 0:
+            power = np.int64(1)
+        else:
+            digits |= _IMPLICIT
+        if digits == 0:
+            continue
+        shift = power - 1075 - lowest
+        limb, within = shift >> 5, np.uint64(shift & 31)
+        carried = np.uint64(digits)
+        low = carried & _MASK
+        high = carried >> _LIMB
+        # Shifted by less than a limb, 53 bits take three limbs at most.
+        parts = (
+            (low << within) & _MASK,
+            ((low << within) >> _LIMB) | ((high << within) & _MASK),
+            (high << within) >> _LIMB,
+        )
+        for place in range(3):
+            if limb + place < SUM_LIMBS:
+                out[i, limb + place] = parts[place]
+        if bits[i] < 0:
+            _negate(out[i])
+    return out
+
+
+@njit(cache=True)
+def limbs_of_integers(values: Places, counted: Any) -> Limbs:
+    out = np.zeros((len(values), SUM_LIMBS), np.uint32)
+    for i in range(len(values)):
+        if counted[i]:
+            value = np.uint64(values[i])
+            out[i, 0] = value & _MASK
+            out[i, 1] = value >> _LIMB
+            if values[i] < 0:
+                out[i, 2] = out[i, 3] = _MASK
+    return out
+
+
+@njit(cache=True)
+def _negate(number: Limbs) -> None:
+    carry = _ONE
+    for place in range(len(number)):
+        carry += np.uint64(number[place]) ^ _MASK
+        number[place] = carry & _MASK
+        carry >>= _LIMB
+
+
+@njit(cache=True)
+def _square(number: Limbs, out: Limbs) -> None:
+    """The square of a number; `number` becomes its absolute value."""
+    if number[-1] >> np.uint32(31):
+        _negate(number)
+    out[:] = 0
+    for i in range(len(number)):
+        carry = np.uint64(0)
+        for j in range(len(number)):
+            carry += np.uint64(out[i + j]) + np.uint64(number[i]) * np.uint64(number[j])
+            out[i + j] = carry & _MASK
+            carry >>= _LIMB
+        out[i + len(number)] = carry
+
+
+@njit(cache=True)
+def squares(numbers: Limbs) -> Limbs:
+    out = np.empty((len(numbers), SQUARE_LIMBS), np.uint32)
+    number = np.empty(SUM_LIMBS, np.uint32)
+    for i in range(len(numbers)):
+        number[:] = numbers[i]
+        _square(number, out[i])
+    return out
+
+
+@njit(cache=True)
+def prefix_sums(numbers: Limbs) -> Limbs:
+    """Row i is the sum of the numbers before i."""
+    rows, limbs = numbers.shape
+    out = np.zeros((rows + 1, limbs), np.uint32)
+    for i in range(rows):
+        carry = np.uint64(0)
+        for place in range(limbs):
+            carry += np.uint64(out[i, place]) + np.uint64(numbers[i, place])
+            out[i + 1, place] = carry & _MASK
+            carry >>= _LIMB
+    return out
+
+
+@njit(cache=True)
+def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
+    borrow = np.uint64(0)
+    for place in range(len(left)):
+        borrow = np.uint64(left[place]) - np.uint64(right[place]) - borrow
+        out[place] = borrow & _MASK
+        borrow = (borrow >> _LIMB) & _ONE
+
+
+@njit(cache=True)
+def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
+    """The sum of each stretch of rows."""
+    out = np.empty((len(starts), sums.shape[1]), np.uint32)
+    for i in range(len(starts)):
+        _subtract(sums[ends[i]], sums[starts[i]], out[i])
+    return out
+
+
+@njit(cache=True)
+def _rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs) -> float:
+    """The double nearest to number / (first * second) * 2**exponent, for a number >= 0; NaN if unsure.
+
+    Divisors have up to 32 bits. `buffer` has four limbs more than the number.
+    """
+    limbs = len(number)
+    while limbs and number[limbs - 1] == 0:
+        limbs -= 1
+    if limbs == 0:
+        return 0.0
+    # Enough limbs behind the point that the quotient has two limbs and a bit, whatever the divisors are.
+    behind = 4 if second > 1 else max(0, min(3, 5 - limbs)) if first > 1 else max(0, 3 - limbs)
+    total = limbs + behind
+    for place in range(behind):
+        buffer[place] = 0
+    for place in range(limbs):
+        buffer[behind + place] = number[place]
+    rest = np.uint64(0)
+    inexact = False
+    for divisor in (np.uint64(first), np.uint64(second)):
+        if divisor != _ONE:
+            rest = np.uint64(0)
+            for place in range(total - 1, -1, -1):
+                rest = (rest << _LIMB) | np.uint64(buffer[place])
+                buffer[place] = rest // divisor
+                rest %= divisor
+            inexact |= rest != 0
+    while buffer[total - 1] == 0:
+        total -= 1
+    top = np.uint64(buffer[total - 1])
+    width = 0
+    while top >> np.uint64(width) != 0:
+        width += 1
+    bit_length = 32 * (total - 1) + width
+    power = bit_length - 53 - 32 * behind + exponent
+    if not _SMALLEST < power < _LARGEST - 53:
+        return math.nan
+    # The upper 64 bits, then the question whether anything is below them.
+    upper = np.uint64(0)
+    for place in range(total - 1, max(-1, total - 3), -1):
+        upper = (upper << _LIMB) | np.uint64(buffer[place])
+    kept = width + 32 * (min(total, 2) - 1)
+    if total > 2:
+        upper = (upper << np.uint64(32 - width)) | (
+            np.uint64(buffer[total - 3]) >> np.uint64(width) if width < 32 else np.uint64(0)
+        )
+        if width < 32 and np.uint64(buffer[total - 3]) & ((_ONE << np.uint64(width)) - _ONE):
+            inexact = True
+        if width == 32 and buffer[total - 3]:
+            inexact = True
+        for place in range(total - 3):
+            inexact |= buffer[place] != 0
+        kept = 64
+    if kept <= 53:
+        return math.ldexp(np.float64(upper), power + 53 - kept)
+    dropped = np.uint64(kept - 53)
+    digits = upper >> dropped
+    below = upper & ((_ONE << dropped) - _ONE)
+    half = _ONE << (dropped - _ONE)
+    if below > half or (below == half and (inexact or digits & _ONE)):
+        digits += _ONE
+    return math.ldexp(np.float64(digits), power)
+
+
+@njit(cache=True)
+def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, exponent: int) -> Doubles:
+    """The double nearest to each stretch's sum over its divisor; NaN where the reference has to say."""
+    out = np.empty(len(starts))
+    number = np.empty(sums.shape[1], np.uint32)
+    buffer = np.empty(sums.shape[1] + 4, np.uint32)
+    for i in range(len(starts)):
+        _subtract(sums[ends[i]], sums[starts[i]], number)
+        negative = number[-1] >> np.uint32(31) != 0
+        if negative:
+            _negate(number)
+        value = _rounded(number, divisors[i], 1, exponent, buffer)
+        out[i] = -value if negative else value
+    return out
+
+
+@njit(cache=True)
+def variances(
+    sums: Limbs, square_sums: Limbs, starts: Places, ends: Places, counts: Places, bias: int, exponent: int
+) -> Doubles:
+    """(n Σx² - (Σx)²) / (n (n - bias)) of each stretch that has more than `bias` numbers."""
+    out = np.zeros(len(starts))
+    total = np.empty(SUM_LIMBS, np.uint32)
+    squared, product = np.empty(SQUARE_LIMBS, np.uint32), np.empty(SQUARE_LIMBS, np.uint32)
+    buffer = np.empty(SQUARE_LIMBS + 4, np.uint32)
+    for i in range(len(starts)):
+        count = counts[i]
+        if count <= bias:
+            continue
+        _subtract(sums[ends[i]], sums[starts[i]], total)
+        _square(total, squared)
+        _subtract(square_sums[ends[i]], square_sums[starts[i]], product)
+        carry = np.uint64(0)
+        for place in range(SQUARE_LIMBS):
+            carry += np.uint64(product[place]) * np.uint64(count)
+            product[place] = carry & _MASK
+            carry >>= _LIMB
+        _subtract(product, squared, product)
+        out[i] = _rounded(product, count, count - bias, 2 * exponent, buffer)
+    return out
+
+
+def limbs_of_int(number: int, limbs: int) -> Limbs:
+    return np.frombuffer(number.to_bytes(4 * limbs, "little", signed=True), np.uint32)
+
+
+def ints_of(numbers: Limbs) -> list[int]:
+    """The numbers as Python has them."""
+    wide = np.ascontiguousarray(numbers)
+    return [int.from_bytes(row.tobytes(), "little", signed=True) for row in wide]
