@@ -59,7 +59,7 @@ def test_options_are_checked(option: str, value: str, message: str) -> None:
 
 def test_the_warehouse_gives_the_rows_of_the_reference_engine(spark: SparkSession, tmp_path: Path) -> None:
     text = (ROOT / "examples" / "rfid.esl").read_text(encoding="utf-8")
-    text = text.replace("seconds=20", "seconds=6&speed=as-fast-as-possible")
+    text = text.replace("seconds=20", "seconds=4&speed=as-fast-as-possible")
     with Mill(spark, tmp_path, folder=ROOT, buckets=2) as mill:
         mill.execute(text)
         mill.drain()

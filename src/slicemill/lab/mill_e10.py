@@ -15,7 +15,7 @@ from slicemill.lab.claims import Claim, at_least, at_most, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_windows import MEASURED, Cost, cost, defined, draw_costs, over_all, over_rows
 
-WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60, 200), "full": (100, 300, 1000, 3000)}
+WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60, 200), "full": (100, 300, 1000)}
 # Those that do not look through the window can have larger ones.
 LARGE: Mapping[Scale, tuple[int, ...]] = {"small": (3_000,), "full": (10_000, 100_000)}
 A, B, C, D = "A ESL with EXPIRE", "B Python with EXPIRE", "C ESL, delta without EXPIRE", "D ESL, naive"

@@ -16,7 +16,7 @@ from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_e10 import A, B, C, D, difference, four_figures, growth, spread
 from slicemill.lab.mill_windows import MEASURED, Cost, cost, defined, draw_costs, over_all, over_rows
 
-WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60), "full": (30, 100, 300)}
+WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60), "full": (20, 60, 200)}
 LARGE: Mapping[Scale, tuple[int, ...]] = {"small": (1_000,), "full": (3_000, 30_000)}
 ITEMS = 200
 # The hash functions are the remainders of two divisions.
