@@ -261,10 +261,14 @@ class Mill:
 
     def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
         units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+        running = {unit.id: unit for unit in units}
         for known in self.dispatcher.units.values():
             if known not in units:
                 known.release()
-        self.dispatcher.units = {unit.id: unit for unit in units}
+            if known.id not in running:
+                # Its queries are gone, and the logs that its last version names go with them.
+                self.home.forget_unit(known.id)
+        self.dispatcher.units = running
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         return [
