@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -81,7 +82,7 @@ def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]
                 part.run(inputs, {log: memory.complete[log] for log in unit.inputs}) for part in parts
             ]
             for _, log in unit.outputs:
-                assert not any(outcome.errors for outcome in outcomes)
+                assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
                 table: pa.Table = merge_sorted([outcome.tables[log] for outcome in outcomes])
                 rows = timed_rows(table, schemas[log])
                 memory.rows[log] += zip(rows, table.column("_arr").to_pylist(), strict=True)
@@ -97,5 +98,7 @@ def test_runs_cut_anywhere_and_any_number_of_buckets_give_the_rows_of_the_case(c
     runnable = prepare(case)
     for seed, buckets in ((1, 1), (2, 2), (3, 5), (4, 1)):
         results = run(runnable, seed, buckets)
-        for query, expected in runnable.expected.items():
+        for query, whole in runnable.expected.items():
+            # Between buckets, rows of the same time come in any order.
+            expected = whole if buckets == 1 else replace(whole, ordered=False)
             check_rows(expected, results[query.lower()], f"{query}, seed {seed}, {buckets} buckets")

@@ -20,7 +20,8 @@ from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
-from slicemill.runtime.steps.registry import Making, stateful_step, stateless_step
+from slicemill.runtime.steps.making import Making
+from slicemill.runtime.steps.registry import stateful_step, stateless_step
 
 
 @dataclass(frozen=True, slots=True)

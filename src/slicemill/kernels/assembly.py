@@ -1,0 +1,172 @@
+"""Rows of window calls put together: the tuple's own columns, then what each call returned to it.
+
+Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION once more when
+the tuple leaves the window. Rows leave by (time, arrivals before expiries, arrival number), so a row waits
+for the answers of all calls to all tuples before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.kernels.vectors import Mask, Vector, to_arrow
+
+_TS, _ARRIVAL = "_ts", "_arr"
+
+
+class Answered(Protocol):
+    """What a call returned in a run: `slicemill.uda.call.Answers` says more."""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]: ...
+    @property
+    def ts(self) -> NDArray[np.int64]: ...
+    @property
+    def columns(self) -> list[Vector]: ...
+    @property
+    def expired(self) -> Mask: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def needed_from(self) -> int: ...
+
+
+@dataclass(slots=True)
+class _Returned:
+    """Answers of one call that have not left yet, in order; `place` counts several to the same tuple."""
+
+    ts: NDArray[np.int64]
+    expired: Mask
+    numbers: NDArray[np.int64]
+    place: NDArray[np.int64]
+    columns: list[pa.ChunkedArray]
+
+    def part(self, rows: Mask) -> _Returned:
+        chosen = pa.array(rows)
+        columns = [column.filter(chosen) for column in self.columns]
+        return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
+
+
+@dataclass(slots=True)
+class AssemblyState:
+    """The tuples that a call may still answer, from arrival number `first` on, and answers that wait."""
+
+    first: int = 0
+    rows: pa.Table | None = None
+    held_from: int | None = None  # the timestamp of the oldest tuple that a call still has to answer
+    waiting: list[_Returned | None] = field(default_factory=list)
+
+
+class Assembly:
+    """`names` are the output columns of each call."""
+
+    def __init__(self, state: AssemblyState, names: Sequence[Sequence[str]]) -> None:
+        self.state = state
+        self._names = names
+        if not state.waiting:
+            state.waiting = [None] * len(names)
+
+    def run(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
+        """Take new tuples, and what the calls returned to these and earlier ones; the rows that can leave."""
+        state = self.state
+        held = rows if state.rows is None else pa.concat_tables([state.rows, rows])
+        times = held.column(_TS).to_numpy()
+        returned = [
+            _joined(waiting, _arranged(answer))
+            for waiting, answer in zip(state.waiting, answers, strict=True)
+        ]
+        first_open = min(answer.answered for answer in answers) - state.first
+        leaving = returned
+        if first_open < len(times):
+            state.held_from = int(times[first_open])
+            number = state.first + first_open
+            before = [_before(part, state.held_from, number) for part in returned]
+            leaving = [part.part(rows) for part, rows in zip(returned, before, strict=True)]
+            state.waiting = [part.part(~rows) for part, rows in zip(returned, before, strict=True)]
+        else:
+            state.held_from = None
+            state.waiting = [None] * len(returned)
+        out = self._assembled(held, times, leaving)
+        needed = min(answer.needed_from for answer in answers)
+        parts = [part.numbers for part in state.waiting if part is not None and len(part.numbers)]
+        needed = min([needed, state.first + first_open, *(int(numbers.min()) for numbers in parts)])
+        state.rows, state.first = held.slice(needed - state.first), needed
+        return out
+
+    def _assembled(self, held: pa.Table, times: NDArray[np.int64], parts: Sequence[_Returned]) -> pa.Table:
+        # One call has its answers in order; several are brought into one order, equal events into one row.
+        ts, expired, numbers, place = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ts", "expired", "numbers", "place")
+        )
+        order = np.arange(len(ts)) if len(parts) == 1 else np.lexsort((place, numbers, expired, ts))
+        same = np.zeros(len(order), np.bool_)
+        if len(parts) > 1:
+            before, after = order[:-1], order[1:]
+            same[1:] = (place[before] == place[after]) & (numbers[before] == numbers[after])
+            same[1:] &= (expired[before] == expired[after]) & (ts[before] == ts[after])
+        row_of = np.empty(len(order), np.int64)
+        row_of[order] = np.cumsum(~same) - 1
+        chosen = order[~same]
+        source = numbers[chosen] - self.state.first
+        taken = held.take(pa.array(source))
+        # A tuple that leaves a window was due as long after its arrival as it stayed in there.
+        stayed = ts[chosen] - times[source] if len(source) else source
+        columns = {
+            _TS: pa.array(ts[chosen]),
+            _ARRIVAL: pa.array(taken.column(_ARRIVAL).to_numpy() + stayed),
+            **{name: taken.column(name) for name in taken.column_names if name not in (_TS, _ARRIVAL)},
+        }
+        start = 0
+        for names, part in zip(self._names, parts, strict=True):
+            rows = row_of[start : start + len(part.ts)]
+            start += len(part.ts)
+            for name, column in zip(names, part.columns, strict=True):
+                columns[name] = column if len(parts) == 1 else _spread(column, rows, len(chosen))
+        return pa.table(columns)
+
+
+def _arranged(answer: Answered) -> _Returned:
+    numbers, expired = answer.numbers, answer.expired
+    count = len(numbers)
+    new = np.ones(count, np.bool_)
+    new[1:] = (numbers[1:] != numbers[:-1]) | (expired[1:] != expired[:-1])
+    starts = np.flatnonzero(new)
+    place = np.arange(count) - (np.repeat(starts, np.diff(np.append(starts, count))) if count else 0)
+    columns = [pa.chunked_array([to_arrow(column, count)]) for column in answer.columns]
+    return _Returned(answer.ts, expired, numbers, place, columns)
+
+
+def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
+    if waiting is None:
+        return new
+    columns = [
+        pa.chunked_array([*old.chunks, *added.chunks], old.type)
+        for old, added in zip(waiting.columns, new.columns, strict=True)
+    ]
+    return _Returned(
+        np.concatenate([waiting.ts, new.ts]),
+        np.concatenate([waiting.expired, new.expired]),
+        np.concatenate([waiting.numbers, new.numbers]),
+        np.concatenate([waiting.place, new.place]),
+        columns,
+    )
+
+
+def _before(part: _Returned, ts: int, number: int) -> Mask:
+    """Which answers leave before the arrival of this number at this time does."""
+    earlier: Mask = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
+    return earlier
+
+
+def _spread(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
+    """A column of `count` rows that has these values in these rows, else NULL."""
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return column.take(pa.array(places, mask=places < 0))

@@ -1,0 +1,34 @@
+"""A node that needs its step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types import Schema
+from slicemill.execution.operator import Row
+from slicemill.execution.translate import Translator, fed_by
+from slicemill.plan.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A node that needs its step, and all there is to know about it."""
+
+    node: Node
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    bucket: int
+    buckets: int
+    state: object | None  # what the step kept in the last run
+
+    @property
+    def schemas(self) -> list[Schema]:
+        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
+
+    @property
+    def translator(self) -> Translator:
+        """Makes the reference's counterpart of a node."""
+        return Translator(self.graph, self.catalog, self.tables)
