@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.esl.catalog import LATE
-from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, walk
+from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, conjunction, walk
 from slicemill.esl.types import BOOLEAN, Kind
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
@@ -55,16 +55,26 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     """The condition that some query has on the stream's rows; None where all rows are needed."""
     conditions: list[Expr] = []
     for node in graph.consumers(stream):
-        if not isinstance(node.operator, op.Filter) or not cannot_fail(node.operator.condition):
-            return None
-        if node.operator.condition not in conditions:
-            conditions.append(node.operator.condition)
+        for condition in _selections(node.operator):
+            if condition is None or not cannot_fail(condition):
+                return None
+            if condition not in conditions:
+                conditions.append(condition)
     if not conditions:
         return Literal(False, BOOLEAN)
     wanted = conditions[0]
     for condition in conditions[1:]:
         wanted = Call("or", (wanted, condition), BOOLEAN)
     return wanted
+
+
+def _selections(operator: op.Operator) -> tuple[Expr | None, ...]:
+    """The conditions of what reads a stream; None for a reader that has none."""
+    if isinstance(operator, op.Filter):
+        return (operator.condition,)
+    if isinstance(operator, op.SharedWindows):
+        return tuple(conjunction(member.conditions) for member in operator.members)
+    return (None,)
 
 
 def columns_read(source: str, graph: QueryGraph) -> frozenset[str]:
@@ -99,6 +109,16 @@ def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[
         if isinstance(operator, op.RelationAggregate):
             exprs += [operator.where] if operator.where is not None else []
             passed = {column for column, _ in operator.windows if column is not None}
+    elif isinstance(operator, op.SharedWindows):
+        exprs, passed = [*operator.keys], set()
+        for member in operator.members:
+            exprs += [
+                *member.conditions,
+                *(part for call in member.operator.calls for part in call.arguments),
+            ]
+            passed |= {column.name for column in member.columns}
+    elif isinstance(operator, op.SharedJoin):
+        exprs, passed = _taken_by_joins(operator, port)
     elif isinstance(operator, (op.WindowJoin, op.Lookup)):
         exprs, passed = [operator.condition] if operator.condition is not None else [], wanted
     else:
@@ -107,6 +127,20 @@ def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[
         return names
     taken = passed.union(*(columns_of(expr) for expr in exprs))
     return names & {name.removeprefix(_qualifier(operator, port)) for name in taken}
+
+
+def _taken_by_joins(join: op.SharedJoin, port: int) -> tuple[list[Expr], set[str]]:
+    """Expressions over one input, and the columns that results and conditions on pairs take of it."""
+    exprs = list(join.keys[port])
+    taken: set[str] = set()
+    for member in join.members:
+        selection = member.selections[port]
+        exprs += [selection] if selection is not None else []
+        taken |= {column for _, side, column in member.columns if side == port}
+        if member.residual is not None:
+            mine = f"{port}."
+            taken |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
+    return exprs, taken
 
 
 def _qualifier(operator: op.Operator, port: int) -> str:
