@@ -233,10 +233,11 @@ class Join:
             pairs = self._placed(
                 [self._found(target, new, first, end) for target in targets], new, first, end
             )
+            if not len(pairs):
+                continue
             if self._key_types:
                 pairs.compare_keys(self._key_types)
-            if len(pairs):
-                yield pairs
+            yield pairs
 
     def _found(
         self, target: _Target, new: Sequence[Probing], first: int, end: int
