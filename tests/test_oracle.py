@@ -11,7 +11,7 @@ from slicemill.execution.operator import Timed as TimedTuple
 from slicemill.execution.sources import Arrival
 from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.rows import timed_rows, to_table
@@ -79,7 +79,7 @@ def by_reference(streams: dict[str, list[Timed]], rewrite: bool) -> dict[str, li
 
 def by_units(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Timed]]:
     """Two runs of every unit, with what comes before a moment and after it."""
-    graph = optimize(GRAPH)
+    graph = share(optimize(GRAPH), CATALOG)
     schemas = {name: graph[node_id].schema for name, node_id in graph.streams.items()}
     schemas |= {node.id: node.schema for node in graph}
     logs: dict[str, list[list[Timed]]] = {

@@ -29,7 +29,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimize import optimize, share
 from slicemill.plan.svg import explain_svg
 from slicemill.show import show_counts, show_rows
 
@@ -108,7 +108,8 @@ def explain(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
-    graph = optimize(build_graph(bind(read(file)).catalog))
+    catalog = bind(read(file)).catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
     if query is not None:
         graph = _only(graph, query)
     if form is Format.svg:

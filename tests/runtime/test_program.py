@@ -13,7 +13,7 @@ from slicemill.esl.catalog import Stream, TimestampKind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import cut
 from slicemill.runtime.chunk import merge_sorted
@@ -51,7 +51,7 @@ class Memory:
 
 def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]]:
     chooser = random.Random(seed)
-    graph = optimize(build_graph(runnable.catalog))
+    graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     memory = Memory(graph, runnable)
     programs = []
     for unit in cut(graph):

@@ -28,7 +28,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import Unit, cut
 from slicemill.runtime.cursors import Retention
@@ -217,7 +217,7 @@ class Mill:
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
-        graph = optimize(build_graph(catalog))
+        graph = share(optimize(build_graph(catalog)), catalog)
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
             query.name: open_sink(query.options.sink, query.name, query.schema, folder=self._folder)
@@ -295,7 +295,7 @@ class Mill:
             # Queries that come and go change a unit between two runs: what is there is finished first.
             self.dispatcher.catch_up(known)
             known.settle()
-            if plan.unit.stateful:
+            if plan.unit.stateful and not plan.unit.shared:
                 self.home.forget_unit(plan.unit.id)
         start_at = {log: self.home.logs[log].head for log in plan.unit.inputs}
         unit = RunningUnit(plan, self.home, start_at)

@@ -1,0 +1,189 @@
+"""What shared windows keep from run to run: entries and keys in slices, and a little about each member.
+
+Slices are merged as they come, so that each is more than twice as long as the next: there are few of them,
+and a row is written again a few times only. A pane that is still open simply has entries in several slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.kernels.keys import DistinctKeys, Keys, Numbers, distinct_keys
+from slicemill.kernels.panes.entries import Partials, from_table, joined, merged, to_table
+from slicemill.kernels.panes.partials import Columns
+from slicemill.kernels.slice import Slice
+
+BEGINNING = -(2**63) + 1
+NEVER = 2**63 - 1
+
+
+def _unbalanced(slices: Sequence[Slice]) -> bool:
+    return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
+
+
+@dataclass
+class Store:
+    """Entries in slices, in the order of their panes; `single` ones, of one tuple each, stay apart."""
+
+    single: bool = False
+    slices: list[Slice] = field(default_factory=list)
+
+    def append(self, entries: Columns, partials: Partials) -> None:
+        self.slices.append(Slice(to_table(entries)))
+        while _unbalanced(self.slices):
+            newer, older = (from_table(self.slices.pop().table) for _ in range(2))
+            together = joined([older, newer], partials) if self.single else merged(older, newer, partials)
+            self.slices.append(Slice(to_table(together)))
+
+    def all(self, partials: Partials) -> Columns | None:
+        if not self.slices:
+            return None
+        return joined([from_table(part.table) for part in self.slices], partials)
+
+    def keep(self, needed: Callable[[Columns], NDArray[np.bool_]]) -> None:
+        """Release what is not needed any more; a slice is written anew when half of it is not."""
+        kept = []
+        for part in self.slices:
+            alive = needed(from_table(part.table))
+            count = int(alive.sum())
+            if 2 * count >= len(alive) > 0:
+                kept.append(part)
+            elif count:
+                kept.append(Slice(part.table.filter(pa.array(alive))))
+        self.slices = kept
+
+    def renumber(self, keys: Numbers) -> None:
+        changed = []
+        for part in self.slices:
+            place = part.table.column_names.index("key")
+            numbers = keys[part.table.column("key").to_numpy()].astype(np.int64)
+            whole = part.table.set_column(place, "key", pa.array(numbers))
+            changed.append(Slice(whole.filter(pa.array(numbers >= 0))))
+        self.slices = changed
+
+    @property
+    def rows(self) -> int:
+        return sum(part.table.num_rows for part in self.slices)
+
+
+class StoredKeys:
+    """The numbers of keys, stored as slices of the keys that are new."""
+
+    def __init__(self) -> None:
+        self._keys = Keys()
+        self._slices: list[Slice] = []
+        self._stored = 0
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def number(self, keys: DistinctKeys, columns: Sequence[Any]) -> Numbers:
+        return self._keys.number(keys, columns)
+
+    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
+        return self._keys.values(numbers)
+
+    def keep(self, alive: NDArray[np.bool_]) -> Numbers:
+        self._slices, self._stored = [], 0
+        return self._keys.keep(alive)
+
+    def __getstate__(self) -> list[Slice]:
+        if self._stored < len(self._keys):
+            new = self._keys.values(np.arange(self._stored, len(self._keys)))
+            if new:
+                self._slices.append(Slice(_key_table(new)))
+            self._stored = len(self._keys)
+            while _unbalanced(self._slices):
+                newer, older = self._slices.pop().table, self._slices.pop().table
+                self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
+        return self._slices
+
+    def __setstate__(self, slices: list[Slice]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._slices = slices
+        if slices:
+            columns = pa.concat_tables([part.table for part in slices]).columns
+            self._keys.number(distinct_keys(columns, len(columns[0])), columns)
+            self._stored = len(self._keys)
+
+
+def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
+    return pa.table({str(place): column for place, column in enumerate(columns)})
+
+
+@dataclass
+class MemberState:
+    """`closed`: windows that end up to here are answered. Panes of its tuples begin from oldest to newest.
+
+    `waiting` has tuples whose slot is open, the last one of each key (OVER).
+    """
+
+    definition: object
+    closed: int = BEGINNING
+    oldest: int | None = None
+    newest: int | None = None
+    waiting: pa.Table | None = None
+    failure: str | None = None
+
+
+@dataclass
+class PaneState:
+    """`patterns`: the members that take the tuples of an entry; `values` are entries of single tuples."""
+
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    entries: Store = field(default_factory=Store)
+    values: Store = field(default_factory=lambda: Store(single=True))
+    patterns: list[frozenset[str]] = field(default_factory=list)
+    members: dict[str, MemberState] = field(default_factory=dict)
+    seen: int = 0
+    newest: int = BEGINNING
+
+    def adopt(self, definitions: dict[str, object]) -> None:
+        """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""
+        known = {
+            name: member
+            for name, member in self.members.items()
+            if name in definitions and member.definition == definitions[name]
+        }
+        self.members = {name: known.get(name) or MemberState(what) for name, what in definitions.items()}
+        self.patterns = [pattern & known.keys() for pattern in self.patterns]
+
+    def pattern(self, names: frozenset[str]) -> int:
+        if names not in self.patterns:
+            self.patterns.append(names)
+        return self.patterns.index(names)
+
+    def release(self, since: dict[str, int]) -> None:
+        """Forget entries that begin before all of their members' windows, and keys without entries."""
+        horizon = np.array(
+            [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
+        )
+
+        def needed(entries: Columns) -> NDArray[np.bool_]:
+            return np.asarray(entries["start"] >= horizon[entries["pattern"]])
+
+        for store in (self.entries, self.values):
+            store.keep(needed)
+        if len(self.keys) > 2 * (self.entries.rows + self.values.rows) + 1024:
+            self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        alive = np.zeros(len(self.keys), np.bool_)
+        waiting = [m.waiting for m in self.members.values() if m.waiting is not None]
+        tables = [part.table for store in (self.entries, self.values) for part in store.slices]
+        for column in [t.column("key") for t in tables] + [t.column("_key") for t in waiting]:
+            alive[column.to_numpy()] = True
+        numbers = self.keys.keep(alive)
+        self.entries.renumber(numbers)
+        self.values.renumber(numbers)
+        for member in self.members.values():
+            if member.waiting is not None:
+                place = member.waiting.column_names.index("_key")
+                renumbered = numbers[member.waiting.column("_key").to_numpy()].astype(np.int64)
+                member.waiting = member.waiting.set_column(place, "_key", pa.array(renumbered))

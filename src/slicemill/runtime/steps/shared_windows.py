@@ -1,0 +1,118 @@
+"""Aggregates over sliding windows of time, for all queries of one stream and key at once (kernels.panes)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.expression import conjunction
+from slicemill.esl.types import Schema
+from slicemill.execution.aggregate import align, base_of, evaluate
+from slicemill.execution.operator import Row
+from slicemill.execution.result_types import declared
+from slicemill.execution.translate import Translator
+from slicemill.kernels.panes.figures import Figure, figure_of
+from slicemill.kernels.panes.members import Evaluate, Groups, Member, ValueGroups, Yields
+from slicemill.kernels.panes.partials import Values
+from slicemill.kernels.panes.state import PaneState
+from slicemill.kernels.panes.windows import Input, SharedWindows
+from slicemill.plan import operators as op
+from slicemill.plan.panes import Call, edge_grids
+from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
+from slicemill.runtime.steps.making import Making
+from slicemill.runtime.steps.step import Part
+
+
+class SharedWindowsStep:
+    """Members that are new in the plan count what comes from now on; what those that left had is released."""
+
+    def __init__(
+        self,
+        shared: op.SharedWindows,
+        schema: Schema,
+        state: PaneState,
+        translator: Translator,
+        share: tuple[int, int],
+    ) -> None:
+        members = {member.name: _member(member, translator) for member in shared.members}
+        state.adopt({member.name: member for member in shared.members})
+        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        self._windows = SharedWindows(
+            Input(schema, shared.keys, *share),
+            members,
+            {member.name: conjunction(member.conditions) for member in shared.members},
+            edge_grids(window for member in shared.members for window in member.windows),
+            state,
+        )
+
+    @property
+    def state(self) -> PaneState:
+        return self._windows.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+        parts: list[Part] = []
+        for answer, schema in zip(self._windows.run(tables[0], complete[0]), self._schemas, strict=True):
+            if isinstance(answer, SlicemillError):
+                parts.append(answer)
+            else:
+                table, until = answer
+                parts.append((schema.empty_table() if table is None else table.cast(schema), until))
+        return parts
+
+    def due(self) -> int | None:
+        return self._windows.due()
+
+
+def shared_windows(making: Making) -> SharedWindowsStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.SharedWindows):
+        return None
+    state = making.state if isinstance(making.state, PaneState) else PaneState()
+    share = (making.bucket, making.buckets)
+    return SharedWindowsStep(operator, making.schemas[0], state, making.translator, share)
+
+
+def _member(member: op.WindowMember, translator: Translator) -> Member:
+    operator = member.operator
+    if isinstance(operator, op.WindowAggregate):
+        lengths = [length for length, _ in member.windows]
+        figures = {
+            call.columns[0].name: (length, _figure(call))
+            for call, length in zip(operator.calls, lengths, strict=True)
+        }
+        return Yields(member.windows[0][1], figures, member.columns)
+    (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
+    if not member.partial:
+        calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
+        returned = tuple(column for call in operator.calls for column in call.columns)
+        run = _by_reference(operator, translator)
+        return ValueGroups(length, slide, names, {}, member.columns, calls, returned, run)
+    read = {column.name for column in member.columns}
+    wanted = [call for call in operator.calls if call.columns[0].name in read]
+    return Groups(length, slide, names, {c.columns[0].name: _figure(c) for c in wanted}, member.columns)
+
+
+def _figure(call: Call) -> Figure:
+    figure = figure_of(call)
+    assert figure is not None, "the plan says that panes can answer it"
+    return figure
+
+
+def _by_reference(operator: op.RelationAggregate, translator: Translator) -> Evaluate:
+    """The calls over the arguments of a window's tuples, as the reference engine has it."""
+    definitions = []
+    for call in operator.calls:
+        definition = translator.lookup(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        definitions.append(definition)
+    bases = [base_of(definition) for definition in definitions]
+
+    def run(arguments: Sequence[Sequence[Row]]) -> Sequence[Row]:
+        returned = [evaluate(base, rows) for base, rows in zip(bases, arguments, strict=True)]
+        return align(definitions, returned)
+
+    return run

@@ -1,0 +1,223 @@
+"""Joins that share slices: whatever the set of queries, each gives what it gives alone, and what SQL says.
+
+phases    0        1             2
+runs      | |  |   |    |        |  |    |
+q0        ------------------------
+q1                 ----------------------
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slicemill.esl import bind
+from slicemill.esl.catalog import Catalog
+from slicemill.execution.operator import Timed
+from slicemill.kernels.join import shared, side
+from slicemill.plan.build import build_graph
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.optimize import optimize
+from slicemill.plan.rules.share_joins import share_joins
+from slicemill.plan.units import cut
+from slicemill.runtime.program import UnitPlan, UnitProgram
+from slicemill.runtime.rows import timed_rows, to_table
+from slicemill.runtime.state import SLICES
+from slicemill.runtime.state_slices import load_state, store_state
+from slicemill.runtime.steps import END
+
+STREAMS = """
+CREATE STREAM A (k int, s varchar, d double, v int, ts timestamp) ORDER BY ts;
+CREATE STREAM B (k bigint, s varchar, d double, v int, ts timestamp) ORDER BY ts;
+"""
+NAN = float("nan")
+SECOND = 1_000_000
+
+# A moment, a stream and a row without its timestamp.
+Event = tuple[int, str, tuple[object, ...]]
+Rows = dict[str, list[tuple[int, tuple[object, ...]]]]
+
+keys = st.one_of(st.integers(0, 2), st.none())
+rows = st.tuples(
+    keys,
+    st.sampled_from(["", "a", "ä", "a text of more than eight bytes", None]),
+    st.sampled_from([0.0, -0.0, 1.5, NAN, None]),
+    st.one_of(st.integers(-2, 3), st.none()),
+)
+events: st.SearchStrategy[Event] = st.tuples(st.integers(0, 14), st.sampled_from("AB"), rows)
+
+windows = st.sampled_from(
+    ["RANGE 1 SECOND", "RANGE 3 SECONDS", "RANGE 6 SECONDS", "RANGE UNBOUNDED", "ROWS 1", "ROWS 3"]
+)
+conditions = st.sampled_from(["A.k = B.k", "A.s = B.s", "A.d = B.d", "B.k = A.k AND A.s = B.s", ""])
+selections = st.sampled_from(
+    ["", "A.v > 0", "B.v > 0", "A.v > 0 AND B.v < 2", "A.s LIKE 'a%'", "B.k % 2 = 0"]
+)
+residuals = st.sampled_from(["", "A.v < B.v", "A.v <> B.k", "A.v + B.v > 1 AND A.d < B.d"])
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    where = [part for part in (draw(conditions), draw(selections), draw(residuals)) if part]
+    items = draw(st.sampled_from(["A.k, B.v", "A.s, B.d, A.ts", "B.k + 1, A.v", "*"]))
+    sql = f"SELECT {items} FROM A [{draw(windows)}], B [{draw(windows)}]"
+    return f"{sql} WHERE {' AND '.join(where)}" if where else sql
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The queries there are, by name, and what arrives run by run."""
+
+    queries: Mapping[str, str]
+    runs: Sequence[Sequence[Event]]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Phase]:
+    known = {
+        f"q{number}": text for number, text in enumerate(draw(st.lists(queries(), min_size=1, max_size=5)))
+    }
+    arriving = sorted(draw(st.lists(events, max_size=24)), key=lambda event: event[:2])
+    phases: list[Phase] = []
+    count = draw(st.integers(1, 3))
+    for number in range(count):
+        there = draw(st.sets(st.sampled_from(sorted(known)), min_size=1)) if count > 1 else set(known)
+        cuts = sorted(draw(st.lists(st.integers(0, len(arriving)), max_size=3)))
+        end = len(arriving) if number == count - 1 else (cuts or [0])[-1]
+        borders = [0, *(c for c in cuts if c <= end), end]
+        runs = [arriving[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+        phases.append(Phase({name: known[name] for name in sorted(there)}, runs))
+        arriving = arriving[end:]
+    return phases
+
+
+def catalog_of(named: Mapping[str, str]) -> Catalog:
+    return bind(STREAMS + "".join(f"CREATE QUERY {name} AS {text};" for name, text in named.items())).catalog
+
+
+def tables(run: Sequence[Event], catalog: Catalog) -> dict[str, pa.Table]:
+    made = {}
+    for stream in "AB":
+        mine = [Timed(ts * SECOND, (*row, ts * SECOND)) for ts, of, row in run if of == stream]
+        relation = catalog.relation(stream)
+        assert relation is not None
+        made[stream] = to_table(mine, relation.schema, [timed.ts for timed in mine])
+    return made
+
+
+class Machine:
+    """Units of a graph, as tasks run them; state goes through storage when `folder` is given."""
+
+    def __init__(self, buckets: int, sharing: bool) -> None:
+        self.buckets = buckets if sharing else 1
+        self.sharing = sharing
+        self.catalog: Catalog
+        self.programs: list[UnitProgram] = []
+        self.results: Rows = {}
+
+    def plan(self, named: Mapping[str, str], folder: Path | None = None) -> None:
+        """Go on with these queries: units that were there keep their state."""
+        self.catalog = catalog_of(named)
+        graph = optimize(build_graph(self.catalog))
+        graph = share_joins(graph, self.catalog) if self.sharing else graph
+        kept = {(p.plan.unit.id, bucket): states for p, bucket, states in self._states(folder)}
+        self.programs = []
+        for unit in cut(graph):
+            plan = UnitPlan(unit, graph, self.catalog, {}, self.buckets if _keyed(graph, unit.nodes) else 1)
+            self.programs += [UnitProgram(plan, b, kept.get((unit.id, b))) for b in range(plan.buckets)]
+        self.results |= {name: [] for name in named if name not in self.results}
+
+    def _states(self, folder: Path | None) -> Iterator[tuple[UnitProgram, int, Mapping[str, object]]]:
+        for program in self.programs:
+            states: Mapping[str, object] = program.states
+            if folder is not None:
+                states = load_state(folder, store_state(folder, states))
+            yield program, program._bucket, states
+
+    def run(self, run: Sequence[Event], complete: Mapping[str, int]) -> None:
+        given = tables(run, self.catalog)
+        found: dict[str, list[tuple[int, tuple[object, ...]]]] = {}
+        for program in self.programs:
+            outcome = program.run({log: given[log] for log in program.plan.unit.inputs}, complete)
+            assert not outcome.errors
+            for node_id, log in program.plan.unit.outputs:
+                schema = program.plan.graph[node_id].schema
+                new = [(t.ts, t.row) for t in timed_rows(outcome.tables[log], schema)]
+                assert all(ts >= 0 for ts, _ in new)
+                found.setdefault(log, []).extend(new)
+        for log, new in found.items():
+            self.results[log] += sorted(new, key=lambda pair: pair[0]) if self.buckets > 1 else new
+
+
+def _keyed(graph: QueryGraph, nodes: Sequence[str]) -> bool:
+    operators = [graph[node].operator for node in nodes]
+    return all(join.keys[0] for join in operators if isinstance(join, shared.SharedJoin))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
+    """A few rows are many here, so that slices are merged and written anew, and pairs come in blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side, "_SMALL_ROWS", 2)
+        patch.setattr(shared, "PAIRS_PER_BLOCK", 3)
+        yield
+
+
+def _completeness(phases: Sequence[Phase]) -> list[dict[str, int]]:
+    """How far streams are complete after each run: by what has come, in the end for good."""
+    reached = {"A": -END, "B": -END}
+    told = []
+    for phase in phases:
+        for run in phase.runs:
+            for ts, stream, _ in run:
+                reached[stream] = ts * SECOND
+            told.append(dict(reached))
+    told[-1] = dict.fromkeys(reached, END)
+    return told
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories(), st.sampled_from([1, 2, 5]), st.booleans())
+def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
+    tmp_path: Path, phases: list[Phase], buckets: int, stored: bool
+) -> None:
+    folder = tmp_path if stored else None
+    (tmp_path / SLICES).mkdir(exist_ok=True)
+    together = Machine(buckets, sharing=True)
+    alone: dict[str, Machine] = {}
+    complete = iter(_completeness(phases))
+    for phase in phases:
+        together.plan(phase.queries, folder)
+        for name in list(alone):
+            if name not in phase.queries:
+                # Should it come back, it is another query, and its results start anew.
+                _same(together.results.pop(name), alone.pop(name).results[name], buckets)
+        for name, text in phase.queries.items():
+            if name not in alone:
+                together.results[name] = []
+                alone[name] = Machine(1, sharing=False)
+                alone[name].plan({name: text})
+        for run in phase.runs:
+            told = next(complete)
+            together.run(run, told)
+            for machine in alone.values():
+                machine.run(run, told)
+    for name, machine in alone.items():
+        _same(together.results[name], machine.results[name], buckets)
+
+
+def _same(
+    got: list[tuple[int, tuple[object, ...]]], expected: list[tuple[int, tuple[object, ...]]], buckets: int
+) -> None:
+    """The same rows in the same order; of several buckets, those of one timestamp in any order."""
+    assert [ts for ts, _ in got] == sorted(ts for ts, _ in got)
+    if buckets == 1:
+        assert [repr(pair) for pair in got] == [repr(pair) for pair in expected]
+    else:
+        assert sorted(map(repr, got)) == sorted(map(repr, expected))
