@@ -6,7 +6,9 @@ only referred to afterwards; one that comes back from storage is opened when it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -23,3 +25,22 @@ class Slice:
         if not isinstance(self._table, pa.Table):
             self._table = self._table()
         return self._table
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a slice holds, for people to look at: which part of the state it is, and who wants its rows."""
+
+    part: str
+    slice: Slice | None  # None for a few rows that are kept as they are
+    rows: int
+    earliest: int
+    latest: int
+    wanted: Mapping[str, int]  # rows by member
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A state that can say what it holds."""
+
+    def held(self) -> Sequence[Held]: ...

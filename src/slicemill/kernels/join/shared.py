@@ -42,6 +42,7 @@ from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
 from slicemill.kernels.join.probe import Places, Times
 from slicemill.kernels.join.side import Side, SideState
 from slicemill.kernels.join.windows import FOREVER, Seats, counts_rows
+from slicemill.kernels.slice import Held
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember, SharedJoin
 
@@ -56,6 +57,14 @@ Answer: TypeAlias = pa.Table | ExpressionError
 class JoinState:
     seats: Seats = field(default_factory=lambda: Seats({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+
+    def held(self) -> list[Held]:
+        """What each side's slices hold, oldest first, and what waits."""
+        return [
+            Held(f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted)
+            for number, side in enumerate(self.sides)
+            for part in side.held()
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from slicemill.kernels.join.block import (
 )
 from slicemill.kernels.join.probe import Times
 from slicemill.kernels.join.windows import FOREVER, Reach, Seats, reach_of
-from slicemill.kernels.slice import Slice
+from slicemill.kernels.slice import Held, Slice
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
 _SLICES_PER_WINDOW = 8
@@ -73,6 +73,15 @@ class SideState:
     slices: list[Stored] = field(default_factory=list)
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def held(self) -> list[Held]:
+        found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
+        for number, waiting in enumerate(self.waiting):
+            slice_ = waiting if isinstance(waiting, Slice) else None
+            table = (slice_.table if slice_ is not None else waiting).slice(0 if number else self.taken)
+            times = column_numbers(table, TS)
+            found.append(Held(", waiting", slice_, len(times), int(times[0]), int(times[-1]), {}))
+        return found
 
 
 class Side:
