@@ -55,7 +55,7 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     """The condition that some query has on the stream's rows; None where all rows are needed."""
     conditions: list[Expr] = []
     for node in graph.consumers(stream):
-        for condition in _selections(node.operator):
+        for condition in _selections(node, stream):
             if condition is None or not cannot_fail(condition):
                 return None
             if condition not in conditions:
@@ -68,8 +68,12 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     return wanted
 
 
-def _selections(operator: op.Operator) -> tuple[Expr | None, ...]:
+def _selections(node: Node, stream: str) -> tuple[Expr | None, ...]:
     """The conditions of what reads a stream; None for a reader that has none."""
+    operator = node.operator
+    if isinstance(operator, op.SharedJoin):
+        ports = [port for port, source in enumerate(node.inputs) if source == stream]
+        return tuple(member.selections[port] for member in operator.members for port in ports)
     if isinstance(operator, op.Filter):
         return (operator.condition,)
     if isinstance(operator, op.SharedWindows):
