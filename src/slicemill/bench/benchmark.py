@@ -12,7 +12,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.errors import did_you_mean
 from slicemill.lab.experiment import Result, Scale
 
-_HELPERS = ("benchmark", "bids", "cli", "latency", "process_tree", "rivals")
+_HELPERS = ("benchmark", "bids", "cli", "join_rivals", "latency", "process_tree", "rivals")
 
 
 @dataclass(frozen=True, slots=True)
