@@ -170,6 +170,15 @@ def seconds_of(duration: str | None) -> float | None:
     return float(match[1]) * UNITS_US[unit] / 1_000_000
 
 
+@app.command(epilog="Example: slicemill state work")
+def state(home: Annotated[Path, typer.Argument(metavar="HOME", help="The home of a mill.")]) -> None:
+    """Show what queries keep of their streams: rows, bytes and ages, by slice and by query."""
+    from slicemill.runtime.state_view import state_tables
+
+    for table in state_tables(home):
+        Console().print(table)
+
+
 @log_app.command("ls", epilog="Example: slicemill log ls --home work")
 def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -> None:
     """Show what the logs of a home hold: streams, derived streams and results."""
