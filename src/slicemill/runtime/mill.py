@@ -27,6 +27,7 @@ from slicemill.execution.translate import relation_rows
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
+from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import bucket_count
@@ -47,6 +48,7 @@ from slicemill.runtime.session import configure, local_session
 from slicemill.runtime.sinks.registry import open_sink
 from slicemill.runtime.sinks.runner import SinkRunner
 from slicemill.runtime.source_frame import table_frame
+from slicemill.runtime.state_view import HeldSlice, slices_of
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
 from slicemill.runtime.unit_run import RunningUnit, open_outputs
@@ -368,7 +370,22 @@ class Mill:
         def explain() -> str:
             return explain_text(self._graph.only(self._graph.ancestors(query.name)))
 
-        return Query(query.name, query.schema, self.home.log(query.name, query.schema), stop, explain)
+        def complete_from() -> int | None:
+            return self._complete_from(query.name)
+
+        def state() -> list[HeldSlice]:
+            return [held for held in slices_of(self.home.folder) if query.name in held.wanted]
+
+        log = self.home.log(query.name, query.schema)
+        return Query(query.name, query.schema, log, stop, explain, complete_from, state)
+
+    def _complete_from(self, query: str) -> int | None:
+        history = history_us(self._graph, query)
+        units = [unit for unit in self.dispatcher.units.values() if query in unit.since]
+        if not units or history is None:
+            return None
+        since = units[0].since[query]
+        return -END if since is None else since + history
 
 
 def _needed(outputs: Sequence[tuple[str, str]], graph: QueryGraph) -> frozenset[str]:

@@ -15,6 +15,7 @@ from slicemill.execution.operator import Timed
 from slicemill.runtime.arrow_schema import ARRIVAL, to_arrow, with_system_columns
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.rows import timed_rows
+from slicemill.runtime.state_view import HeldSlice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,14 @@ class Query:
     """A registered continuous query; as a context manager it is dropped at the end."""
 
     def __init__(
-        self, name: str, schema: Schema, log: StreamLog, stop: Callable[[], None], explain: Callable[[], str]
+        self,
+        name: str,
+        schema: Schema,
+        log: StreamLog,
+        stop: Callable[[], None],
+        explain: Callable[[], str],
+        complete_from: Callable[[], int | None],
+        state: Callable[[], list[HeldSlice]],
     ) -> None:
         self.name = name
         self.schema = schema
@@ -56,6 +64,8 @@ class Query:
         self._kept: pa.Table | None = None
         self._stop = stop
         self._explain = explain
+        self._complete_from = complete_from
+        self._state = state
 
     def to_arrow(self) -> pa.Table:
         """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
@@ -98,6 +108,18 @@ class Query:
 
     def metrics(self) -> QueryMetrics:
         return self._metrics
+
+    def complete_from(self) -> int | None:
+        """The timestamp from which results are those of a query that was always there (S23).
+
+        Tuples that came before the query count for nothing, so it is as complete only when its windows hold
+        none of their time. It is None where no time can be told: windows that count rows, or never end.
+        """
+        return self._complete_from()
+
+    def state(self) -> list[HeldSlice]:
+        """The slices of state that hold rows for this query, as last committed."""
+        return self._state()
 
     def delivered(self, rows: int, responses_us: list[int]) -> None:
         """Called by the mill after a commit that added rows to the log."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BUCKET_STATE = "states"
 _SPLIT = "buckets"
 _OUTPUTS = "outputs"
+_SINCE = "since"
 _FAILED = "failed"
 
 
@@ -70,8 +71,10 @@ class RunningUnit:
         self._home = home
         self._store = home.unit_store(plan.unit.id)
         written = sorted(log for _, log in plan.unit.outputs)
+        reached = [ts for log in plan.unit.inputs if (ts := home.logs[log].frontier) is not None]
+        self.since = dict.fromkeys(written, max(reached, default=None))
         if self._store.latest() is None:
-            extra = {_SPLIT: plan.buckets, _OUTPUTS: written}
+            extra = {_SPLIT: plan.buckets, _OUTPUTS: written, _SINCE: self.since}
             self._store.commit(0, UnitVersion(dict(start_at), extra=extra))
         roll_forward(self._store, home.logs)
         # State is split as it was when the unit began, however many cores there are now.
@@ -80,6 +83,8 @@ class RunningUnit:
         self.pickled = cloudpickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
         self._broadcast: Broadcast[bytes] | None = None
+        # What its inputs had reached when a query came: it has seen all that is later.
+        self.since |= {log: ts for log, ts in self._extra(_SINCE).items() if log in written}
         self.failed = {log: error for log, error in self._extra(_FAILED).items() if log in written}
         # What is in the logs now was stored for the queries of then: others of this unit start behind it.
         known = self.version.extra.get(_OUTPUTS, written)
@@ -112,7 +117,7 @@ class RunningUnit:
     def settle(self) -> None:
         """Keep all promises of the last run in a version that makes none, before its logs may go."""
         version = self.version
-        extra = {**version.extra, _FAILED: self.failed, _OUTPUTS: self._members()}
+        extra = {**version.extra, _FAILED: self.failed, _OUTPUTS: self._members(), _SINCE: self.since}
         commit_run(self._store, UnitVersion(version.cursors, version.slices, {}, extra), self._home.logs)
 
     def _members(self) -> list[str]:
@@ -237,6 +242,7 @@ class RunningUnit:
             _FAILED: self.failed,
             _SPLIT: self.plan.buckets,
             _OUTPUTS: self._members(),
+            _SINCE: self.since,
         }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
 
