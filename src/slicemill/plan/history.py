@@ -1,0 +1,58 @@
+"""How far back a query's results depend on tuples: what a query that is new has to wait for (S23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slicemill.esl.query import Frame, Window
+from slicemill.plan import operators as op
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.units import log_of
+
+
+def history_us(graph: QueryGraph, root: str) -> int | None:
+    """The length of time, within the unit that computes a node; None where no length of time says it."""
+    own = _own(graph, graph[root])
+    above = [
+        history_us(graph, source) for source in graph[root].inputs if log_of(graph[source], graph) is None
+    ]
+    known = [length for length in above if length is not None]
+    return own + max(known, default=0) if own is not None and len(known) == len(above) else None
+
+
+def _own(graph: QueryGraph, node: Node) -> int | None:
+    operator = node.operator
+    if isinstance(operator, op.Part):
+        return _of_part(graph[node.inputs[0]].operator, operator.index)
+    if isinstance(operator, op.WindowJoin):
+        return _longest(operator.windows)
+    if isinstance(operator, op.SharedJoin) and not _has_parts(graph, node):
+        return _longest(operator.members[0].windows)
+    if isinstance(operator, (op.GroupAggregate, op.Coalesce)):
+        return None
+    return _of_aggregate(operator)
+
+
+def _of_part(shared: op.Operator, index: int) -> int | None:
+    if isinstance(shared, op.SharedJoin):
+        return _longest(shared.members[index].windows)
+    assert isinstance(shared, op.SharedWindows)
+    return _of_aggregate(shared.members[index].operator)
+
+
+def _of_aggregate(operator: op.Operator) -> int | None:
+    if isinstance(operator, op.RelationAggregate):
+        return _longest(window for _, window in operator.windows)
+    if isinstance(operator, op.WindowAggregate):
+        return _longest(call.window for call in operator.calls)
+    return _longest([operator.window]) if isinstance(operator, op.Materialize) else 0
+
+
+def _longest(windows: Iterable[Window]) -> int | None:
+    lengths = [window.extent if window.frame is Frame.RANGE else None for window in windows]
+    known = [length for length in lengths if length is not None]
+    return max(known) if len(known) == len(lengths) else None
+
+
+def _has_parts(graph: QueryGraph, node: Node) -> bool:
+    return any(isinstance(reader.operator, op.Part) for reader in graph.consumers(node.id))
