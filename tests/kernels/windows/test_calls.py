@@ -27,7 +27,6 @@ from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import Column
 from slicemill.execution.expressions import ExpressionError
 from slicemill.execution.operator import Timed
-from slicemill.kernels.windows import calls as module
 from slicemill.kernels.windows.calls import WindowCalls
 from slicemill.runtime.steps.step import END
 
@@ -94,11 +93,11 @@ def test_a_sum_that_does_not_fit_is_the_references_error() -> None:
         WindowCalls([made], SCHEMA).run(table(rows), END)
 
 
-def test_partitions_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FEW_KEYS", 2)
+def test_partitions_without_rows_are_forgotten() -> None:
     made = WindowCall("count", (), False, (column("b"),), Window(Frame.RANGE, 2), (Column("x", t.BIGINT),))
     rows = [Timed(n, (*[None] * 3, n // 3 % 7, *[None] * 6)) for n in range(60)]
     windows = WindowCalls([made], SCHEMA)
+    windows.state.partitions[0].crowded = 2
     out = [line for row in rows for line in shown(windows.run(table([row]), row.ts)[0], [made])]
     assert out == by_reference([made], rows)
     assert len(windows.state.partitions[0].keys) <= 4

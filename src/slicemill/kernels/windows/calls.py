@@ -47,6 +47,7 @@ class PartitionState:
     """The partitions met so far, and how many tuples each has had."""
 
     keys: Keys = field(default_factory=Keys)
+    crowded: int = _FEW_KEYS  # so many keys are worth a look for some to forget
     arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
@@ -246,13 +247,14 @@ class WindowCalls:
             for placed, kept in zip(self._groups, self.state.groups, strict=True)
             if placed.partitioning == place
         ]
-        if len(state.keys) < _FEW_KEYS or any(group.counts_forever for group, _ in groups):
+        if len(state.keys) <= state.crowded or any(group.counts_forever for group, _ in groups):
             return
         alive = np.zeros(len(state.keys), np.bool_)
         for _, kept in groups:
             for piece in kept.slices:
                 alive[numbers(piece.table.column(KEY).combine_chunks())] = True
-        if 2 * int(alive.sum()) > len(state.keys):
+        state.crowded = max(state.crowded, 2 * int(alive.sum()))
+        if len(state.keys) <= state.crowded:
             return
         renumbered = state.keys.keep(alive)
         state.arrived = state.arrived[alive]

@@ -126,16 +126,24 @@ def squares(numbers: Limbs) -> Limbs:
 
 
 @njit(cache=True)
+def _add_up(numbers: Any, out: Any) -> None:
+    rows, words = numbers.shape
+    for i in range(rows):
+        carry = np.uint64(0)
+        for place in range(words):
+            total = out[i, place] + numbers[i, place]
+            carried = total + carry
+            # Unsigned: a sum that is less than one of its parts has wrapped around.
+            carry = np.uint64((total < numbers[i, place]) | (carried < total))
+            out[i + 1, place] = carried
+
+
 def prefix_sums(numbers: Limbs) -> Limbs:
     """Row i is the sum of the numbers before i."""
     rows, limbs = numbers.shape
     out = np.zeros((rows + 1, limbs), np.uint32)
-    for i in range(rows):
-        carry = np.uint64(0)
-        for place in range(limbs):
-            carry += np.uint64(out[i, place]) + np.uint64(numbers[i, place])
-            out[i + 1, place] = carry & _MASK
-            carry >>= _LIMB
+    # Two limbs at a time: they lie in memory as words of 64 bits do.
+    _add_up(numbers.view(np.uint64), out.view(np.uint64))
     return out
 
 

@@ -1,0 +1,245 @@
+"""A value beside each tuple, `avg(v) OVER (PARTITION BY k RANGE w PRECEDING)`, for short and long windows.
+
+Parquet files go through slicemill end to end, to results in a log. What a tuple costs must not depend on how
+many tuples its window holds. Spark has no such query on streams, so the rival is its batch window function
+over the same files: it adds up the whole window for each row. Rows per processor second are compared after a
+warm-up of both sides, in one session. Results are counted, and their sum is compared with NumPy's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from slicemill.bench.benchmark import Benchmark
+from slicemill.bench.bids import Feed
+from slicemill.bench.process_tree import Usage, measured
+from slicemill.bench.rivals import POLL_MS
+from slicemill.errors import SlicemillError
+from slicemill.lab.claims import at_least, at_most
+from slicemill.lab.experiment import Result, Scale
+from slicemill.runtime.mill import Mill
+from slicemill.runtime.session import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "ts TIMESTAMP, k BIGINT, v DOUBLE"
+KEYS = 1000
+STEP_US = 100  # 10 000 events per second
+WINDOW_ROWS = (100, 10_000, 1_000_000)
+_PATIENCE_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    rows_per_file: int
+    files: int
+    files_per_batch: int
+    rival_rows: int
+    window_rows: Sequence[int] = WINDOW_ROWS
+
+
+SIZES: Mapping[Scale, Sizes] = {
+    "small": Sizes(100_000, 11, 5, 50_000),
+    "full": Sizes(100_000, 41, 5, 200_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The input as NumPy has it."""
+
+    ts: NDArray[np.int64]
+    k: NDArray[np.int64]
+    v: NDArray[np.float64]
+
+    @staticmethod
+    def random(rows: int) -> Events:
+        rng = np.random.default_rng(7)
+        values = np.round(rng.gamma(2.0, 50.0, rows), 2)
+        return Events(np.arange(rows) * STEP_US, rng.integers(0, KEYS, rows), values)
+
+    def write(self, folder: Path, rows_per_file: int) -> list[Path]:
+        folder.mkdir(parents=True)
+        paths = []
+        for number, start in enumerate(range(0, len(self.ts), rows_per_file)):
+            part = slice(start, start + rows_per_file)
+            ts = pa.array(self.ts[part], pa.timestamp("us", tz="UTC"))
+            paths.append(folder / f"{number:05d}.parquet")
+            pq.write_table(pa.table({"ts": ts, "k": self.k[part], "v": self.v[part]}), paths[-1])
+        return paths
+
+    def sum_of_averages(self, window_us: int, partitioned: bool) -> float:
+        """What all results come to, by prefix sums over the sorted input."""
+        order = np.argsort(self.k, kind="stable") if partitioned else np.arange(len(self.ts))
+        k = self.k[order] if partitioned else np.zeros(len(order), np.int64)
+        # Keys far apart in time: one sorted axis for all partitions.
+        axis = k * (int(self.ts[-1]) + window_us + 1) + self.ts[order]
+        starts = np.searchsorted(axis, np.maximum(axis - window_us, k * (int(self.ts[-1]) + window_us + 1)))
+        sums = np.concatenate([[0.0], np.cumsum(self.v[order])])
+        ends = np.arange(len(order)) + 1
+        return float(((sums[ends] - sums[starts]) / (ends - starts)).sum())
+
+
+def query(window_us: int, partitioned: bool) -> str:
+    by = "PARTITION BY k " if partitioned else ""
+    return f"SELECT k, avg(v) OVER ({by}RANGE {window_us} MICROSECONDS PRECEDING) AS mean FROM event"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    rows: int
+    usage: Usage
+    wrong_rows: int
+    relative_error: float
+
+    @property
+    def rows_per_cpu_s(self) -> float:
+        return self.rows / self.usage.cpu_s
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "rows_per_cpu_s": round(self.rows_per_cpu_s),
+            "rows_per_s": round(self.rows / self.usage.wall_s),
+            "cpu_s": round(self.usage.cpu_s, 2),
+            "wall_s": round(self.usage.wall_s, 2),
+            "peak_mb": self.usage.peak_bytes // 1_000_000,
+            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
+        }
+
+
+class OverBench:
+    """The parts of the benchmark, in a session and a folder of their own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._sizes = sizes
+        self._runs = 0
+        self.events = Events.random(sizes.rows_per_file * sizes.files)
+        self.paths = self.events.write(folder / "events", sizes.rows_per_file)
+
+    def mill(self, window_us: int, partitioned: bool, files: int | None = None) -> Run:
+        """The first file starts the query; the others are measured."""
+        self._runs += 1
+        home = self._folder / f"run-{self._runs}"
+        feed = Feed(home / "in")
+        paths = self.paths[:files]
+        source = f"path '{feed.folder}', maxFilesPerTrigger {self._sizes.files_per_batch}"
+        with Mill(self._spark, home / "home", poll_ms=POLL_MS) as mill:
+            mill.execute(f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
+            mill.execute(f"CREATE QUERY means AS {query(window_us, partitioned)}")
+            mill.start()
+            feed.arrive(paths[:1])
+            per_file = self._sizes.rows_per_file
+            _await(mill, per_file)
+            with measured() as usage:
+                feed.arrive(paths[1:])
+                _await(mill, per_file * len(paths))
+            found = mill.queries["means"].to_arrow()
+        total = float(np.sum(found.column("mean").to_numpy()))
+        seen = Events(*(a[: per_file * len(paths)] for a in (self.events.ts, self.events.k, self.events.v)))
+        expected = seen.sum_of_averages(window_us, partitioned)
+        return Run(
+            per_file * (len(paths) - 1),
+            usage,
+            abs(found.num_rows - per_file * len(paths)),
+            abs(total - expected) / expected,
+        )
+
+    def rival(self, window_us: int, partitioned: bool, rows: int) -> Run:
+        """Spark's batch window function over the first rows."""
+        by = "PARTITION BY k " if partitioned else ""
+        over = (
+            f"{by}ORDER BY ts RANGE BETWEEN INTERVAL '{window_us / 1e6:.6f}' SECOND PRECEDING AND CURRENT ROW"
+        )
+        frame = self._spark.read.schema(SCHEMA).parquet(*map(str, self.paths)).where(f"ts < {_moment(rows)}")
+        result = frame.selectExpr("k", f"avg(v) OVER ({over}) AS mean")
+        with measured() as usage:
+            result.write.format("noop").mode("overwrite").save()
+        checked = result.selectExpr("count(*)", "sum(mean)").head()
+        assert checked is not None
+        seen = Events(*(a[:rows] for a in (self.events.ts, self.events.k, self.events.v)))
+        expected = seen.sum_of_averages(window_us, partitioned)
+        return Run(rows, usage, abs(checked[0] - rows), abs(checked[1] - expected) / expected)
+
+
+def _moment(row: int) -> str:
+    return f"timestamp_micros({row * STEP_US})"
+
+
+def _await(mill: Mill, rows: int) -> None:
+    ends = time.monotonic() + _PATIENCE_S
+    means = mill.queries["means"]
+    while means.metrics().rows < rows:
+        mill.check()
+        if time.monotonic() > ends:
+            raise SlicemillError(f"only {means.metrics().rows} of {rows} results after {_PATIENCE_S} s")
+        time.sleep(0.005)
+
+
+def run(scale: Scale) -> Result:
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
+        spark = local_session()
+        try:
+            return measure(OverBench(spark, Path(folder), SIZES[scale]), SIZES[scale])
+        finally:
+            spark.stop()
+
+
+def measure(bench: OverBench, sizes: Sizes) -> Result:
+    middle = sizes.window_rows[1]
+    few = min(4, sizes.files)
+    bench.mill(middle * STEP_US, True, few)
+    bench.rival(middle * STEP_US, True, sizes.rival_rows)
+    by_key = {rows: bench.mill(rows * STEP_US, True) for rows in sizes.window_rows}
+    ours, theirs = (
+        bench.mill(middle * STEP_US, False, few),
+        bench.rival(middle * STEP_US, False, sizes.rival_rows),
+    )
+    keyed_rival = bench.rival(middle * STEP_US, True, sizes.rival_rows)
+    speeds = [run.rows_per_cpu_s for run in by_key.values()]
+    everything = [*by_key.values(), ours, theirs, keyed_rival]
+    claims = (
+        at_most("results too many or missing, both sides", sum(run.wrong_rows for run in everything), 0),
+        at_most(
+            "sum of results, relative difference from NumPy's, both sides",
+            max(run.relative_error for run in everything),
+            1e-9,
+        ),
+        at_most(
+            f"windows of {sizes.window_rows[0]:,} to {sizes.window_rows[-1]:,} rows: fastest / slowest",
+            max(speeds) / min(speeds),
+            1.3,
+            "rows per CPU second, end to end",
+        ),
+        at_least(
+            f"one partition, windows of {middle:,} rows: rows per CPU second, slicemill / Spark's batch",
+            ours.rows_per_cpu_s / theirs.rows_per_cpu_s,
+            50,
+            "Spark adds up the window of each row; with 1000 keys a window has a thousandth of the rows",
+        ),
+    )
+    figures = {
+        "how": "CPU of driver, JVM and Python workers after warm-up and query start, one session, "
+        f"{sizes.files_per_batch * sizes.rows_per_file} rows a batch, {KEYS} keys",
+        "by rows in the window, 1000 keys": {str(rows): run.figures() for rows, run in by_key.items()},
+        "one partition": {"slicemill": ours.figures(), "Spark's batch": theirs.figures()},
+        "Spark's batch, 1000 keys": keyed_rival.figures(),
+        "1000 keys, slicemill / Spark's batch": by_key[middle].rows_per_cpu_s / keyed_rival.rows_per_cpu_s,
+    }
+    return Result(claims, figures)
+
+
+BENCHMARK = Benchmark("a moving average beside each tuple, windows of 100 to 1 000 000 rows", run)
