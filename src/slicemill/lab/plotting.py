@@ -67,3 +67,17 @@ def draw_curves(
     # Beside the picture: inside it would lie over some curve.
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def draw_bars(path: Path, bars: Mapping[str, float], *, title: str, y_label: str) -> None:
+    """Write an image with a bar, and its figure, for each name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.bar_label(axes.bar(list(bars), list(bars.values()), width=0.6), fmt="{:,.0f}")
+    axes.set(title=fill(title, 80), ylabel=y_label)
+    axes.grid(alpha=0.3, axis="y")
+    figure.savefig(path, dpi=120, bbox_inches="tight")

@@ -103,8 +103,7 @@ class Chain:
         self.counters.purge += 1
         purged = here.purge(item)
         self.counters.probe += len(here.states[1 - item.side])
-        for partner, age in here.partners(item, self._condition):
-            self._give(number, item, partner, age)
+        self._give(number, item, here.partners(item, self._condition))
         self._pass_on(number, purged, probes=False)
         self._pass_on(number, [item], probes=True)
         self._punctuate(number, item)
@@ -177,17 +176,19 @@ class Chain:
 
     # ----- what follows a probe
 
-    def _give(self, number: int, probe: Item, partner: Item, age: float) -> None:
-        """A pair goes to the queries whose windows hold it and whose predicates both tuples satisfy."""
-        here = self.slices[number].spans[partner.side]
-        takers = here.takers(age)
-        self.counters.route += len(here.inside)
-        self.counters.select += self._looks(here.mask, takers)
-        takers &= probe.mask & partner.mask
-        if takers:
-            result = joined(probe, partner)
-            for bit in bits(takers):
-                self.unions[self.members[bit].query].add(probe.number, result)
+    def _give(self, number: int, probe: Item, found: list[tuple[Item, float]]) -> None:
+        """Pairs go to the queries whose windows hold them and whose predicates both tuples satisfy."""
+        here = self.slices[number].spans[1 - probe.side]
+        reaching = here.mask
+        self.counters.route += len(here.inside) * len(found)
+        for partner, age in found:
+            takers = here.takers(age)
+            self.counters.select += self._looks(reaching, takers)
+            takers &= probe.mask & partner.mask
+            if takers:
+                result = joined(probe, partner)
+                for bit in bits(takers):
+                    self.unions[self.members[bit].query].add(probe.number, result)
 
     def _looks(self, reaching: int, takers: int) -> int:
         """Predicates to look at on a result: those that the way to this slice has not proved."""

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from itertools import combinations, product
 
-from slicemill.plan.slices.chain_cost import chain_cost
+from slicemill.plan.slices.chain_cost import chain_cost, looks
 from slicemill.plan.slices.costs import Cost
 from slicemill.plan.slices.members import bits, parts, windows
+from slicemill.plan.slices.spans import span
 from slicemill.plan.slices.workload import Workload
 
 
@@ -21,11 +22,8 @@ def isolated(workload: Workload) -> Cost:
 def pull_up(workload: Workload) -> Cost:
     """One join with the longest windows; results are routed by age, then selected (S7, Eq 4.1)."""
     bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
-    selected = sum(
-        _results(bare, side.window) * sum(wanted.predicate is not None for wanted in one.sides)
-        for one in workload.members
-        for side in one.sides
-    )
+    whole = (span(workload.members, side, 0, windows(bare.members, side)[-1]) for side in (0, 1))
+    selected = sum(_results(bare, one.end) * looks(workload.members, one, among=0) for one in whole)
     return _one_join(bare) + Cost(select=selected)
 
 

@@ -8,10 +8,11 @@ chain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import predicates, unproved
-from slicemill.plan.slices.spans import span, spans
+from slicemill.plan.slices.members import Member, predicates, unproved
+from slicemill.plan.slices.spans import Span, span, spans
 from slicemill.plan.slices.workload import Workload
 
 
@@ -27,10 +28,7 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
     stored = rate * workload.passing(side, piece.mask) * piece.length
     probed = stored * probes * workload.passing(other, piece.mask)
     results = probed * workload.join_selectivity
-    looked_at = results * unproved(members, piece.mask, piece.whole)
-    for window, queries in piece.inside:
-        share = (window - start) / piece.length
-        looked_at += results * share * unproved(members, piece.mask, queries)
+    looked_at = results * looks(members, piece, piece.mask)
     filtered = rate if predicates(members, side, piece.mask) else 0.0
     return Cost(
         memory=stored * workload.tuple_size,
@@ -40,6 +38,17 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
         select=filtered + looked_at,
         overhead=workload.overhead * probes,
     )
+
+
+def looks(members: Sequence[Member], piece: Span, among: int) -> float:
+    """Mean number of predicates looked at on a result of a span, when `among` has been filtered for.
+
+    Young results may have more takers than old ones: the span is gone through from one window end to the
+    next.
+    """
+    ages = pairwise((piece.start, *(window for window, _ in piece.inside), piece.end))
+    total = sum((to - age) * unproved(members, among, piece.takers(age)) for age, to in ages)
+    return total / piece.length if total else 0.0
 
 
 def chain_cost(workload: Workload, left: Sequence[float], right: Sequence[float]) -> Cost:

@@ -114,14 +114,16 @@ def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int
 
 
 def unproved(members: Sequence[Member], among: int, of: int) -> int:
-    """How many predicates of the queries `of` must still be looked at on a result (S14, S19).
+    """How many predicates must still be looked at on a result before the queries `of` may take it (S14, S19).
 
-    A result's parts have passed the disjunction over `among` on each stream; a predicate that is the whole of
-    that disjunction holds already.
+    Its parts have passed the disjunction over `among` on each stream; a predicate that is the whole of that
+    disjunction holds already, and one that several queries share is looked at once.
     """
-    in_front = [predicates(members, side, among) for side in range(len(members[0].sides))]
-    return sum(
-        side.predicate is not None and set(passed) != {side.predicate}
+    in_front = [set(predicates(members, side, among)) for side in range(len(members[0].sides))]
+    asked = {
+        (number, side.predicate)
         for bit in bits(of)
-        for side, passed in zip(members[bit].sides, in_front, strict=True)
-    )
+        for number, side in enumerate(members[bit].sides)
+        if side.predicate is not None
+    }
+    return sum(in_front[number] != {predicate} for number, predicate in asked)

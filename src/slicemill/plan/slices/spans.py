@@ -49,7 +49,11 @@ class Span:
 
     def takers(self, age: float) -> int:
         """The queries that take a pair of this age; every window that ends inside is compared (S18)."""
-        return reduce(or_, (queries for window, queries in self.inside if age < window), self.whole)
+        takers = self.whole
+        for window, queries in self.inside:
+            if age < window:
+                takers |= queries
+        return takers
 
 
 def span(members: Sequence[Member], side: int, start: float, end: float) -> Span:

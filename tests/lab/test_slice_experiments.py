@@ -1,0 +1,67 @@
+"""What the sliced-join experiments must say beyond that their claims hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.lab import slice_e8, slice_e10, slice_joins
+from slicemill.lab.experiment import to_json
+from slicemill.lab.registry import load
+from slicemill.lab.slice_joins import Setting, arrivals, matching, measured, modelled
+
+
+@pytest.mark.parametrize(
+    ("experiment_id", "printed"),
+    [
+        ("slice-E1", "20-30 % on average"),
+        ("slice-E2", "10-40 % on average"),
+        ("slice-E4", "2325.8"),
+        ("slice-E5", "20-30 % on average"),
+        ("slice-E7", "leaves out the third chain's probing"),
+    ],
+)
+def test_printed_figures_that_do_not_hold_are_named_in_a_note(experiment_id: str, printed: str) -> None:
+    claims = load(experiment_id).run(1, "small").claims
+    assert any(printed in claim.note and "Printed" in claim.note for claim in claims)
+
+
+def test_the_full_scale_of_the_analytic_experiments_agrees_with_the_small_one() -> None:
+    for number in range(1, 8):
+        assert load(f"slice-E{number}").run(1, "full").holds
+
+
+def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slice_e8, "PANELS", {panel: slice_e8.PANELS[panel] for panel in "be"})
+    monkeypatch.setitem(slice_joins.RATES, "small", (20,))
+
+    def figures(seed: int) -> str:
+        measured.cache_clear()
+        return to_json("slice-E8", load("slice-E8").run(seed, "small"))
+
+    assert figures(1) == figures(1) != figures(2)
+
+
+def test_arrivals_have_the_rate_and_the_selectivities_they_are_meant_to_have() -> None:
+    tuples = list(arrivals(50, 20, seed=3))
+    assert [tuple_.ts for _, tuple_ in tuples] == sorted(tuple_.ts for _, tuple_ in tuples)
+    left, right = ([tuple_ for stream, tuple_ in tuples if stream == side] for side in (0, 1))
+    assert len(left) == pytest.approx(1000, rel=0.1)
+    assert sum(float(str(one.row[1])) < 0.2 for one in left) / len(left) == pytest.approx(0.2, abs=0.01)
+    matches = matching(0.1)
+    found = sum(matches(a.row, b.row) for a in left for b in right[:100])
+    assert found / (len(left) * 100) == pytest.approx(0.1, rel=0.1)
+
+
+def test_comparisons_counted_in_a_run_are_those_the_model_expects() -> None:
+    setting = Setting("uniform", 0.5, 0.1)
+    found, expected = measured(setting, 60, "small", 1), modelled(setting, 60, "small")
+    for way in slice_joins.WAYS[1:]:
+        ratio = found["state-slice"].comparisons / found[way].comparisons
+        assert ratio == pytest.approx(expected["state-slice"].cpu / expected[way].cpu, rel=0.06)
+
+
+def test_windows_of_more_queries_lie_closer_together_in_the_same_two_ranges() -> None:
+    assert slice_e10.WINDOWS_S["small and large"] == (1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30)
+    many = slice_e10.WINDOWS_S["36 small and large"]
+    assert len(many) == 36
+    assert (max(many[:18]), min(many[18:]), max(many)) == (6, pytest.approx(24 + 1 / 3), 30)
