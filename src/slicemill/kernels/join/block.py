@@ -12,6 +12,7 @@ System columns begin with `#`, the stream's own with `.`, so that no name can be
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,13 +43,11 @@ class Block:
         return len(self.times)
 
 
-def column_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
+def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
     """A column of numbers as one vector."""
     column = table.column(name)
-    if column.num_chunks == 1:
-        found: NDArray[np.int64] = column.chunk(0).to_numpy()
-        return found
-    return column.to_numpy()
+    numbers: NDArray[Any] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
+    return numbers
 
 
 def mask_words(table: pa.Table, words: int) -> Words:

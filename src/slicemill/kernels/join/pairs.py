@@ -78,7 +78,7 @@ class Pairs:
 
     def dropped(self) -> Pairs:
         """The pairs that somebody wants still."""
-        keep = self.wanted.any(axis=1)
+        keep: NDArray[np.bool_] = np.any(self.wanted, axis=1)
         if keep.all():
             return self
         renumbered = (np.cumsum(keep) - 1).astype(np.int32)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -121,11 +121,11 @@ class Join:
         for pairs in self._pairs(new):
             for name, table in self._answers(pairs, errors).items():
                 results[name].append(table)
-        for side, rows, moments in zip(self._sides, new, passed, strict=True):
-            side.pass_by(moments)
+        for kept, rows, moments in zip(self._sides, new, passed, strict=True):
+            kept.pass_by(moments)
             # At the end of time nobody comes any more, and nothing has to be put in order.
             if until < FOREVER:
-                side.add(rows.block, until)
+                kept.add(rows.block, until)
         return [
             errors.get(member.name) or _joined([self._empty(member), *results[member.name]])
             for member in self._members
@@ -195,7 +195,7 @@ class Join:
         new: list[Probing] = []
         for side, table in zip(SIDES, ready, strict=True):
             # At equal timestamps the first input comes first.
-            where = "left" if side == 0 else "right"
+            where: Literal["left", "right"] = "left" if side == 0 else "right"
             other = np.searchsorted(times[1 - side], times[side], side=where)
             ranks = (np.arange(len(other)) + other).astype(np.int32)
             met = np.searchsorted(passed[1 - side], times[side], side=where)

@@ -77,10 +77,9 @@ class SideState:
     def held(self) -> list[Held]:
         found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
         for number, waiting in enumerate(self.waiting):
-            slice_ = waiting if isinstance(waiting, Slice) else None
-            table = (slice_.table if slice_ is not None else waiting).slice(0 if number else self.taken)
-            times = column_numbers(table, TS)
-            found.append(Held(", waiting", slice_, len(times), int(times[0]), int(times[-1]), {}))
+            stored = waiting if isinstance(waiting, Slice) else None
+            times = column_numbers(_table(waiting), TS)[0 if number else self.taken :]
+            found.append(Held(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
         return found
 
 
@@ -101,7 +100,7 @@ class Side:
         allowed = self._seats.mask(stayed)
         state = self.state
         for index, held in enumerate(state.waiting):
-            table = conformed(held.table if isinstance(held, Slice) else held, self.schema)
+            table = conformed(_table(held), self.schema)
             for word, bits in enumerate(allowed):
                 place = table.schema.get_field_index(f"{MASK}{word}")
                 masks = column_numbers(table, f"{MASK}{word}") & bits
@@ -128,8 +127,7 @@ class Side:
         state = self.state
         found: list[pa.Table] = []
         while state.waiting:
-            first = state.waiting[0]
-            table = (first.table if isinstance(first, Slice) else first).slice(state.taken)
+            table = _table(state.waiting[0]).slice(state.taken)
             times = column_numbers(table, TS)
             count = len(times) if until == FOREVER else int(np.searchsorted(times, until))
             if count:
@@ -160,9 +158,7 @@ class Side:
         """The timestamp of the first row that waits."""
         if not self.state.waiting:
             return None
-        first = self.state.waiting[0]
-        table = first.table if isinstance(first, Slice) else first
-        return int(table.column(TS)[self.state.taken].as_py())
+        return int(_table(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
 
     def pass_by(self, moments: Times) -> None:
         """Rows of the stream that have been met, with or without a key, in this bucket or another."""
@@ -270,3 +266,7 @@ class Side:
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
+
+
+def _table(held: Slice | pa.Table) -> pa.Table:
+    return held.table if isinstance(held, Slice) else held

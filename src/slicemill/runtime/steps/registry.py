@@ -10,14 +10,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from slicemill.execution.translate import row_of_expressions
-from slicemill.kernels.join.shared import JoinState
 from slicemill.plan import operators as op
 from slicemill.plan.partitions import partition_keys
 from slicemill.runtime.steps.aggregates import group_calls, window_calls
 from slicemill.runtime.steps.hosted import RowState, RowStep, Share
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.merge import MergeState, MergeStep
-from slicemill.runtime.steps.shared_join import JoinStep, SharedJoinStep
+from slicemill.runtime.steps.shared_join import shared_join
 from slicemill.runtime.steps.shared_windows import shared_windows
 from slicemill.runtime.steps.stateless import FilterStep, LookupStep, ProjectStep, SinkStep
 from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
@@ -54,16 +53,6 @@ def _merge(making: Making) -> StatefulStep | None:
     return MergeStep(state, len(making.schemas), making.node.schema)
 
 
-def _shared_join(making: Making) -> StatefulStep | SharedStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.SharedJoin):
-        return None
-    state = making.state if isinstance(making.state, JoinState) else JoinState()
-    step = SharedJoinStep(operator, making.schemas, state, making.bucket, making.buckets)
-    readers = making.graph.consumers(making.node.id)
-    return step if any(isinstance(reader.operator, op.Part) for reader in readers) else JoinStep(step)
-
-
 def _hosted(making: Making) -> StatefulStep:
     schemas = making.schemas
     keys = partition_keys(making.node.operator)
@@ -76,4 +65,4 @@ def _hosted(making: Making) -> StatefulStep:
     return RowStep(state, schemas, making.node.schema, share)
 
 
-MAKERS: tuple[Maker, ...] = (_merge, shared_windows, _shared_join, window_calls, group_calls, builtin_windows)
+MAKERS: tuple[Maker, ...] = (_merge, shared_windows, shared_join, window_calls, group_calls, builtin_windows)

@@ -9,8 +9,20 @@ import pyarrow as pa
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import Schema
 from slicemill.kernels.join.shared import Join, JoinState
+from slicemill.plan.operators import Part as PartOperator
 from slicemill.plan.operators import SharedJoin
-from slicemill.runtime.steps.step import Part
+from slicemill.runtime.steps.making import Making
+from slicemill.runtime.steps.step import Part, SharedStep, StatefulStep
+
+
+def shared_join(making: Making) -> StatefulStep | SharedStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, SharedJoin):
+        return None
+    state = making.state if isinstance(making.state, JoinState) else JoinState()
+    step = SharedJoinStep(operator, making.schemas, state, making.bucket, making.buckets)
+    readers = making.graph.consumers(making.node.id)
+    return step if any(isinstance(reader.operator, PartOperator) for reader in readers) else JoinStep(step)
 
 
 class SharedJoinStep:
