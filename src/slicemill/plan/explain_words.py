@@ -93,6 +93,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return _join(operator)
     if isinstance(operator, op.SharedJoin):
         return _shared_join(operator)
+    if isinstance(operator, op.InOrder):
+        return Words("", "In order", (("by", "the latest of the joined tuples"),))
     if isinstance(operator, op.Lookup):
         return _lookup(operator, graph[node.inputs[1]])
     if isinstance(operator, op.GroupAggregate):

@@ -65,7 +65,7 @@ class JoinMember:
 
     `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
     equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: a name,
-    the input and the column there, `_ts` for the member's timestamp.
+    the input and the column there, `_ts` for the tuple's timestamp, `_number` for its number in the stream.
     """
 
     name: str
@@ -77,10 +77,26 @@ class JoinMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin:
-    """Joins of the same two inputs on equal `keys`, which are in the inputs' own columns, run as one."""
+    """Joins of the same two inputs on equal `keys`, which are in the inputs' own columns, run as one.
+
+    `deadlines` are for tuples of input 0 that are joined themselves: columns with their members' timestamps,
+    and for how long after it each member can be met (S2: windows are those of the streams).
+    """
 
     keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     members: tuple[JoinMember, ...]
+    deadlines: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Joined tuples in the order in which one join of all streams gives them.
+
+    `members` are columns, for each stream in the order of FROM: its timestamp, and its number in the stream.
+    Tuples come by their latest member, then by the numbers of the others.
+    """
+
+    members: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +218,7 @@ Operator: TypeAlias = (
     | Merge
     | WindowJoin
     | SharedJoin
+    | InOrder
     | Lookup
     | GroupAggregate
     | RelationAggregate

@@ -14,9 +14,15 @@ from slicemill.plan.rules.merge_equal import merge_equal
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_windows import share_windows
+from slicemill.plan.rules.split_joins import split_joins
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
-SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (merge_equal, share_joins, share_windows)
+SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
+    merge_equal,
+    split_joins,
+    share_joins,
+    share_windows,
+)
 
 
 def optimize(graph: QueryGraph) -> QueryGraph:

@@ -8,7 +8,7 @@ from slicemill.plan import operators as op
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit
 
-_STATELESS = (op.Filter, op.Project, op.Sink, op.Scan, op.Lookup, op.Part)
+_STATELESS = (op.Filter, op.Project, op.Sink, op.Scan, op.Lookup, op.Part, op.InOrder)
 
 
 def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:

@@ -8,6 +8,7 @@ q1                 ----------------------
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def histories(draw: st.DrawFn) -> list[Phase]:
         cuts = sorted(draw(st.lists(st.integers(0, len(arriving)), max_size=3)))
         end = len(arriving) if number == count - 1 else (cuts or [0])[-1]
         borders = [0, *(c for c in cuts if c <= end), end]
-        runs = [arriving[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+        runs = [arriving[a:b] for a, b in itertools.pairwise(borders)]
         phases.append(Phase({name: known[name] for name in sorted(there)}, runs))
         arriving = arriving[end:]
     return phases

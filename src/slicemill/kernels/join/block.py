@@ -6,7 +6,8 @@ System columns begin with `#`, the stream's own with `.`, so that no name can be
     #time #first        of grouped rows: their time, and the directory (see `probe`)
     #hash #key0 …       the key's hash, and its columns where the hash does not say it all
     #mask0 …            which queries want the row (S19)
-    #number             the row's number in its stream, where queries count rows
+    #number             the row's number in its stream, where queries count rows or ask for it
+    #deadline           until when a row that is joined itself can be met
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from slicemill.kernels.join import probe
 from slicemill.kernels.join.probe import Hashes, Places, Times, Words
 
 TS, ARRIVAL, TIME, FIRST, HASH, NUMBER = "#ts", "#arrival", "#time", "#first", "#hash", "#number"
-MASK, KEY, DATA = "#mask", "#key", "."
+MASK, KEY, DATA, DEADLINE = "#mask", "#key", ".", "#deadline"
 
 _NONE = np.zeros(0, np.int64)
 

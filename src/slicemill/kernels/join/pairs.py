@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.kernels.join import probe
-from slicemill.kernels.join.block import DATA, KEY, TIME, Block
+from slicemill.kernels.join.block import DATA, DEADLINE, KEY, NUMBER, TIME, Block
 from slicemill.kernels.join.probe import Places, Times, Words
 from slicemill.kernels.join.windows import WORD_BITS
 
@@ -65,6 +65,9 @@ class Pairs:
     def times(self, side: int) -> pa.Array:
         return self._column(side, TIME, pa.int64())
 
+    def numbers(self, side: int) -> pa.Array:
+        return self._column(side, NUMBER, pa.int64())
+
     def data(self, side: int, column: str, kind: pa.DataType) -> pa.Array:
         return self._column(side, DATA + column, kind)
 
@@ -75,6 +78,12 @@ class Pairs:
             same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
             if not same.all():
                 self.wanted[~same] = 0
+
+    def keep_deadlines(self) -> None:
+        """Nobody wants a pair whose left tuple, joined itself, has a member that has left its window."""
+        over = self.moments().to_numpy() >= self._column(0, DEADLINE, pa.int64()).to_numpy()
+        if over.any():
+            self.wanted[over] = 0
 
     def dropped(self) -> Pairs:
         """The pairs that somebody wants still."""

@@ -19,13 +19,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.esl.expression import columns_of
-from slicemill.esl.types import TIMESTAMP, Column, Schema
+from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.join import probe
 from slicemill.kernels.join.block import (
     ARRIVAL,
     DATA,
+    DEADLINE,
     HASH,
     KEY,
     MASK,
@@ -48,6 +49,7 @@ from slicemill.plan.operators import JoinMember, SharedJoin
 
 PAIRS_PER_BLOCK = 1 << 19
 SIDES = (0, 1)
+_TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 
 # What a query gets from a run: rows, or why there are none.
 Answer: TypeAlias = pa.Table | ExpressionError
@@ -93,6 +95,7 @@ class Join:
         self._members = operator.members
         self._schemas = schemas
         self._bucket, self._buckets = bucket, buckets
+        self._deadlines = operator.deadlines
         before, state.seats = state.seats, state.seats.taken_by(operator.members)
         self._keys = [compile_many(operator.keys[side], schemas[side]) for side in SIDES]
         self._selections = [Selections(operator.members, side, schemas[side], state.seats) for side in SIDES]
@@ -136,8 +139,11 @@ class Join:
     def _schema_of_waiting(self, side: int) -> pa.Schema:
         fields = [pa.field(TS, pa.int64()), pa.field(ARRIVAL, pa.int64()), pa.field(HASH, pa.uint64())]
         fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(self.state.seats.words)]
-        if any(counts_rows(member.windows[side]) for member in self._members):
+        asked = (side, _NUMBER) in {(of, column) for m in self._members for _, of, column in m.columns}
+        if asked or any(counts_rows(member.windows[side]) for member in self._members):
             fields.append(pa.field(NUMBER, pa.int64()))
+        if self._deadlines and side == 0:
+            fields.append(pa.field(DEADLINE, pa.int64()))
         fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(self._key_types)]
         read = _columns_read(self._members, side)
         fields += [pa.field(DATA + c.name, arrow_type(c.type)) for c in self._schemas[side] if c.name in read]
@@ -149,7 +155,7 @@ class Join:
         hashed = hash_keys(keys, table.num_rows)
         kept = self._sides[side]
         numbers: Times | None = None
-        if kept.reach.counts:
+        if kept.numbered:
             begun = kept.state.seen + len(kept.state.moments)
             numbers = np.arange(begun, begun + table.num_rows)
             kept.state.moments = np.concatenate([kept.state.moments, column_numbers(table, "_ts")])
@@ -169,6 +175,9 @@ class Join:
         columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
         if numbers is not None:
             columns.append(pa.array(numbers[places]))
+        if self._deadlines and side == 0:
+            ends = [_microseconds(table, name) + length for name, length in self._deadlines]
+            columns.append(pa.array(np.minimum.reduce(ends)))
         columns += [column.take(pa.array(places)) for column in hashed.columns]
         names = [field.name for field in kept.schema if field.name.startswith(DATA)]
         columns += [table.column(name.removeprefix(DATA)) for name in names]
@@ -246,6 +255,8 @@ class Join:
                 continue
             if self._key_types:
                 pairs.compare_keys(self._key_types)
+            if self._deadlines:
+                pairs.keep_deadlines()
             yield pairs
 
     def _found(
@@ -297,15 +308,21 @@ class Join:
         return answers
 
     def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
-        if column == "_ts":
+        if column == _TS:
             return pairs.times(side).view(arrow_type(TIMESTAMP))
-        return pairs.data(side, column, arrow_type(_type_of(self._schemas[side], column).type))
+        if column == _NUMBER:
+            return pairs.numbers(side)
+        return pairs.data(side, column, arrow_type(self._type_of(side, column)))
+
+    def _type_of(self, side: int, column: str) -> Type:
+        own = {_TS: TIMESTAMP, _NUMBER: BIGINT}
+        schema = self._schemas[side]
+        return own[column] if column in own else schema.columns[schema.index(column)].type
 
     def _empty(self, member: JoinMember) -> pa.Table:
         types = {"_ts": pa.int64(), "_arr": pa.int64()}
         for name, side, column in member.columns:
-            own = TIMESTAMP if column == "_ts" else _type_of(self._schemas[side], column).type
-            types[name] = arrow_type(own)
+            types[name] = arrow_type(self._type_of(side, column))
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
 
 
@@ -315,8 +332,8 @@ def _column(outcome: pa.ChunkedArray | ExpressionError) -> pa.ChunkedArray:
     return outcome
 
 
-def _type_of(schema: Schema, name: str) -> Column:
-    return schema.columns[schema.index(name)]
+def _microseconds(table: pa.Table, name: str) -> Times:
+    return np.asarray(table.column(name).cast(pa.int64()).to_numpy())
 
 
 def _columns_read(members: Sequence[JoinMember], side: int) -> set[str]:

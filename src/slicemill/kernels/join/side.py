@@ -19,6 +19,7 @@ from slicemill.kernels.join import probe
 from slicemill.kernels.join.block import (
     ARRIVAL,
     MASK,
+    NUMBER,
     TIME,
     TS,
     Block,
@@ -65,7 +66,7 @@ class Stored:
 class SideState:
     """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
 
-    Both are kept only while queries count rows.
+    Both are kept only while rows are numbered.
     """
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
@@ -87,6 +88,7 @@ class Side:
     """One side of a join, with the queries it has now."""
 
     def __init__(self, state: SideState, seats: Seats, side: int, schema: pa.Schema) -> None:
+        self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: Reach = reach_of(seats, side)
         self.schema = schema  # of rows that wait
@@ -112,7 +114,7 @@ class Side:
             stored.live = live & allowed
             wanted, last = self._counted(stored.block(self._seats.words), stored.live)
             stored.wanted, stored.last = wanted, last
-        if not self.reach.counts:
+        if not self.numbered:
             state.seen, state.moments = 0, np.zeros(0, np.int64)
 
     # -- rows that wait --------------------------------------------------------------------------------

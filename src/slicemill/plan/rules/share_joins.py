@@ -14,26 +14,12 @@ is rewritten where it stands, for itself alone.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
-from slicemill.esl import types as t
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import (
-    Call,
-    Cast,
-    ColumnRef,
-    Expr,
-    Literal,
-    columns_of,
-    conjunction,
-    conjuncts,
-    transform,
-)
-from slicemill.esl.query import Frame
+from slicemill.esl.expression import conjuncts
 from slicemill.esl.render import render
-from slicemill.esl.types import Kind, Type
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import (
     Filter,
@@ -47,15 +33,10 @@ from slicemill.plan.operators import (
     Sink,
     WindowJoin,
 )
+from slicemill.plan.rules.join_parts import Keys, columns_read, input_of, keys_of, places_of
 from slicemill.plan.units import log_of
 
-Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
-Places: TypeAlias = Mapping[str, tuple[int, str]]
-
 _LONGEST_NAME = 60
-_NO_KEYS = (Kind.NULL, Kind.ANY, Kind.PERIOD)
-_SAFE = ("lower", "upper", "trim")
-_WIDENED = {(Kind.INT, Kind.BIGINT), (Kind.INT, Kind.DOUBLE), (Kind.BIGINT, Kind.DOUBLE)}
 
 
 @dataclass
@@ -74,10 +55,10 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) != 2:
             continue
-        (left, left_where), (right, right_where) = (_input(graph, node, join, port) for port in (0, 1))
-        places = _places(graph, node)
-        keys, residual = _keys(join, places)
-        read = _read(graph, node)
+        (left, left_where), (right, right_where) = (input_of(graph, node, join, port) for port in (0, 1))
+        places = places_of(graph, node)
+        keys, residual = keys_of(conjuncts(join.condition), places)
+        read = columns_read(graph, node)
         schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
         columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
@@ -120,20 +101,6 @@ def _without_loose_ends(graph: QueryGraph) -> QueryGraph:
 # -- what a join reads, and who reads it ---------------------------------------------------------------
 
 
-def _input(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tuple[Node, Expr | None]:
-    """What a join reads before the selections below it, and these as one, the first one first."""
-    conditions: list[Expr] = []
-    source = graph[node.inputs[port]]
-    while (
-        isinstance(source.operator, Filter)
-        and join.windows[port].frame is not Frame.ROWS
-        and log_of(source, graph) is None
-    ):
-        conditions.insert(0, source.operator.condition)
-        source = graph[source.inputs[0]]
-    return source, conjunction(tuple(conditions))
-
-
 def _between_logs(graph: QueryGraph, node: Node) -> bool:
     """Is there nothing that keeps tuples between the node and the logs around it?"""
     for source in map(graph.__getitem__, node.inputs):
@@ -159,21 +126,6 @@ def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     return isinstance(node.operator, (Filter, Project, Sink))
 
 
-def _read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """The columns of a node that are read behind it; all of them, where they are kept."""
-    if log_of(node, graph) is not None:
-        return frozenset(node.schema.names)
-    read: set[str] = set()
-    for reader in graph.consumers(node.id):
-        if isinstance(reader.operator, Project):
-            read.update(*(columns_of(item.expr) for item in reader.operator.items))
-        elif isinstance(reader.operator, Filter):
-            read |= columns_of(reader.operator.condition) | _read(graph, reader)
-        else:
-            read.update(node.schema.names)
-    return frozenset(read)
-
-
 def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys) -> str:
     """The same for as long as anybody joins these inputs on these keys, whichever queries they are."""
     inputs = " and ".join(_source_name(graph, source) for source in sources)
@@ -193,67 +145,3 @@ def _source_name(graph: QueryGraph, source: Node) -> str:
 
 def _digest(what: object) -> str:
     return f"#{zlib.crc32(repr(what).encode()):08x}"
-
-
-# -- conditions ----------------------------------------------------------------------------------------
-
-
-def _places(graph: QueryGraph, node: Node) -> Places:
-    """For every column of a join the input that it is of, and its name there."""
-    own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
-    times = [(port, "_ts") for port in range(len(node.inputs))]
-    return dict(zip(node.schema.names, [*own, *times], strict=False))
-
-
-def _keys(join: WindowJoin, places: Places) -> tuple[Keys, Expr | None]:
-    """What must be equal, in the inputs' own columns; and the rest, in columns `0.name` and `1.name`."""
-    equal: list[tuple[Expr, Expr]] = []
-    rest: list[Expr] = []
-    for part in conjuncts(join.condition):
-        sides = _sides(part, places)
-        if sides is None:
-            rest.append(_renamed(part, {name: f"{port}.{own}" for name, (port, own) in places.items()}))
-        else:
-            equal.append(sides)
-    keys = (tuple(left for left, _ in equal), tuple(right for _, right in equal))
-    return keys, conjunction(tuple(rest))
-
-
-def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
-    """Both sides of an equality between the inputs, as expressions of one type that cannot fail.
-
-    A key is computed of every tuple, also of one that never meets another.
-    """
-    if not isinstance(part, Call) or part.function != "=":
-        return None
-    first, second = part.arguments
-    shared = t.common(first.type, second.type)
-    if shared is None or shared.kind in _NO_KEYS:
-        return None
-    for left, right in ((first, second), (second, first)):
-        keys = _key(left, 0, places, shared), _key(right, 1, places, shared)
-        if keys[0] is not None and keys[1] is not None:
-            return keys[0], keys[1]
-    return None
-
-
-def _key(expr: Expr, port: int, places: Places, shared: Type) -> Expr | None:
-    names = columns_of(expr)
-    if not names or any(places[name][0] != port for name in names) or not _cannot_fail(expr):
-        return None
-    own = _renamed(expr, {name: places[name][1] for name in names})
-    if expr.type == shared or expr.type.kind is shared.kind is not Kind.DECIMAL:
-        return own
-    return Cast(own, shared) if (expr.type.kind, shared.kind) in _WIDENED else None
-
-
-def _cannot_fail(expr: Expr) -> bool:
-    if isinstance(expr, Cast):
-        return (expr.operand.type.kind, expr.type.kind) in _WIDENED and _cannot_fail(expr.operand)
-    if isinstance(expr, Call):
-        return expr.function in _SAFE and all(_cannot_fail(argument) for argument in expr.arguments)
-    return isinstance(expr, (ColumnRef, Literal))
-
-
-def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    return transform(expr, lambda e: replace(e, name=names[e.name]) if isinstance(e, ColumnRef) else None)

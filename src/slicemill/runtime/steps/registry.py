@@ -18,7 +18,7 @@ from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.merge import MergeState, MergeStep
 from slicemill.runtime.steps.shared_join import shared_join
 from slicemill.runtime.steps.shared_windows import shared_windows
-from slicemill.runtime.steps.stateless import FilterStep, LookupStep, ProjectStep, SinkStep
+from slicemill.runtime.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
 from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
 from slicemill.runtime.steps.windows import builtin_windows
 
@@ -31,6 +31,8 @@ def stateless_step(making: Making) -> Step | None:
         return FilterStep(operator.condition, making.schemas[0])
     if isinstance(operator, op.Project):
         return ProjectStep(operator.items, making.schemas[0])
+    if isinstance(operator, op.InOrder):
+        return InOrderStep(operator, making.node.schema)
     if isinstance(operator, op.Sink):
         return SinkStep()
     if isinstance(operator, op.Lookup):

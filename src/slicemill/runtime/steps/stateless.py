@@ -11,9 +11,11 @@ from slicemill.esl.relation import Item
 from slicemill.esl.types import Column, Schema
 from slicemill.execution.operator import Row, Timed
 from slicemill.kernels.expressions import compile_many, compile_vector
+from slicemill.kernels.join.order import in_order
 from slicemill.kernels.lookup import Lookup
 from slicemill.kernels.stateless import filter_table, project_table
 from slicemill.plan import operators as op
+from slicemill.runtime.arrow_schema import ARRIVAL, TS
 from slicemill.runtime.rows import to_table
 
 
@@ -51,6 +53,17 @@ class LookupStep:
         renamed = dict(zip(self._own, self._names, strict=True))
         stream = tables[0].rename_columns([renamed.get(name, name) for name in tables[0].column_names])
         return self._join(stream), complete[0]
+
+
+class InOrderStep:
+    """Joined rows in the order of one join of all their streams, without what only that needed."""
+
+    def __init__(self, operator: op.InOrder, output: Schema) -> None:
+        self._members = operator.members
+        self._columns = [TS, ARRIVAL, *output.names]
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        return in_order(tables[0], self._members).select(self._columns), complete[0]
 
 
 class SinkStep:
