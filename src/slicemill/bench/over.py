@@ -69,6 +69,9 @@ class Events:
         values = np.round(rng.gamma(2.0, 50.0, rows), 2)
         return Events(np.arange(rows) * STEP_US, rng.integers(0, KEYS, rows), values)
 
+    def first(self, rows: int) -> Events:
+        return Events(self.ts[:rows], self.k[:rows], self.v[:rows])
+
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
         folder.mkdir(parents=True)
         paths = []
@@ -83,9 +86,9 @@ class Events:
         """What all results come to, by prefix sums over the sorted input."""
         order = np.argsort(self.k, kind="stable") if partitioned else np.arange(len(self.ts))
         k = self.k[order] if partitioned else np.zeros(len(order), np.int64)
-        # Keys far apart in time: one sorted axis for all partitions.
+        # Keys lie further apart than a window is long: one sorted axis for all partitions.
         axis = k * (int(self.ts[-1]) + window_us + 1) + self.ts[order]
-        starts = np.searchsorted(axis, np.maximum(axis - window_us, k * (int(self.ts[-1]) + window_us + 1)))
+        starts = np.searchsorted(axis, axis - window_us)
         sums = np.concatenate([[0.0], np.cumsum(self.v[order])])
         ends = np.arange(len(order)) + 1
         return float(((sums[ends] - sums[starts]) / (ends - starts)).sum())
@@ -149,8 +152,7 @@ class OverBench:
                 _await(mill, per_file * len(paths))
             found = mill.queries["means"].to_arrow()
         total = float(np.sum(found.column("mean").to_numpy()))
-        seen = Events(*(a[: per_file * len(paths)] for a in (self.events.ts, self.events.k, self.events.v)))
-        expected = seen.sum_of_averages(window_us, partitioned)
+        expected = self.events.first(per_file * len(paths)).sum_of_averages(window_us, partitioned)
         return Run(
             per_file * (len(paths) - 1),
             usage,
@@ -170,8 +172,7 @@ class OverBench:
             result.write.format("noop").mode("overwrite").save()
         checked = result.selectExpr("count(*)", "sum(mean)").head()
         assert checked is not None
-        seen = Events(*(a[:rows] for a in (self.events.ts, self.events.k, self.events.v)))
-        expected = seen.sum_of_averages(window_us, partitioned)
+        expected = self.events.first(rows).sum_of_averages(window_us, partitioned)
         return Run(rows, usage, abs(checked[0] - rows), abs(checked[1] - expected) / expected)
 
 

@@ -21,11 +21,12 @@ from slicemill.kernels.windows.intervals import (
     Places,
     by_partition,
     ends_until,
-    heads,
     last_of_each,
     running,
     starts_from,
 )
+from slicemill.kernels.windows.past import put_together
+from slicemill.kernels.windows.pieces import kept
 from slicemill.kernels.windows.rows import Rows, Windows
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
@@ -36,11 +37,13 @@ _EARLIEST = -(2**63)
 class GroupState:
     """Rows that later windows still reach back to, in order of arrival.
 
-    `ones` counts, for each call that needs it, the ones of each partition in all time. `past` is what is left
-    of the rows of a window without a beginning, `summaries` what they come to where rows do not tell it.
+    The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
+    of each partition in all time. `past` is what is left of the rows of a window without a beginning,
+    `summaries` what they come to where rows do not tell it.
     """
 
     slices: list[Slice] = field(default_factory=list)
+    passed: int = 0
     ones: dict[int, Places] = field(default_factory=dict)
     past: pa.Table | None = None
     summaries: NDArray[np.object_] | None = None
@@ -144,7 +147,8 @@ class Group:
     def _sorted(self, state: GroupState, span: Span, new: pa.Table) -> Sorted:
         table = new.add_column(0, KEY, pa.array(span.partitions))
         tables = [piece.table for piece in state.slices] if state.past is None else [state.past]
-        kept = sum(map(len, tables))
+        tables[:1] = [oldest.slice(state.passed) for oldest in tables[:1]]
+        old = sum(map(len, tables))
         zeros = pa.array(np.zeros(len(new), np.int64))
         counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
         for name in counted:
@@ -153,9 +157,8 @@ class Group:
             table = table.append_column(WEIGHT, pa.array(np.ones(len(new), np.int64)))
         table = pa.concat_tables([*tables, table])
         partitions = _numpy(table, KEY)
-        order = by_partition(partitions, span.count)
-        sorted_partitions = partitions[order]
-        fresh = order >= kept
+        order, sorted_partitions, head = by_partition(partitions, span.count)
+        fresh = order >= old
         found = {}
         for name in counted:
             mask, before = fresh, span.arrived
@@ -172,11 +175,11 @@ class Group:
             table = table.set_column(table.schema.get_field_index(name), name, pa.array(stored))
         return Sorted(
             table,
-            kept,
+            old,
             order,
             sorted_partitions,
             _numpy(table, TIME)[order],
-            heads(sorted_partitions),
+            head,
             found.get(NUMBER),
             {place: found[_ones(place)] for place in self._ones},
         )
@@ -250,17 +253,26 @@ class Group:
 
     def _keep(self, state: GroupState, rows: Sorted, span: Span, seen: Sequence[Rows]) -> None:
         if self.window.extent is None:
-            self._keep_past(state, rows, span, seen)
+            closed = np.ones(len(rows.order), np.bool_)
+            if self.waits:
+                assert self.window.slide is not None
+                closed = _slot_end(rows.ts, self.window.slide) <= span.now
+            (function,), (all_,) = self._functions, seen
+            table = rows.table.take(pa.array(rows.order))
+            texts = str(self._places[0][0]) if self._places[0] else ""
+            state.past, state.summaries = put_together(function, all_, closed, table, WEIGHT, texts)
             return
-        needed = np.zeros(len(rows.order), np.bool_)
-        needed[rows.order] = self._needed(rows, span)
-        start = 0
-        pieces = []
-        for piece in state.slices:
-            pieces.append((piece, needed[start : start + len(piece.table)]))
-            start += len(piece.table)
-        pieces.append((Slice(rows.table.slice(start)), needed[start:]))
-        state.slices = _tidied(pieces)
+        needed = np.zeros(state.passed + len(rows.order), np.bool_)
+        needed[state.passed + rows.order] = self._needed(rows, span)
+        state.slices = kept(state.slices, rows.table.slice(rows.kept).combine_chunks(), needed)
+        state.passed = self._passed(state, span)
+
+    def _passed(self, state: GroupState, span: Span) -> int:
+        """How many of the oldest rows no window reaches any more, where time alone decides."""
+        if self.by_rows or self.window.slide is not None or not state.slices:
+            return 0
+        oldest = _numpy(state.slices[0].table, TIME)
+        return int(np.searchsorted(oldest, max(span.now - self._extent, _EARLIEST)))
 
     def _needed(self, rows: Sorted, span: Span) -> Mask:
         """The rows that windows of tuples to come, or of open slots, still reach."""
@@ -279,33 +291,6 @@ class Group:
         reached: Mask = in_window | candidate
         return reached
 
-    def _keep_past(self, state: GroupState, rows: Sorted, span: Span, seen: Sequence[Rows]) -> None:
-        """Put the rows of each partition together as the function can; those of an open slot stay."""
-        closed = np.ones(len(rows.order), np.bool_)
-        if self.waits:
-            assert self.window.slide is not None
-            closed = _slot_end(rows.ts, self.window.slide) <= span.now
-        places = np.flatnonzero(closed)
-        (function,), (all_,) = self._functions, seen
-        part = all_ if len(places) == len(all_) else _subset(all_, places)
-        ends = np.flatnonzero(last_of_each(part.partitions)) + 1
-        starts = np.concatenate([np.zeros(1, np.int64), ends])[: len(ends)]
-        history = function.history(part, Windows(starts, ends))
-        open_ = np.flatnonzero(~closed)
-        table = rows.table.take(pa.array(rows.order[np.concatenate([places[history.places], open_])]))
-        rest = len(open_)
-        if history.weights is not None:
-            weights = np.concatenate([history.weights, np.ones(rest, np.int64)])
-            table = _replaced(table, WEIGHT, pa.array(weights))
-        if history.texts is not None:
-            column = str(self._places[0][0])
-            texts = table.column(column).combine_chunks().slice(len(table) - rest)
-            table = _replaced(table, column, pa.concat_arrays([history.texts, texts]))
-        state.summaries = None
-        if history.summaries is not None:
-            state.summaries = np.concatenate([history.summaries, np.full(rest, None)])
-        state.past = table.combine_chunks()
-
 
 def _ones(place: int | str) -> str:
     return f"ones{place}"
@@ -313,10 +298,6 @@ def _ones(place: int | str) -> str:
 
 def _numpy(table: pa.Table, name: str) -> Any:
     return numbers(table.column(name).combine_chunks())
-
-
-def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), name, column)
 
 
 def _padded(counts: Places | None, length: int) -> Places:
@@ -331,35 +312,3 @@ def _slot_end(ts: Any, slide: int) -> Any:
 def _left(ts: Places, extent: int, now: int) -> Places:
     """Times of tuples that have not expired."""
     return ts[ts + extent >= now]
-
-
-def _subset(rows: Rows, places: Places) -> Rows:
-    chosen = pa.array(places)
-    return Rows(
-        rows.partitions[places],
-        [argument.take(chosen) for argument in rows.arguments],
-        None if rows.weights is None else rows.weights[places],
-        None if rows.numbers is None else rows.numbers[places],
-        None if rows.ones is None else rows.ones[places],
-        None if rows.summaries is None else rows.summaries[places],
-    )
-
-
-def _tidied(pieces: list[tuple[Slice, Mask]]) -> list[Slice]:
-    """Few pieces, none of them mostly rows that nobody needs: each row is rewritten a few times at most."""
-    tidy: list[Slice] = []
-    for piece, needed in pieces:
-        useful = int(needed.sum())
-        if not useful:
-            continue
-        if 2 * useful < len(needed):
-            piece = Slice(piece.table.filter(pa.array(needed)).combine_chunks())
-        while tidy and len(tidy[-1].table) < 2 * len(piece.table) and not _is_large(tidy[-1], piece):
-            piece = Slice(pa.concat_tables([tidy.pop().table, piece.table]).combine_chunks())
-        tidy.append(piece)
-    return tidy
-
-
-def _is_large(older: Slice, newer: Slice) -> bool:
-    """Slices of this size are left as they are: they go as a whole when their time has passed."""
-    return len(older.table) + len(newer.table) > 100_000

@@ -17,31 +17,26 @@ FOREVER = 2**62
 
 
 @njit(cache=True)
-def by_partition(partitions: Numbers, count: int) -> Places:
-    """Places of the rows sorted by partition, in order of arrival within each: a counting sort."""
+def by_partition(partitions: Numbers, count: int) -> tuple[Places, Numbers, Places]:
+    """Rows sorted by partition, in order of arrival within each: a counting sort.
+
+    Gives the place each sorted row comes from, its partition, and where its partition begins.
+    """
     following = np.zeros(count + 1, np.int64)
     for partition in partitions:
         following[partition + 1] += 1
+    by_partitions, heads = np.empty(len(partitions), np.int32), np.empty(len(partitions), np.int64)
     for partition in range(count):
-        following[partition + 1] += following[partition]
+        head = following[partition]
+        following[partition + 1] += head
+        by_partitions[head : following[partition + 1]] = partition
+        heads[head : following[partition + 1]] = head
     order = np.empty(len(partitions), np.int64)
     for place in range(len(partitions)):
         partition = partitions[place]
         order[following[partition]] = place
         following[partition] += 1
-    return order
-
-
-@njit(cache=True)
-def heads(partitions: Numbers) -> Places:
-    """For each row where its partition begins."""
-    out = np.empty(len(partitions), np.int64)
-    head = 0
-    for i in range(len(partitions)):
-        if partitions[i] != partitions[head]:
-            head = i
-        out[i] = head
-    return out
+    return order, by_partitions, heads
 
 
 @njit(cache=True)

@@ -1,0 +1,39 @@
+"""The parts of the benchmark of moving averages, on a few rows: both sides give NumPy's averages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from slicemill.bench.over import Events, OverBench, Sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = Sizes(rows_per_file=200, files=3, files_per_batch=1, rival_rows=300, window_rows=(10, 50, 400))
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_both_sides_give_the_averages_of_numpy(
+    tmp_path: Path, spark: SparkSession, partitioned: bool
+) -> None:
+    bench = OverBench(spark, tmp_path, FEW)
+    for run in (bench.mill(5_000, partitioned), bench.rival(5_000, partitioned, 300)):
+        assert run.wrong_rows == 0 and run.relative_error < 1e-12
+        assert run.rows_per_cpu_s > 0
+
+
+def test_the_expected_sum_is_that_of_a_plain_loop() -> None:
+    events = Events.random(300)
+    events = Events(events.ts, events.k % 3, events.v)
+    for partitioned in (True, False):
+        total = 0.0
+        for row in range(300):
+            near = (events.ts[: row + 1] >= events.ts[row] - 2_000) & (
+                (events.k[: row + 1] == events.k[row]) | (not partitioned)
+            )
+            total += float(np.mean(events.v[: row + 1][near]))
+        assert events.sum_of_averages(2_000, partitioned) == pytest.approx(total)
