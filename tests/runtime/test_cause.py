@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from slicemill.errors import SlicemillError
 from slicemill.runtime.cause import cause
+from slicemill.runtime.log import CHUNKS
+from slicemill.runtime.mill import Mill
 
 
 # Functions for tasks are made inside others: so they travel whole, and workers need not know this module.
@@ -99,3 +103,28 @@ def test_the_cause_of_a_failed_job_is_told_in_a_line(spark: SparkSession) -> Non
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
     assert cause(KeyboardInterrupt()) == "KeyboardInterrupt"
+
+
+def wait(mill: Mill) -> None:
+    mill.start()
+    while True:
+        mill.check()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("read", [wait, Mill.drain])
+def test_a_mill_that_cannot_read_its_sources_says_why(
+    read: Callable[[Mill], None], spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "bids").mkdir()
+    (tmp_path / "bids" / "1.json").write_text('{"item": 1, "ts": 1}')
+    with Mill(spark, tmp_path / "home", folder=tmp_path) as mill:
+        mill.execute(
+            "CREATE STREAM bid (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');"
+            "CREATE QUERY q AS SELECT item FROM bid"
+        )
+        chunks = mill.home.log("bid").folder / CHUNKS
+        chunks.rmdir()
+        chunks.write_text("in the way")
+        with pytest.raises(SlicemillError, match=r"^reading the sources stopped: NotADirectoryError: "):
+            read(mill)

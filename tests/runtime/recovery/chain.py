@@ -2,110 +2,85 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-from runtime.recovery import child, keeper, scenario
-from runtime.recovery.kill import DRIVER, VARIABLE, Point, occurrences
-from runtime.recovery.points import DRAINING, Links
+from runtime.recovery import scenario
+from runtime.recovery.child import Work
+from runtime.recovery.drivers import Drivers
+from runtime.recovery.kill import DRAINING, DRIVER, RUNNING, Point, occurrences
 
-_TESTS = Path(__file__).parents[2]
-_DEADLINE_S = 300
 _LAST_FILES = 3
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """In which a process finds the modules of tests."""
-    return {**os.environ, "PYTHONPATH": str(_TESTS), "PYSPARK_PYTHON": sys.executable, **more}
+def runs(points: tuple[Point, ...]) -> Iterator[tuple[Point, ...]]:
+    """The points of each run: up to the one that kills the driver."""
+    run: list[Point] = []
+    for point in points:
+        run.append(point)
+        if point.victim == DRIVER:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
 
 
-@contextmanager
-def shared_jvm() -> Iterator[Mapping[str, str]]:
-    """A JVM that outlives drivers, as the environment in which they find it."""
-    with tempfile.TemporaryDirectory() as folder:
-        orders = {VARIABLE: str(Path(folder) / "order.json")}
-        with subprocess.Popen(
-            [sys.executable, "-m", keeper.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(orders),
-            start_new_session=True,
-        ) as process:
-            try:
-                assert process.stdout is not None
-                gateway = json.loads(process.stdout.readline())
-                yield {
-                    **orders,
-                    "PYSPARK_GATEWAY_PORT": str(gateway["port"]),
-                    "PYSPARK_GATEWAY_SECRET": gateway["secret"],
-                }
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-@dataclass
 class Chain:
-    """One home. Without a `jvm` to share, each driver has its own, which is killed with it."""
+    """One home and all that is going to be killed there, with at least so many new files for each run."""
 
-    folder: Path
-    jvm: Mapping[str, str] | None
-    runs: int = 0
+    def __init__(self, folder: Path, database: str, points: tuple[Point, ...], files: int = 2) -> None:
+        self.folder = folder
+        self._home = folder / "home"
+        self._counters = folder / "counters"
+        self._counters.mkdir()
+        self._database = database
+        self._files = files
+        self._feed = scenario.Feed(folder, sum(map(self._new_files, runs(points))) + _LAST_FILES)
+        self._truth = self._feed.truth(folder / "all", database)
 
-    @property
-    def home(self) -> Path:
-        return self.folder / "home"
+    def kill_at(self, points: tuple[Point, ...], drivers: Drivers) -> None:
+        """Kill at each point in turn; whatever comes out before is right."""
+        for run in runs(points):
+            self._kill(run, drivers)
+            for where, rows in self._found().items():
+                extra = rows - self._truth[scenario.query_of(where)]
+                assert not extra, (run[-1].name, where, extra)
 
-    def run(self, links: Links) -> None:
-        """Kill at each point in turn, then run to the end; what comes out is exact after every run."""
-        feed = scenario.Feed(self.folder, links.files * len(links.points) + _LAST_FILES)
-        truth = feed.truth(self.folder / "all")
-        if not links.files:
-            feed.release(feed.rest)
-        for point in links.points:
-            feed.release(links.files)
-            status, reached = self._drive(feed.lines, point, links.phase)
-            assert reached >= point.nth, f"{point.name}: not reached, status {status}"
-            assert status == (-signal.SIGKILL if point.victim == DRIVER else 0), (point.name, status)
-            for query, rows in scenario.found(self.home).items():
-                assert not rows - truth[query], (point.name, query, rows - truth[query])
-        feed.release(feed.rest)
-        status, _ = self._drive(feed.lines)
-        assert status == 0
-        scenario.compare(scenario.found(self.home), truth)
+    def finish(self, drivers: Drivers) -> None:
+        """Run to the end; all is there, once."""
+        self._feed.release(self._feed.rest)
+        assert self._drive((), drivers) == 0
+        scenario.compare(self._found(), self._truth)
 
-    def _drive(self, lines: int, point: Point | None = None, phase: str = DRAINING) -> tuple[int, int]:
-        """Run a driver until it ends, one way or another: its status, and how often the point was reached."""
-        self.runs += 1
-        counter = self.folder / f"counter-{self.runs}"
-        work = child.Work(
-            child.LOCAL if self.jvm is None else child.SHARED,
-            str(self.home),
+    def _kill(self, run: tuple[Point, ...], drivers: Drivers) -> None:
+        last = run[-1]
+        # Nothing may come after the end of the streams.
+        self._feed.release(self._feed.rest if last.phase == DRAINING else self._new_files(run))
+        for point in run:
+            (self._counters / point.counter).unlink(missing_ok=True)
+        status = self._drive(run, drivers)
+        for point in run:
+            reached = occurrences(self._counters / point.counter)
+            assert reached >= point.nth, f"{point.name}: reached {reached} times, status {status}"
+        assert status == (-signal.SIGKILL if last.victim == DRIVER else 0), (last.name, status)
+
+    def _new_files(self, run: tuple[Point, ...]) -> int:
+        """So many that every point is reached; none for a run that ends before it reads."""
+        return max(self._files, sum(point.nth for point in run)) if run[-1].phase == RUNNING else 0
+
+    def _drive(self, points: tuple[Point, ...], drivers: Drivers) -> int:
+        drain = not points or points[-1].phase == DRAINING
+        work = Work(
+            str(self._home),
             str(self.folder),
-            lines,
-            2,
-            phase == DRAINING,
-            point,
-            phase,
-            str(counter),
+            self._database,
+            self._feed.lines,
+            drain,
+            points=points,
+            counters=str(self._counters),
         )
-        known = self.jvm or {VARIABLE: str(self.folder / "order.json")}
-        Path(known[VARIABLE]).unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-m", child.__name__, work.encoded()],
-            env=environment(known),
-            start_new_session=True,
-        )
-        try:
-            return process.wait(_DEADLINE_S), occurrences(counter)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        return drivers.run(work)
+
+    def _found(self) -> dict[str, scenario.Rows]:
+        return {**scenario.found(self._home), **scenario.delivered(self.folder, self._database)}

@@ -1,44 +1,47 @@
 """A driver that may be killed: a mill over files, in a process of its own.
 
 It registers its queries, reads what is there while they run, and, if it is asked to, drains. Its Spark is its
-own, or that of a JVM which outlives it: to start a JVM takes longer than all the rest.
+own, or that of a JVM which the environment names. As a program this module forks a driver for each line of
+its input, and says with which status it ended.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import traceback
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from runtime.recovery import daemon, kill
-from runtime.recovery.points import ANYWHERE, DRAINING, RUNNING
-from runtime.recovery.scenario import STATEMENTS
+from runtime.recovery.scenario import statements
 from slicemill.runtime import log_manifest, mill
-from slicemill.runtime.session import local_session, session
+from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL, SHARED = "local", "shared"
+# Set where there is a JVM to share.
+SHARED = "PYSPARK_GATEWAY_PORT"
 
 _BID_LINES = ("every", "bid_too_late", "bad")
 _POLL_S = 0.05
-_POLLS = 6_000
+# Then a driver that hangs is ended by a signal that is not the one of a kill.
+_DEADLINE_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    spark: str  # a master, LOCAL for a JVM of its own, SHARED for that of the environment
     home: str
     folder: str
+    database: str
     lines: int  # of bids, to wait for
-    buckets: int
     drain: bool
-    point: kill.Point | None = None
-    phase: str = ANYWHERE
-    counter: str = ""
+    buckets: int = 2
+    points: tuple[kill.Point, ...] = ()
+    counters: str = ""
 
     def encoded(self) -> str:
         return json.dumps(asdict(self))
@@ -46,57 +49,51 @@ class Work:
 
 def decoded(text: str) -> Work:
     content = json.loads(text)
-    point = content["point"]
-    return Work(**{**content, "point": None if point is None else kill.Point(**point)})
+    return Work(**{**content, "points": tuple(kill.Point(**point) for point in content["points"])})
 
 
 def main(work: Work) -> None:
-    spark = spark_of(work)
-    if work.point is not None:
+    spark = attached() if SHARED in os.environ else local_session(cores=2)
+    # Read when the first worker starts, which is later than this.
+    spark.sparkContext._jsc.sc().conf().set("spark.python.daemon.module", daemon.__name__)
+    if work.points:
         kill.watch(kill.DRIVER)
-    arm(work, ANYWHERE)
+    run_mill(spark, work)
+    if SHARED not in os.environ:
+        spark.stop()
+
+
+def run_mill(spark: SparkSession, work: Work) -> None:
+    arm(work, kill.ANYWHERE)
     # Small figures, so that a short run frees and merges too.
     mill._RUNS_BETWEEN_COLLECTIONS = 5
     log_manifest.MERGED_WIDTHS = (8, 2)
     running = mill.Mill(spark, work.home, folder=work.folder, buckets=work.buckets)
-    for statement in STATEMENTS:
+    for statement in statements(work.database):
         running.execute(statement)
-    arm(work, RUNNING)
+    arm(work, kill.RUNNING)
     running.start()
     wait_for_all(running, work.lines)
     if work.drain:
-        arm(work, DRAINING)
+        arm(work, kill.DRAINING)
         running.drain()
     running.close()
-    if work.spark != SHARED:
-        spark.stop()
 
 
 def arm(work: Work, phase: str) -> None:
-    """From here on the point counts, if this is its phase."""
-    if work.point is not None and work.phase == phase:
-        with_jvm = work.spark == LOCAL
-        kill.give(kill.Order(work.point, work.home, os.getpid(), work.counter, with_jvm))
+    """From here on the points count, if this is their phase."""
+    if work.points and work.points[0].phase == phase:
+        kill.give(kill.Order(work.points, work.home, os.getpid(), work.counters, SHARED not in os.environ))
 
 
 def wait_for_all(running: mill.Mill, lines: int) -> None:
-    for _ in range(_POLLS):
+    while True:
         running.check()
         logs = [running.queries[name].log for name in _BID_LINES]
         if sum(epoch.rows for log in logs for epoch in log.epochs()) >= lines:
             return
         with running.dispatcher.changed:
             running.dispatcher.changed.wait(_POLL_S)
-    raise AssertionError(f"of {lines} lines not all came through")
-
-
-def spark_of(work: Work) -> SparkSession:
-    if work.spark not in (LOCAL, SHARED):
-        return session(work.spark)
-    spark = attached() if work.spark == SHARED else local_session(cores=2)
-    # Read when the first worker starts, which is later than this.
-    spark.sparkContext._jsc.sc().conf().set("spark.python.daemon.module", daemon.__name__)
-    return spark
 
 
 def attached() -> SparkSession:
@@ -121,8 +118,23 @@ def attached() -> SparkSession:
     return found
 
 
-if __name__ == "__main__":
-    main(decoded(sys.argv[1]))
-    sys.stdout.flush()
+def status_of(work: Work) -> int:
+    driver = os.fork()
+    if driver:
+        return os.waitstatus_to_exitcode(os.waitpid(driver, 0)[1])
+    os.setsid()
+    signal.alarm(_DEADLINE_S)
+    # What a driver prints is for people; the parent's output is for whoever asked.
+    os.dup2(2, 1)
+    try:
+        main(work)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
     # The interpreter's own exit would wait for a JVM that goes on.
     os._exit(0)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(status_of(decoded(line)), flush=True)

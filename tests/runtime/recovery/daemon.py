@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.daemon import manager
-
-import slicemill.runtime.daemon  # noqa: F401
 from runtime.recovery.kill import WORKER, watch
+from slicemill.runtime.daemon import run
 
 if __name__ == "__main__":
     watch(WORKER)
-    manager()
+    run()

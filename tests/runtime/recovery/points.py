@@ -1,27 +1,32 @@
 """The steps at which drivers and workers are killed, chain by chain.
 
 A chain is one home: a run is killed at the first point, the next run at the second, and so on; the last runs
-to the end.
+to the end. A run whose worker is killed goes on to the next point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from runtime.recovery.kill import ADMIT, AFTER, DRIVER, TORN, WORKER, Point
+from runtime.recovery.kill import (
+    ADMIT,
+    AFTER,
+    ANYWHERE,
+    BEFORE,
+    COMMIT,
+    DRAINING,
+    DRIVER,
+    OPERATIONS,
+    TORN,
+    WORKER,
+    Point,
+)
 
-# From where on a point counts.
-ANYWHERE, RUNNING, DRAINING = "anywhere", "running", "draining"
 
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """The points of a chain, and how many files of each stream are new before each."""
-
-    points: tuple[Point, ...]
-    phase: str = RUNNING
-    files: int = 2
+def _in(phase: str, points: Iterable[Point]) -> tuple[Point, ...]:
+    return tuple(replace(point, phase=phase) for point in points)
 
 
 _STARTING = (
@@ -113,15 +118,89 @@ _WORKERS = (
     Point("a task after its state", WORKER, "write", r"^units/both/slices/", AFTER, 1, WORKER),
 )
 
-CHAINS: Mapping[str, Links] = {
-    "starting": Links(_STARTING, ANYWHERE, files=0),
-    "reading": Links(_READING),
-    "running": Links(_RUNNING),
-    "freeing": Links(_FREEING),
-    "ending": Links(_ENDING, DRAINING, files=0),
-    "recovering": Links(_RECOVERING, ANYWHERE),
-    "workers": Links(_WORKERS),
+# The query `every` goes to files, `match` to a database; each has a cursor in the home.
+_DELIVERING = (
+    Point("before a sink has a cursor", DRIVER, "replace", r"^sinks/every/", phase=ANYWHERE),
+    Point("a sink's folder is nobody's yet", DRIVER, "replace", r"^../out/_slicemill"),
+    Point("in the middle of a sink's file", DRIVER, "write", r"^../out/_unfinished", TORN),
+    Point("before a sink's file has its name", DRIVER, "replace", r"^../out/\d"),
+    Point("after a sink's file, before its cursor", DRIVER, "replace", r"^../out/\d", AFTER),
+    Point("before a sink's cursor moves", DRIVER, "replace", r"^sinks/match/", nth=2),
+    Point("after a sink's cursor has moved", DRIVER, "replace", r"^sinks/every/", AFTER),
+    Point("before the database commits", DRIVER, COMMIT, "database", nth=2),
+    Point("after the database's commit, before the cursor", DRIVER, COMMIT, "database", AFTER, 2),
+)
+
+
+def _seeded(seed: int, count: int) -> Iterator[Point]:
+    """Whatever is being written, linked, renamed, removed or committed, early in a run."""
+    dice = random.Random(seed)
+    steps = ((WORKER, "write"), *((DRIVER, operation) for operation in (*OPERATIONS, COMMIT)))
+    for number in range(count):
+        process, operation = dice.choice(steps)
+        when = dice.choice((BEFORE, AFTER, TORN) if operation == "write" else (BEFORE, AFTER))
+        nth = dice.randint(1, 2 if operation == COMMIT else 5)
+        yield Point(f"{number} of seed {seed}", process, operation, "", when, nth)
+
+
+CHAINS: Mapping[str, tuple[Point, ...]] = {
+    "starting": _in(ANYWHERE, _STARTING),
+    "reading": _READING,
+    "running": _RUNNING,
+    "delivering": _DELIVERING,
+    "freeing": _FREEING,
+    "ending": _in(DRAINING, _ENDING),
+    "recovering": (_RECOVERING[0], *_in(ANYWHERE, _RECOVERING[1:])),
+    "workers": _WORKERS,
+    "seeded": tuple(_seeded(seed=1, count=20)),
 }
 
-# One of each kind.
-SHORT = Links((_READING[9], _RUNNING[4], _RUNNING[7], _FREEING[1], _WORKERS[2]))
+
+def _named(*names: str) -> tuple[Point, ...]:
+    points = {point.name: point for chain in CHAINS.values() for point in chain}
+    return tuple(points[name] for name in names)
+
+
+def _at_once(*names: str) -> tuple[Point, ...]:
+    # The first transaction of a run only asks where to go on.
+    return tuple(p if p.operation == COMMIT else replace(p, nth=1) for p in _named(*names))
+
+
+# One of each kind, for a JVM that dies with its driver, which takes longest to start again.
+WITH_JVM = _named(
+    "in the middle of a task's state",
+    "after our commits, before Spark's",
+    "after a unit's commit, before the result log",
+)
+
+# What every test run has time for: before and after every kind of write, link and commit, at the first
+# occasion, so that little has to be read on the way.
+SHORT = _at_once(
+    "a stream's intake has no version yet",
+    "a unit has no version yet",
+    "before the packer writes a chunk",
+    "in the middle of the packer's chunk",
+    "after the packer has written a chunk",
+    "before an intake's commit",
+    "after an intake's commit, before the log",
+    "before the log's epoch",
+    "after the log's epoch",
+    "after our commits, before Spark's",
+    "in the middle of a task's results",
+    "after a task has written results",
+    "before a task writes state",
+    "a packer in the middle of a chunk",
+    "a task between results and state",
+    "after a task has written state",
+    "before a unit's commit",
+    "after a unit's commit, before the result log",
+    "before a promise is kept",
+    "after a result log's epoch",
+    "between a derived stream and its reader",
+    "in the middle of a sink's file",
+    "before a sink's file has its name",
+    "after a sink's file, before its cursor",
+    "before the database commits",
+    "after the database's commit, before the cursor",
+    "after a log's new start, with all files there",
+)

@@ -1,4 +1,7 @@
-"""What is run and killed: two streams in many small files, queries of every kind, and what must come out."""
+"""What is run and killed: two streams in many small files, queries of every kind, and what must come out.
+
+One query's results go to files and one's to a database, besides their logs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psycopg
+import pyarrow as pa
+
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.execution.runner import run_script
@@ -17,7 +23,7 @@ from slicemill.runtime.log import StreamLog
 from slicemill.runtime.rows import timed_rows
 
 # As a program registers them: one after the other.
-STATEMENTS = (
+_STATEMENTS = (
     """
     CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts
       USING json OPTIONS (path 'bids', maxFilesPerTrigger 1);
@@ -33,14 +39,14 @@ STATEMENTS = (
       }
     };
     """,
-    "CREATE QUERY every AS SELECT item, price FROM bid",
+    "CREATE QUERY every WITH (sink = 'arrow:out') AS SELECT item, price FROM bid",
     "CREATE QUERY cheap AS SELECT item, price * 2 AS twice FROM bid WHERE price < 40",
     "CREATE QUERY level AS SELECT item, decayed(price) AS level FROM bid GROUP BY item",
     "CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS mean FROM ask",
     """CREATE QUERY busy AS SELECT item, count(*) AS n, sum(price) AS total
        FROM bid [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY item""",
     "CREATE QUERY both AS SELECT 'bid' AS what, item FROM bid UNION SELECT 'ask', item FROM ask",
-    """CREATE QUERY match AS SELECT B.item, B.price AS bid, A.price AS ask
+    """CREATE QUERY match WITH (sink = '{database}') AS SELECT B.item, B.price AS bid, A.price AS ask
        FROM bid [RANGE 3 SECONDS] AS B, ask [RANGE 3 SECONDS] AS A WHERE B.item = A.item""",
     "CREATE QUERY dear AS SELECT item, max(price) OVER (ROWS 2 PRECEDING) AS dearest FROM dear_bid",
     "CREATE QUERY bid_too_late AS SELECT item, price FROM bid_late",
@@ -50,6 +56,8 @@ STATEMENTS = (
 # Rows of these are stamped with the time at which they were put aside.
 PUT_ASIDE = ("bid_too_late", "ask_too_late", "bad")
 QUERIES = ("every", "cheap", "level", "mean", "busy", "both", "match", "dear", *PUT_ASIDE)
+
+_MATCHES = "SELECT (extract(epoch FROM _ts) * 1000000)::bigint, item, bid, ask FROM match"
 
 _FOLDERS = ("bids", "asks")
 _ROWS = 8
@@ -90,11 +98,11 @@ class Feed:
         """How many lines of bids there are by now."""
         return sum(len(path.read_text().splitlines()) for path in (self.folder / "bids").iterdir())
 
-    def truth(self, folder: Path) -> dict[str, Rows]:
+    def truth(self, folder: Path, database: str) -> dict[str, Rows]:
         """What the reference engine makes of all that this feed is going to release."""
         twin = Feed(folder, self._files)
         twin.release(twin.rest)
-        result = run_script(bind(";".join(STATEMENTS)).catalog, folder)
+        result = run_script(bind(";".join(statements(database))).catalog, folder)
         assert all(query.rows for query in result.queries), "a query without rows proves nothing"
         return {query.name: _counted(query.name, query.rows) for query in result.queries}
 
@@ -113,6 +121,10 @@ class Feed:
         return [*(['{"item": "none", "price": 1}'] if name == "bids" and number % 2 == 0 else []), *lines]
 
 
+def statements(database: str) -> list[str]:
+    return [statement.replace("{database}", database) for statement in _STATEMENTS]
+
+
 def found(home: Path) -> dict[str, Rows]:
     """What is in the result logs, as another process sees it; nothing where there is no log yet."""
     results = {}
@@ -127,9 +139,25 @@ def found(home: Path) -> dict[str, Rows]:
 
 
 def compare(results: Mapping[str, Rows], truth: Mapping[str, Rows]) -> None:
-    for query in QUERIES:
-        lost, extra = truth[query] - results[query], results[query] - truth[query]
-        assert not lost and not extra, (query, lost, extra)
+    for where, rows in results.items():
+        expected = truth[query_of(where)]
+        lost, extra = expected - rows, rows - expected
+        assert not lost and not extra, (where, lost, extra)
+
+
+def query_of(where: str) -> str:
+    return where.partition(" ")[0]
+
+
+def delivered(folder: Path, database: str) -> dict[str, Rows]:
+    """What the sinks have."""
+    files = [pa.ipc.open_file(path).read_all() for path in (folder / "out").glob("[0-9]*.arrow")]
+    stamped = [table.set_column(0, "_ts", table.column(0).cast(pa.int64())) for table in files]
+    written = Rows(tuple(row.values()) for table in stamped for row in table.to_pylist())
+    with psycopg.connect(database) as connection:
+        made = connection.execute("SELECT to_regclass('match')").fetchone() != (None,)
+        rows = connection.execute(_MATCHES).fetchall() if made else []
+    return {"every in files": written, "match in a database": Rows(rows)}
 
 
 def _counted(query: str, rows: Sequence[Timed]) -> Rows:

@@ -6,27 +6,26 @@ when the next one starts. One chain is run with a JVM for each driver, killed at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from runtime.recovery.chain import Chain, shared_jvm
-from runtime.recovery.points import CHAINS, SHORT
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Mapping[str, str]]:
-    with shared_jvm() as found:
-        yield found
+from runtime.recovery.chain import Chain
+from runtime.recovery.drivers import Drivers, drivers_with_a_jvm_each
+from runtime.recovery.points import CHAINS, WITH_JVM
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_whatever_step_is_killed_results_are_those_of_an_uninterrupted_run(
-    name: str, jvm: Mapping[str, str], tmp_path: Path
+    name: str, drivers: Drivers, database: str, tmp_path: Path
 ) -> None:
-    Chain(tmp_path, jvm).run(CHAINS[name])
+    chain = Chain(tmp_path, database, CHAINS[name])
+    chain.kill_at(CHAINS[name], drivers)
+    chain.finish(drivers)
 
 
-def test_a_jvm_that_dies_with_its_driver_changes_nothing(tmp_path: Path) -> None:
-    Chain(tmp_path, None).run(SHORT)
+def test_a_jvm_that_dies_with_its_driver_changes_nothing(database: str, tmp_path: Path) -> None:
+    chain = Chain(tmp_path, database, WITH_JVM)
+    with drivers_with_a_jvm_each() as drivers:
+        chain.kill_at(WITH_JVM, drivers)
+        chain.finish(drivers)

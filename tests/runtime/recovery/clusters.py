@@ -1,11 +1,10 @@
-"""A real standalone Spark cluster on the loopback interface: a master and workers from the pip wheel."""
+"""Real Spark clusters on the loopback interface, from the pip wheel: executors are processes of their own."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -18,22 +17,39 @@ import pyspark
 from slicemill.runtime.java import ensure_java_home
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
 _DEPLOY = "org.apache.spark.deploy"
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    master: str
-    workers: tuple[int, ...]  # process ids
+    """What a driver needs to run on a cluster: its address, and what its environment must say."""
 
-    def executors(self) -> list[int]:
-        """The process ids of the executors that workers have started."""
-        return [pid for pid, parent in _parents().items() if parent in self.workers]
+    master: str
+    environment: Mapping[str, str]
+    workers: tuple[int, ...]  # process ids; none where workers live in their driver
+
+    def executors(self, driver: int) -> list[int]:
+        """The process ids of the executors."""
+        above = (*self.workers, driver)
+        return [pid for process in above for pid in _descendants(process) if _is_executor(pid)]
+
+
+@contextmanager
+def local_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers inside the driver's JVM: fewer processes to start, the same executors."""
+    # Workers write where Spark is installed, which is not theirs to write to here.
+    spark = folder / "spark"
+    spark.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (spark / entry.name).symlink_to(entry)
+    yield Cluster(f"local-cluster[{workers},1,1024]", {**_LOOPBACK, "SPARK_HOME": str(spark)}, ())
 
 
 @contextmanager
 def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster of workers with one core each; all of its processes end with the block."""
+    """A master and workers with one core each; all of their processes end with the block."""
+    ensure_java_home()
     with ExitStack() as running:
         _, said = running.enter_context(
             _daemon("master.Master", ["--host", "127.0.0.1", "--port", "0"], "Starting Spark master at ")
@@ -49,7 +65,7 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             )
             for number in range(workers)
         ]
-        yield Cluster(url, tuple(process.pid for process, _ in started))
+        yield Cluster(url, _LOOPBACK, tuple(process.pid for process, _ in started))
 
 
 @contextmanager
@@ -60,7 +76,7 @@ def _daemon(name: str, arguments: list[str], ready: str) -> Iterator[tuple[subpr
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env={**os.environ, **_LOOPBACK},
         start_new_session=True,
     ) as process:
         try:
@@ -81,9 +97,11 @@ def _daemon(name: str, arguments: list[str], ready: str) -> Iterator[tuple[subpr
                 _kill(pid)
 
 
-def environment() -> dict[str, str]:
-    ensure_java_home()
-    return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+def _is_executor(pid: int) -> bool:
+    try:
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _descendants(pid: int) -> list[int]:
