@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from keyword import iskeyword
@@ -26,7 +26,15 @@ from slicemill.esl.aggregate import (
 from slicemill.esl.expression import Argument, ExistsQuery, Expr, Oldest, ScalarQuery, walk
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Kind, Schema, Type
-from slicemill.uda.layout import MANY, Columns, default_of, return_bound, single_tables
+from slicemill.uda.layout import (
+    MANY,
+    Columns,
+    default_of,
+    return_bound,
+    returns_one,
+    single_tables,
+    surely_filled,
+)
 from slicemill.uda.selects import Selects
 from slicemill.uda.source import Code, Unfit, Writer
 
@@ -68,14 +76,19 @@ class Shared:
 
 @dataclass(slots=True)
 class Window:
-    """The pool of the window's tuples: their raw arguments, converted where they are read."""
+    """The pool of the window's tuples: their raw arguments, converted where they are read.
+
+    Where only the oldest is ever read, blocks are rings: a new tuple takes the place of the one that left.
+    """
 
     types: tuple[Type, ...]
-    pool: str = "window"
-    record: str = "k"
+    ring: bool = False
 
     def row(self, index: str) -> str:
-        return f"{self.pool}[{self.record}.window_at + {index}]"
+        if self.ring:
+            assert index == "0", "of a ring only the oldest is read"
+            return "window[np.uint64(k.window_begin + k.window_at)]"
+        return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
 
 
 class Procedure(Selects):
@@ -102,6 +115,7 @@ class Procedure(Selects):
         self.bounds = {name: 1 if name in single else MANY for name in self.schemas}
         self.pools = [name for name in self.schemas if self.bounds[name] >= MANY and name != INWINDOW]
         self.single = single
+        self.filled = surely_filled(definition) & single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
         self._state = State.INITIALIZE
@@ -113,21 +127,41 @@ class Procedure(Selects):
     def columns(self) -> Columns:
         """The fields of the record."""
         types: dict[str, Type] = {}
+        flagged: set[str] = set()
         extra: list[tuple[str, Any]] = []
         for name, schema in self.schemas.items():
             if name == INWINDOW:
                 continue
-            extra.append((f"{safe(name)}_rows", "i8"))
+            extra.append((f"{safe(name)}_rows", "i8" if self.bounds[name] >= MANY else "i1"))
             if self.bounds[name] >= MANY:
-                extra += [(f"{safe(name)}_at", "i8"), (f"{safe(name)}_room", "i8")]
+                extra += [(f"{safe(name)}_{part}", "i8") for part in ("begin", "at", "room")]
             else:
                 types |= {f"{safe(name)}_{safe(c.name)}": c.type for c in schema}
+                flagged |= {f"{safe(name)}_{column}" for column in self._flagged(name)}
         if self.keeps_arguments:
-            types |= {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
-        return Columns(types, extra)
+            last = {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
+            types |= last
+            flagged |= set(last)
+        return Columns(types, frozenset(flagged), extra)
 
     def pool_columns(self, table: str) -> Columns:
-        return Columns({safe(column.name): column.type for column in self.schemas[table]})
+        types = {safe(column.name): column.type for column in self.schemas[table]}
+        return Columns(types, frozenset(self._flagged(table)))
+
+    def _flagged(self, table: str) -> set[str]:
+        """The columns of a table that may be NULL."""
+        names = self.schemas[table].names
+        return {safe(name) for name in names if self._maybe_null(f"{self.record} {table}.{name}")}
+
+    def _maybe_null(self, what: str) -> bool:
+        return self.shared.null(what, "maybe") != "False"
+
+    def fields(self, table: str) -> list[str]:
+        """Everything that a table of one row keeps."""
+        flagged = self._flagged(table)
+        names = [safe(name) for name in self.schemas[table].names]
+        names += [f"{name}_null" for name in names if name in flagged]
+        return [self.rows_of(table), *(f"{self.record}.{safe(table)}_{name}" for name in names)]
 
     def array(self, table: str) -> str:
         return f"{self.record}_{safe(table)}"
@@ -165,11 +199,13 @@ class Procedure(Selects):
             name = self.variable(argument.name)
             self.shared.may_be_null(name, converted)
             self.out.line(f"{name} = {converted.value}")
-            if self.shared.null(name, "maybe") != "False":
+            if self._maybe_null(name):
                 self.out.line(f"{name}_null = {converted.null}")
         if self.keeps_arguments:
             for argument in self.definition.arguments:
-                self._assign(f"{self.record}.last_{safe(argument.name)}", self._current(argument.name))
+                current, last = self._current(argument.name), f"{self.record}.last_{safe(argument.name)}"
+                self.out.line(f"{last} = {current.value}")
+                self.out.line(f"{last}_null = {current.null}")
 
     def _current(self, argument: str) -> Code:
         name = self.variable(argument)
@@ -195,7 +231,7 @@ class Procedure(Selects):
         code = self._window_column(place, "0")
         if self._window_holds_some:
             return code
-        empty = f"{self.window.record}.window_rows == 0"
+        empty = "k.window_rows == 0"
         name = self.out.fresh("oldest")
         self.out.line(f"{name}, {name}_null = {default_of(expr.type)}, True")
         with self.out.block(f"if not {empty}:"):
@@ -215,8 +251,28 @@ class Procedure(Selects):
 
     def rows_of(self, table: str) -> str:
         if table == INWINDOW and self.window is not None:
-            return f"{self.window.record}.window_rows"
+            return "k.window_rows"
         return f"{self.record}.{safe(table)}_rows"
+
+    def if_any(self, table: str) -> AbstractContextManager[None]:
+        """A condition for a row of a table that holds one at most, where that is not certain anyway."""
+        later = self._state in (State.ITERATE, State.EXPIRE)
+        if later and table in self.filled and not self.one_body:
+            return nullcontext()
+        return self.out.block(f"if {self.rows_of(table)} > 0:")
+
+    @property
+    def one_body(self) -> bool:
+        """Do the first tuple and later ones share their statements?"""
+        bodies = self.definition.bodies
+        return bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE)
+
+    @property
+    def answers_once(self) -> bool:
+        """Does every tuple return exactly one row when it comes?"""
+        first, later = (self.definition.bodies.get(s, ()) for s in (State.INITIALIZE, State.ITERATE))
+        before = frozenset() if self.one_body else self.filled
+        return returns_one(first, frozenset()) and returns_one(later, before)
 
     def row(self, table: str, index: str) -> str:
         """A row of a table of many."""
@@ -232,6 +288,7 @@ class Procedure(Selects):
     def columns_of(self, table: str, alias: str, row: str) -> dict[str, Callable[[], Code]]:
         schema = self.schemas[table]
         if table == INWINDOW:
+            self.shared.facts.add("window is searched")
             return {
                 f"{alias}.{name}": partial(self._window_column, place, row)
                 for place, name in enumerate(schema.names)
@@ -312,27 +369,25 @@ class Procedure(Selects):
         out, record, name = self.out, self.record, safe(table)
         rows = f"{record}.{name}_rows"
         if self.bounds[table] >= MANY:
-            with out.block(f"if {rows} == {record}.{name}_room:"):
-                heads = ", ".join(f'{record.upper()}["{name}_{part}"]' for part in ("at", "rows", "room"))
+            with out.block(
+                f"if {record}.{name}_at + {rows} == {record}.{name}_begin + {record}.{name}_room:"
+            ):
+                parts = ("begin", "at", "rows", "room")
+                heads = ", ".join(f'{record.upper()}["{name}_{part}"]' for part in parts)
                 pool = self.array(table)
                 out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {heads}, {self.place})")
         for column, code in zip(self.schemas[table], codes, strict=True):
             self.shared.may_be_null(f"{record} {table}.{column.name}", code)
             text = self.field(table, column.name, rows)
             out.line(f"{text} = {code.value}")
-            if self.shared.null(f"{record} {table}.{column.name}", "maybe") != "False":
+            if self._maybe_null(f"{record} {table}.{column.name}"):
                 out.line(f"{text}_null = {code.null}")
         out.line(f"{rows} += 1")
-
-    def _assign(self, text: str, code: Code) -> None:
-        self.out.line(f"{text} = {code.value}")
-        if self.shared.nullable:
-            self.out.line(f"{text}_null = {code.null}")
 
     def _update(self, statement: Update) -> None:
         table, out = statement.table.lower(), self.out
         if self.bounds[table] < MANY:
-            with out.block(f"if {self.rows_of(table)} > 0:"):
+            with self.if_any(table):
                 self._change(statement, "0", lambda column: self.field(table, column, "0"))
             return
         row = out.fresh("i")
@@ -362,7 +417,7 @@ class Procedure(Selects):
                 self.shared.may_be_null(f"{self.record} {table}.{name}", code)
                 left.append(target(name))
                 right.append(code.value)
-                if self.shared.null(f"{self.record} {table}.{name}", "maybe") != "False":
+                if self._maybe_null(f"{self.record} {table}.{name}"):
                     left.append(f"{target(name)}_null")
                     right.append(code.null)
             self.out.line(f"{', '.join(left)} = {', '.join(right)}")

@@ -1,8 +1,8 @@
 """From a call to the source that runs it: a loop over the tuples for its box of the dispatch table (M37).
 
-The loop keeps a record `k` per partition of its own, beside those of the aggregate's versions: whether a
-tuple has come, where the window lies, which pane or slot is open. `s` is the record of the version that
-answers; `b` that of the base version where it serves panes or is derived from; `c` where it does both.
+The loop keeps something per partition of its own, in a record `k`: whether a tuple has come, where the window
+lies, which pane or slot is open. `s` is the record of the version that answers, which has these fields too;
+`b` that of the base version where it serves panes or is derived from; `c` where it does both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slicemill.esl.aggregate import INWINDOW, RETURN, AggregateDefinition, Delet
 from slicemill.esl.types import Type
 from slicemill.execution.window_dispatch import Box
 from slicemill.execution.window_frame import Frame
-from slicemill.uda.body import Given, Procedure, Shared, Window, safe
+from slicemill.uda.body import Given, Procedure, Shared, Window
 from slicemill.uda.layout import MANY, PYTHON, Columns, dtype_of
 from slicemill.uda.source import Code, Unfit, Writer
 
@@ -50,12 +50,14 @@ class Boxes:
         self.number, self.at = "first + i", "ts[i]"
         self.expired = "False"
         self.grows = False
+        self.one_each = False  # does each tuple give exactly one row?
         self.bound = 0
 
     # -- parts ---------------------------------------------------------------------------------------------
 
     def k(self, name: str) -> str:
-        self.fields[name] = "?" if name in _FLAGS else "i8"
+        # 32 bits count the tuples of a window; places in a pool and times take 64.
+        self.fields[name] = "?" if name in _FLAGS else "i4" if name.endswith(("_rows", "_room")) else "i8"
         return f"k.{name}"
 
     def _procedure(
@@ -88,7 +90,8 @@ class Boxes:
 
     @property
     def outputs(self) -> list[str]:
-        names = ["out_number", *(["out_ts", "out_expired"] if self.timed else [])]
+        names = [] if self.one_each else ["out_number"]
+        names += ["out_ts", "out_expired"] if self.timed else []
         for place in range(len(self.returns)):
             names.append(f"out_{place}")
             if self.shared.null(f"return {place}", "maybe") != "False":
@@ -105,10 +108,11 @@ class Boxes:
         for place, code in enumerate(codes):
             self.shared.may_be_null(f"return {place}", code)
         if self.grows:
-            with out.block("if n == len(out_number):"):
+            with out.block("if n == len(out_0):"):
                 for name in self.outputs:
                     out.line(f"{name} = ops.longer({name})")
-        out.line(f"out_number[n] = {self.number}")
+        if not self.one_each:
+            out.line(f"out_number[n] = {self.number}")
         if self.timed:
             out.line(f"out_ts[n] = {self.at}")
             out.line(f"out_expired[n] = {self.expired}")
@@ -124,8 +128,7 @@ class Boxes:
         return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
 
     def _step(self, made: Procedure, started: str) -> None:
-        bodies = made.definition.bodies
-        if bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE):
+        if made.one_body:
             self.out.line(f"{started} = True")
             made.statements(State.ITERATE)
             return
@@ -142,7 +145,7 @@ class Boxes:
         if any(made.bounds[table] >= MANY for table in changed):
             raise Unfit("TERMINATE changes a table of many rows")
         made.bind_last(started)
-        fields = [name for table in sorted(changed) for name in _fields(made, table)]
+        fields = [name for table in sorted(changed) for name in made.fields(table)]
         saved = [self.out.fresh("saved") for _ in fields]
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{name} = {place}")
@@ -150,11 +153,13 @@ class Boxes:
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{place} = {name}")
 
+    def _heads(self, pool: str) -> str:
+        return ", ".join(f'{self.loop}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room"))
+
     def _more_room(self, pool: str) -> None:
-        heads = ", ".join(f'K["{pool}_{part}"]' for part in ("at", "rows", "room"))
-        with self.out.block(f"if {self.k(f'{pool}_rows')} == {self.k(f'{pool}_room')}:"):
-            self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {heads}, p)")
-        self.k(f"{pool}_at")
+        begin, at, rows, room = (self.k(f"{pool}_{part}") for part in ("begin", "at", "rows", "room"))
+        with self.out.block(f"if {at} + {rows} == {begin} + {room}:"):
+            self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self._heads(pool)}, p)")
 
     # -- what a partition's latest tuple returned, kept until its slot or pane ends ------------------------
 
@@ -190,6 +195,7 @@ class Boxes:
         self.window = Window(types)
         if self.version is not None:
             made = self._procedure(self.version, "s", "p", self.window)
+            self.window.ring = self.counted and "window is searched" not in self.shared.facts
             return partial(self._window_arrival, made)
         assert self.base is not None
         base = self._procedure(self.base, derived, "0")
@@ -203,6 +209,18 @@ class Boxes:
         looks = made is not None and (INWINDOW in made.schemas or made.definition.bodies.get(State.EXPIRE))
         return keeps or bool(looks) or self.version is None
 
+    @property
+    def counted(self) -> bool:
+        """Does the number of tuples in the window say which of them has expired?
+
+        Positions are not kept then. Where the aggregate deletes tuples, expiry must go by arrival numbers.
+        """
+        made = self.procedures.get("s")
+        bodies = [] if made is None else [s for body in made.definition.bodies.values() for s in body]
+        deletes = any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in bodies)
+        rows = self.frame is not None and self.frame.unit == "ROWS"
+        return rows and self.box is not Box.PANES and not deletes
+
     def _window_column(self, place: int, row: str) -> Code:
         assert self.window is not None
         self.shared.facts.add(f"window keeps {place}")
@@ -215,21 +233,35 @@ class Boxes:
 
     def _insert(self, position: str, given: Given) -> None:
         assert self.window is not None
-        self._more_room("window")
-        self.out.line(f"{self.window.row('k.window_rows')}.pos = {position}")
+        if self.window.ring:
+            new = "window[np.uint64(k.window_begin + place)]"
+            with self.out.block(f"if {self.k('window_rows')} == {self.k('window_room')}:"):
+                self.out.line("full = i")
+                self.out.line("break")
+            self.out.line("place = k.window_at + k.window_rows")
+            with self.out.block("if place >= k.window_room:"):
+                self.out.line("place -= k.window_room")
+        else:
+            new = self.window.row("k.window_rows")
+            self._more_room("window")
+        if not self.counted:
+            self.out.line(f"{new}.pos = {position}")
         for place, code in enumerate(given):
             if f"window keeps {place}" in self.shared.facts:
                 value = code()
                 self.shared.may_be_null(f"window {place}", value)
-                row = f"{self.window.row('k.window_rows')}.a{place}"
-                self.out.line(f"{row} = {value.value}")
+                self.out.line(f"{new}.a{place} = {value.value}")
                 if self.shared.null(f"window {place}", "maybe") != "False":
-                    self.out.line(f"{row}_null = {value.null}")
+                    self.out.line(f"{new}.a{place}_null = {value.null}")
         self.out.line("k.window_rows += 1")
 
     def _remove_oldest(self) -> None:
-        for name, sign in (("at", "+"), ("rows", "-"), ("room", "-")):
-            self.out.line(f"{self.k(f'window_{name}')} {sign}= 1")
+        assert self.window is not None
+        self.out.line(f"{self.k('window_at')} += 1")
+        if self.window.ring:
+            with self.out.block(f"if k.window_at == {self.k('window_room')}:"):
+                self.out.line("k.window_at = 0")
+        self.out.line(f"{self.k('window_rows')} -= 1")
 
     def _expire(self, made: Procedure) -> None:
         """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
@@ -259,9 +291,12 @@ class Boxes:
     @contextmanager
     def _expired(self, lower: str) -> Iterator[None]:
         """A loop over the tuples that lie before `lower`, oldest first."""
+        if self.counted:
+            with self.out.block(f"while {self.k('window_rows')} > preceding:"):
+                yield
+            return
         self.out.line(f"lower = {lower}")
-        for name in ("window_at", "window_rows", "window_room"):
-            self.k(name)
+        self.k("window_at"), self.k("window_rows")
         with self.out.block("while k.window_rows > 0 and window[k.window_at].pos < lower:"):
             self.out.line("oldest = window[k.window_at].pos")
             yield
@@ -309,11 +344,31 @@ class Boxes:
                 with self.out.block("for i in range(len(codes) + 1):"):
                     self.out.line("now = ts[i] if i < len(codes) else complete")
                     write()
+            elif self.window is not None and self.window.ring:
+                self._until_full(write)
             else:
                 with self.out.block("for i in range(len(codes)):"):
                     write()
             self.out.line("return 0, n, KEPT")
         return self.out.lines
+
+    def _until_full(self, write: Callable[[], None]) -> None:
+        """A loop that is left to make room and then taken up: while it runs, its arrays stay the same.
+
+        A tuple for which there is no room has expired others, and nothing more, when it is taken up again.
+        """
+        out = self.out
+        out.line("full = 0")
+        with out.block("while full >= 0:"):
+            out.line("start, full = full, -1")
+            with out.block("for i in range(start, len(codes)):"):
+                write()
+            with out.block("if full >= 0:"):
+                out.line("p = codes[full]")
+                self.k("window_begin")
+                out.line(
+                    f"window = ops.ring_room(window, window_top, {self._heads('window')}, p, preceding + 1)"
+                )
 
     def write_finish(self) -> list[str]:
         """The lines of `finish`: TERMINATE for some groups."""
@@ -344,11 +399,19 @@ class Boxes:
         self.grows = len(known) < len(bounds)
         self.bound = sum(known)
 
+    @property
+    def loop(self) -> str:
+        """The array of the loop's own records: that of the version that answers, if it has one."""
+        return "S" if "s" in self.procedures else "K"
+
     def _records(self, p: str) -> None:
-        self.out.line(f"k = K[{p}]")
+        if self.loop == "K":
+            self.out.line(f"k = K[{p}]")
         for record, made in self.procedures.items():
             if made.place == "p":
                 self.out.line(f"{record} = {record.upper()}[{p}]")
+        if self.loop == "S":
+            self.out.line("k = s")
 
     def _input(self) -> Given:
         """The arguments of the tuple at hand."""
@@ -370,6 +433,8 @@ class Boxes:
                 self.out.line(f"{self.k('first')} = first + i")
             made.bind(given, self.types)
             self._step(made, self.k("started"))
+
+        self.one_each = made.answers_once
 
         return write
 
@@ -407,6 +472,8 @@ class Boxes:
         assert self.frame is not None
         frame = self.frame
         arrive = self._windowed(self.types, "b")
+        made = self.procedures.get("s")
+        self.one_each = frame.slide is None and made is not None and made.answers_once
 
         def write() -> None:
             if self.timed:
@@ -414,7 +481,8 @@ class Boxes:
             given = self._input()
             if frame.slide is not None:
                 self.out.line("before = n")
-            if frame.unit == "ROWS":
+            numbered = frame.unit == "ROWS" and not self.counted
+            if numbered:
                 self.out.line(f"position = {self.k('arrivals')}")
                 self.out.line(f"{self.k('arrivals')} += 1")
             position = "position" if frame.unit == "ROWS" else "ts[i]"
@@ -423,6 +491,8 @@ class Boxes:
                 self._keep_latest("before")
                 self._open_slot()
             elif frame.slide is not None:
+                if not numbered:
+                    self.out.line(f"{self.k('arrivals')} += 1")
                 with self.out.block(f"if not {self._yields()}:"):
                     self.out.line("n = before")
 
@@ -573,8 +643,7 @@ class Boxes:
                     out.line("p = negative_p[slot[0]]")
                     out.line("slot[0] += 1")
                     self._records("p")
-                    for name in ("window_at", "window_rows", "window_room"):
-                        self.k(name)
+                    self.k("window_at"), self.k("window_rows")
                     with out.block("if k.window_rows > 0 and window[k.window_at].pos == oldest:"):
                         self.number, self.at, self.expired = "oldest", "at", "True"
                         expire()
@@ -593,13 +662,16 @@ class Boxes:
 
     def window_columns(self) -> Columns:
         assert self.window is not None
-        kept = [
-            place for place in range(len(self.window.types)) if f"window keeps {place}" in self.shared.facts
-        ]
-        return Columns({f"a{place}": self.window.types[place] for place in kept}, [("pos", "i8")])
+        facts = self.shared.facts
+        kept = [place for place in range(len(self.window.types)) if f"window keeps {place}" in facts]
+        flagged = frozenset(f"a{place}" for place in kept if f"window {place} may be NULL" in facts)
+        types = {f"a{place}": self.window.types[place] for place in kept}
+        return Columns(types, flagged, [] if self.counted else [("pos", "i8")])
 
     def latest_columns(self) -> Columns:
-        return Columns({f"r{place}": type_ for place, type_ in enumerate(self.returns)})
+        types = {f"r{place}": type_ for place, type_ in enumerate(self.returns)}
+        flagged = (place for place in range(len(types)) if f"return {place} may be NULL" in self.shared.facts)
+        return Columns(types, frozenset(f"r{place}" for place in flagged))
 
 
 def _nothing(codes: list[Code]) -> None:
@@ -609,9 +681,3 @@ def _nothing(codes: list[Code]) -> None:
 
 def _is_whole(type_: Type) -> bool:
     return dtype_of(type_, PYTHON) is np.int64
-
-
-def _fields(made: Procedure, table: str) -> list[str]:
-    """Everything that a table of one row keeps."""
-    columns = [f"{made.record}.{safe(table)}_{safe(column.name)}" for column in made.schemas[table]]
-    return [made.rows_of(table), *columns, *(f"{column}_null" for column in columns)]

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numba import typeof
 
@@ -15,10 +16,11 @@ from slicemill.esl.types import Kind, Type
 from slicemill.execution.window_frame import Frame
 from slicemill.kernels import vectors
 from slicemill.kernels.vectors import Vector
+from slicemill.uda import support as ops
 from slicemill.uda.call import Answers, How, Results, Tuples
 from slicemill.uda.layout import MACHINE, dtype_of
 from slicemill.uda.module import Module, Routine
-from slicemill.uda.state import CompiledState, make_room, start
+from slicemill.uda.state import CompiledState, allow_nulls, make_room, start
 from slicemill.uda.store import load, load_from_memory
 
 _NEVER = -(2**63)
@@ -42,6 +44,7 @@ class Compiled:
         self.returns, self.how = returns, how
         self._variants = variants
         self._loaded: dict[bool, ModuleType] = {}
+        self._ready: set[tuple[bool, str]] = set()  # routines that are compiled
         self._types = types
         self._frame = frame
         self._literals = literals
@@ -66,17 +69,22 @@ class Compiled:
         module = self._variants[state.nullable]
         make_room(state, module, int(tuples.partitions.max()) + 1 if rows else 0, rows)
         given |= self._numbers
-        codes, ts = tuples.partitions.astype(np.int32, copy=False), tuples.ts
-        given |= {"codes": _read_only(codes), "ts": _read_only(ts), "first": state.arrivals}
+        # Numbers without a sign need no test for places counted from the end.
+        codes = tuples.partitions.astype(np.int32, copy=False).view(np.uint32)
+        given |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
         given["complete"] = _NEVER if complete is None else complete
         first = state.arrivals
         # A tuple may be answered when it comes and once more when it leaves.
         events = rows + state.waiting + (rows if self._active else 0)
         count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
         state.arrivals += rows
-        numbers = out["out_number"][:count]
-        ts = out["out_ts"][:count] if self._timed else tuples.ts[numbers - first]
-        expired = out["out_expired"][:count] if self._timed else np.zeros(count, np.bool_)
+        one_each = module.run.one_each
+        numbers = _counting(first, rows) if one_each else out["out_number"][:count]
+        if self._timed:
+            ts, expired = out["out_ts"][:count], out["out_expired"][:count]
+        else:
+            ts = tuples.ts if one_each else tuples.ts[numbers - first]
+            expired = np.broadcast_to(np.False_, (count,))
         columns = self._columns(module, state, out, count)
         if "opened" in state.arrays and count:
             order = np.argsort(numbers, kind="stable")
@@ -90,7 +98,7 @@ class Compiled:
         module = self._variants[state.nullable]
         assert module.finish is not None, "only a call without window ends"
         make_room(state, module, 1, 0)
-        records = state.arrays["K"]
+        records = state.arrays[module.loop]
         groups = np.flatnonzero(records["started"])
         groups = groups[np.argsort(records["first"][groups], kind="stable")]
         if not len(groups):
@@ -108,7 +116,7 @@ class Compiled:
         if "opened" not in state.arrays or not state.waiting:
             return state.arrivals
         open_ones = state.arrays["opened"][: state.waiting]
-        return int(state.arrays["K"]["open_number"][open_ones].min())
+        return int(state.arrays[self._variants[0].loop]["open_number"][open_ones].min())
 
     def _needed(self, state: CompiledState, answered: int) -> int:
         if not self._active or not state.waiting:
@@ -149,8 +157,9 @@ class Compiled:
 
     def _called(self, function: Any, module: Module, routine: Routine, parameters: list[Any]) -> Any:
         """Numba's own files may be damaged or in the way: then it compiles without them."""
-        if module.form != MACHINE or function.signatures:
+        if module.form != MACHINE or (module is self._variants[1], routine.name) in self._ready:
             return function(*parameters)
+        self._ready.add((module is self._variants[1], routine.name))
         try:
             function.compile(tuple(map(typeof, parameters)))
         except Exception:
@@ -161,8 +170,9 @@ class Compiled:
 
     def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        if any(vector.valid is not None and not np.all(vector.valid) for vector in tuples.arguments):
-            state.nullable = True
+        some_null = any(v.valid is not None and not np.all(v.valid) for v in tuples.arguments)
+        if some_null and not state.nullable:
+            allow_nulls(state, self._variants[1])
         for place, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
             full = vectors.full_length(vector, rows)
             given[f"in_{place}"] = self._input(state, full, type_, rows)
@@ -185,14 +195,14 @@ class Compiled:
 
     def _outputs(self, module: Module, size: int) -> dict[str, Any]:
         arrays: dict[str, Any] = {
-            "out_number": np.empty(size, np.int64),
-            "out_ts": np.empty(size if self._timed else 0, np.int64),
-            "out_expired": np.empty(size if self._timed else 0, np.bool_),
+            "out_number": _empty(0 if module.run.one_each and module.finish is None else size, np.int64),
+            "out_ts": _empty(size if self._timed else 0, np.int64),
+            "out_expired": _empty(size if self._timed else 0, np.bool_),
         }
         for place, type_ in enumerate(self.returns):
-            arrays[f"out_{place}"] = np.empty(size, dtype_of(type_, self._form))
+            arrays[f"out_{place}"] = _empty(size, dtype_of(type_, self._form))
             if module.null_returns[place]:
-                arrays[f"out_{place}_null"] = np.empty(size, np.bool_)
+                arrays[f"out_{place}_null"] = _empty(size, np.bool_)
         return arrays
 
     def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
@@ -209,6 +219,22 @@ class Compiled:
             else:
                 columns.append(Vector(type_, values.astype(vectors.dtype_of(type_), copy=False), valid))
         return columns
+
+
+def _empty(size: int, dtype: Any) -> Any:
+    """An array in memory of Arrow's, which keeps what was freed for the next chunk.
+
+    NumPy's goes back to the operating system, and each of its pages costs a fault the next time.
+    """
+    if dtype is np.object_:
+        return np.empty(size, dtype)
+    return np.frombuffer(pa.allocate_buffer(size * np.dtype(dtype).itemsize), dtype)
+
+
+def _counting(first: int, rows: int) -> Any:
+    numbers = _empty(rows, np.int64)
+    ops.count_from(numbers, first)
+    return numbers
 
 
 def _read_only(array: Any) -> Any:

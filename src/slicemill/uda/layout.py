@@ -37,6 +37,11 @@ def dtype_of(type_: Type, form: str) -> Any:
     return np.object_
 
 
+def field_of(type_: Type, form: str) -> Any:
+    """How a record holds a value. Machine code reads 32 bits into 64; Python would go on in 32."""
+    return np.int32 if type_.kind is Kind.INT and form == MACHINE else dtype_of(type_, form)
+
+
 def default_of(type_: Type) -> str:
     """The text of a value that stands where there is none."""
     return {Kind.DOUBLE: "0.0", Kind.BOOLEAN: "False", Kind.NULL: "False"}.get(type_.kind, "0")
@@ -44,15 +49,18 @@ def default_of(type_: Type) -> str:
 
 @dataclass(slots=True)
 class Columns:
-    """Named values with their types, each with a flag for NULL, as fields of a record."""
+    """Named values with their types, and a flag for NULL where one can be, as fields of a record."""
 
     types: dict[str, Type]
+    flagged: frozenset[str] = frozenset()
     extra: list[tuple[str, Any]] = field(default_factory=list)
 
     def dtype(self, form: str) -> np.dtype[Any]:
         fields = list(self.extra)
         for name, type_ in self.types.items():
-            fields += [(name, dtype_of(type_, form)), (f"{name}_null", np.bool_)]
+            fields.append((name, field_of(type_, form)))
+            fields += [(f"{name}_null", np.bool_)] if name in self.flagged else []
+        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # leaves no gaps
         if len({name for name, _ in fields}) < len(fields):
             raise Unfit("names of columns collide in generated code")
         # An empty record has no array.
@@ -97,6 +105,34 @@ def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
             inner = query_bound(entry.query, rows) if entry.query else rows.get(entry.relation.lower(), MANY)
             bound = min(MANY, bound * inner)
     return bound if query.limit is None else min(bound, query.limit)
+
+
+def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
+    """The tables that hold a row from INITIALIZE on: it inserts one in any case, and nothing deletes."""
+    filled = {
+        statement.table.lower()
+        for statement in definition.bodies.get(State.INITIALIZE, ())
+        if isinstance(statement, Insert) and statement.rows and statement.where is None
+    }
+    bodies = definition.bodies.values()
+    emptied = {s.table.lower() for statements in bodies for s in statements if isinstance(s, Delete)}
+    return frozenset(filled - emptied)
+
+
+def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool:
+    """Whether statements return exactly one row, whatever the values; `filled` tables have one row each."""
+    returning = [s for s in statements if isinstance(s, Insert) and s.table == RETURN]
+    if len(returning) != 1:
+        return False
+    (statement,) = returning
+    query = statement.query
+    if query is None:
+        return len(statement.rows) == 1 and statement.where is None
+    if query.group_by or query.having is not None or query.limit is not None:
+        return False
+    if query.aggregates:
+        return True
+    return query.where is None and all(entry.relation.lower() in filled for entry in query.inputs)
 
 
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:

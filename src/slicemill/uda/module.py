@@ -33,6 +33,7 @@ class Routine:
     kept: tuple[str, ...]
     sites: list[tuple[str, State, int]]
     bound: int | None  # rows that one tuple can give; None if nobody knows
+    one_each: bool  # does each tuple give exactly one row?
 
     @property
     def name(self) -> str:
@@ -54,6 +55,7 @@ class Module:
     procedures: dict[str, Procedure]
     closures: dict[str, Any]
     null_returns: tuple[bool, ...]
+    loop: str  # the array whose records also hold what the loop keeps per partition
 
 
 def generate(
@@ -89,9 +91,9 @@ def _module(
     run = _routine("run", boxes, lines, shared)
     finish = _routine("finish", finish_boxes, finish_lines, shared) if finish_boxes is not None else None
     columns = {record.upper(): made.columns() for record, made in boxes.procedures.items()}
+    columns.setdefault(boxes.loop, Columns({})).extra.extend(boxes.fields.items())
     columns |= {f"trouble_{record}": _arguments(made) for record, made in boxes.procedures.items()}
     records = {name: held.dtype(shared.form) for name, held in columns.items()}
-    records["K"] = np.dtype([*boxes.fields.items(), ("used", "?")], align=True)
     pool_columns = {
         made.array(table): made.pool_columns(table)
         for made in boxes.procedures.values()
@@ -115,12 +117,13 @@ def _module(
         boxes.procedures,
         shared.closures,
         tuple(shared.null(f"return {place}", "maybe") != "False" for place in range(len(boxes.returns))),
+        boxes.loop,
     )
 
 
 def _arguments(made: Procedure) -> Columns:
     types = {safe(argument.name): argument.type for argument in made.definition.arguments}
-    return Columns(types, [("record_place", "i8"), ("tuple_place", "i8")])
+    return Columns(types, frozenset(types), [("record_place", "i8"), ("tuple_place", "i8")])
 
 
 def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routine:
@@ -139,6 +142,7 @@ def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routi
         kept,
         list(shared.sites),
         None if boxes.grows else boxes.bound,
+        boxes.one_each,
     )
 
 

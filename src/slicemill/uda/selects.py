@@ -7,7 +7,7 @@ the table they come from, are collected first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TypeAlias
 
@@ -36,6 +36,10 @@ class Selects(Scalars):
 
     def rows_of(self, table: str) -> str:
         """The text of how many rows a table holds."""
+        raise NotImplementedError
+
+    def if_any(self, table: str) -> AbstractContextManager[None]:
+        """A condition for the row of a table that holds one at most."""
         raise NotImplementedError
 
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
@@ -92,7 +96,7 @@ class Selects(Scalars):
                 table = self._local(entry)
                 if self.bounds[table] < MANY:
                     row = "0"
-                    stack.enter_context(self.out.block(f"if {self.rows_of(table)} > 0:"))
+                    stack.enter_context(self.if_any(table))
                 else:
                     row = self.out.fresh("i")
                     stack.enter_context(self.out.block(f"for {row} in range({self.rows_of(table)}):"))

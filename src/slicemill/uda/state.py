@@ -54,6 +54,17 @@ def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
     return made if form == MACHINE else made.view(np.recarray)
 
 
+def allow_nulls(state: CompiledState, module: Module) -> None:
+    """Gives the records flags for NULL, as the module for arguments that may be NULL has them."""
+    state.nullable = True
+    for name, dtype in (module.records | module.pools).items():
+        old = state.arrays[name]
+        new = rows(dtype, len(old), module.form)
+        for field_name in old.dtype.names:
+            new[field_name] = old[field_name]
+        state.arrays[name] = new
+
+
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
     """Lets the arrays take so many partitions, and so many tuples more."""
     state.partitions = max(state.partitions, partitions)

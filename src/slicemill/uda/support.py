@@ -1,12 +1,13 @@
 """What generated code calls: room in pools of rows, and arithmetic whose result may be no number of its type.
 
-A pool holds the rows of one table for all partitions, each partition's in a block: `at` is where the block
-begins, `n` how many rows are in it, `room` how many it can take. The oldest row leaves by moving `at` on.
+A pool holds the rows of one table for all partitions, each in a block of `room` places from `begin` on. `n`
+rows lie from `at` on; the oldest row leaves by moving `at` on. In a ring, `at` counts from `begin`, and after
+the last place of the block comes its first.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,37 +18,61 @@ MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 
 @njit(cache=True)
-def more_room(pool: Any, top: Any, at: Any, n: Any, room: Any, p: int) -> Any:
-    """A pool in which partition p has room for as many rows again.
+def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
+    """A pool in which partition p has room behind its rows.
 
-    Where the pool is used up, the blocks of all partitions move to a new one, closely packed: that costs as
-    much as the rows that were added since the last time, so a row is moved a few times in its life.
+    Rows move to the front of their block if they fill no more than half of it, else to a block of twice the
+    size. Where the pool is used up, all blocks move to a new one, closely packed. Either way rows are copied
+    after as many have been added, so a row is moved a few times in its life.
     """
-    wanted = 2 * n[p] + 4
-    if top[0] + wanted > len(pool):
-        packed = wanted
-        for j in range(len(at)):
-            if n[j] > 0:
-                packed += 2 * n[j] + 4
-        new = np.zeros(packed + packed // 2, pool.dtype)  # flags for NULL are only set where one can be
-        end = 0
-        for j in range(len(at)):
-            if n[j] > 0:
-                for i in range(n[j]):
-                    new[end + i] = pool[at[j] + i]
-                at[j], room[j] = end, 2 * n[j] + 4
-                end += room[j]
-            else:
-                at[j], room[j] = 0, 0
-        top[0] = end
-        if room[p] > n[p]:
-            return new
-        pool = new
+    if 2 * n[p] > room[p] or room[p] == 0:
+        wanted = 2 * n[p] + 4
+        if top[0] + wanted > len(pool):
+            return _packed(pool, top, begin, at, n, room, p)
+        begin[p], room[p] = top[0], wanted
+        top[0] += wanted
     for i in range(n[p]):
-        pool[top[0] + i] = pool[at[p] + i]
-    at[p], room[p] = top[0], wanted
-    top[0] += wanted
+        pool[begin[p] + i] = pool[at[p] + i]
+    at[p] = begin[p]
     return pool
+
+
+@njit(cache=True)
+def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
+    wanted = 0
+    for j in range(len(at)):
+        if n[j] > 0 or j == p:
+            wanted += 2 * n[j] + 4
+    new = np.zeros(wanted + wanted // 2, pool.dtype)
+    top[0] = 0
+    for j in range(len(at)):
+        size = 2 * n[j] + 4 if n[j] > 0 or j == p else 0
+        for i in range(n[j]):
+            new[top[0] + i] = pool[at[j] + i]
+        begin[j], at[j], room[j] = top[0], top[0], size
+        top[0] += size
+    return new
+
+
+@njit(cache=True)
+def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
+    """The same for rings that never hold more than `most` rows: then a block of that size lasts."""
+    wanted = min(2 * n[p] + 4, most)
+    first, last, new = p, p + 1, pool
+    if top[0] + wanted > len(pool):
+        first, last = 0, len(at)
+        for j in range(len(at)):
+            wanted += min(2 * n[j] + 4, most) if n[j] > 0 else 0
+        new = np.zeros(wanted + wanted // 2, pool.dtype)
+        top[0] = 0
+    for j in range(first, last):
+        size = min(2 * n[j] + 4, most) if n[j] > 0 or j == p else 0
+        for i in range(n[j]):
+            place = at[j] + i
+            new[top[0] + i] = pool[begin[j] + (place if place < room[j] else place - room[j])]
+        begin[j], at[j], room[j] = top[0], 0, size
+        top[0] += size
+    return new
 
 
 @njit(cache=True)
@@ -56,6 +81,12 @@ def longer(array: Any) -> Any:
     new = np.empty(2 * len(array) + 16, array.dtype)
     new[: len(array)] = array
     return new
+
+
+@njit(cache=True)
+def count_from(numbers: Any, first: int) -> None:
+    for i in range(len(numbers)):
+        numbers[i] = first + i
 
 
 @njit(cache=True)
@@ -96,8 +127,14 @@ def sorted_by(order: Any, keys: Any) -> Any:
     return order[np.argsort(keys[order], kind="mergesort")]
 
 
+def _unjitted(function: Any) -> Any:
+    """The function as Python, with what it calls."""
+    plain_globals = {**globals(), "_packed": _packed.py_func}
+    return FunctionType(function.py_func.__code__, plain_globals)
+
+
 # For generated code that runs as Python: the rows of its pools may hold any object.
 plain = SimpleNamespace(
     **{name: value for name, value in globals().items() if not name.startswith("_")}
-    | {"more_room": more_room.py_func, "longer": longer.py_func}
+    | {"more_room": _unjitted(more_room), "ring_room": ring_room.py_func, "longer": longer.py_func}
 )

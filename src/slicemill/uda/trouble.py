@@ -84,7 +84,7 @@ class _Reader:
         self._state = state
 
     def value(self, record: Any, field: str, type_: Type) -> object:
-        if record[f"{field}_null"]:
+        if f"{field}_null" in record.dtype.names and record[f"{field}_null"]:
             return None
         value = record[field]
         plain = value.item() if hasattr(value, "dtype") else value
@@ -106,15 +106,21 @@ class _Reader:
         """Arguments that no statement reads are not kept, and nobody will miss them."""
         if "window" not in self._state.arrays:
             return []
-        record, pool = self._state.arrays["K"][place], self._state.arrays["window"]
+        record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
         held: Columns = self._module.columns["window"]
         count = len(self._module.procedures["s"].definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):
-            row = pool[int(record["window_at"]) + i]
+            row = pool[self._place(record, i)]
             values = (
                 self.value(row, f"a{j}", held.types[f"a{j}"]) if f"a{j}" in held.types else None
                 for j in range(count)
             )
-            rows.append((int(row["pos"]), tuple(values)))
+            rows.append((int(row["pos"]) if "pos" in row.dtype.names else i, tuple(values)))
         return rows
+
+    def _place(self, record: Any, i: int) -> int:
+        window = self._module.procedures["s"].window
+        if window is None or not window.ring:
+            return int(record["window_at"]) + i
+        return int(record["window_begin"] + (record["window_at"] + i) % record["window_room"])
