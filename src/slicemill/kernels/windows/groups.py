@@ -76,10 +76,14 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """All rows by partition: `order` has their places in order of arrival; `kept` came in earlier runs."""
+    """Rows by partition: `order` has their places in order of arrival; `kept` came in earlier runs.
+
+    Of those, only `looked_at` are here: nobody asks for partitions without a new tuple.
+    """
 
     table: pa.Table
     kept: int
+    looked_at: Mask
     order: Places
     partitions: NDArray[np.int32]
     ts: Places
@@ -146,16 +150,18 @@ class Group:
 
     def _sorted(self, state: GroupState, span: Span, new: pa.Table) -> Sorted:
         table = new.add_column(0, KEY, pa.array(span.partitions))
-        tables = [piece.table for piece in state.slices] if state.past is None else [state.past]
-        tables[:1] = [oldest.slice(state.passed) for oldest in tables[:1]]
-        old = sum(map(len, tables))
+        before_now = _kept_rows(state)
+        looked_at = self._looked_at(before_now, span)
+        old = int(looked_at.sum())
         zeros = pa.array(np.zeros(len(new), np.int64))
         counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
         for name in counted:
             table = table.append_column(name, zeros)
         if self.window.extent is None:
             table = table.append_column(WEIGHT, pa.array(np.ones(len(new), np.int64)))
-        table = pa.concat_tables([*tables, table])
+        if before_now is not None:
+            chosen = before_now if old == len(before_now) else before_now.filter(pa.array(looked_at))
+            table = pa.concat_tables([chosen, table])
         partitions = _numpy(table, KEY)
         order, sorted_partitions, head = by_partition(partitions, span.count)
         fresh = order >= old
@@ -176,6 +182,7 @@ class Group:
         return Sorted(
             table,
             old,
+            looked_at,
             order,
             sorted_partitions,
             _numpy(table, TIME)[order],
@@ -183,6 +190,17 @@ class Group:
             found.get(NUMBER),
             {place: found[_ones(place)] for place in self._ones},
         )
+
+    def _looked_at(self, rows: pa.Table | None, span: Span) -> Mask:
+        """Kept rows of partitions with new tuples; all of them where time alone lets something out."""
+        if rows is None:
+            return np.zeros(0, np.bool_)
+        if self.waits:
+            return np.ones(len(rows), np.bool_)
+        present = np.zeros(span.count, np.bool_)
+        present[span.partitions] = True
+        found: Mask = present[_numpy(rows, KEY)]
+        return found
 
     def _rows(self, rows: Sorted, summaries: NDArray[np.object_] | None) -> list[Rows]:
         """What each function sees."""
@@ -207,7 +225,7 @@ class Group:
         if state.summaries is None:
             return None
         all_ = np.empty(len(rows.order), np.object_)
-        all_[: len(state.summaries)] = state.summaries
+        all_[: rows.kept] = state.summaries[rows.looked_at]
         return all_[rows.order]
 
     # -- windows ---------------------------------------------------------------------------------------
@@ -253,19 +271,44 @@ class Group:
 
     def _keep(self, state: GroupState, rows: Sorted, span: Span, seen: Sequence[Rows]) -> None:
         if self.window.extent is None:
-            closed = np.ones(len(rows.order), np.bool_)
-            if self.waits:
-                assert self.window.slide is not None
-                closed = _slot_end(rows.ts, self.window.slide) <= span.now
-            (function,), (all_,) = self._functions, seen
-            table = rows.table.take(pa.array(rows.order))
-            texts = str(self._places[0][0]) if self._places[0] else ""
-            state.past, state.summaries = put_together(function, all_, closed, table, WEIGHT, texts)
+            self._keep_past(state, rows, span, seen[0])
             return
-        needed = np.zeros(state.passed + len(rows.order), np.bool_)
-        needed[state.passed + rows.order] = self._needed(rows, span)
+        old = len(rows.looked_at)
+        needed = np.zeros(state.passed + old + len(rows.order) - rows.kept, np.bool_)
+        places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(old, len(needed) - state.passed)])
+        needed[state.passed :][places[rows.order]] = self._needed(rows, span)
+        if not rows.looked_at.all():
+            needed[state.passed : state.passed + old][~rows.looked_at] = self._still_needed(state, rows, span)
         state.slices = kept(state.slices, rows.table.slice(rows.kept).combine_chunks(), needed)
         state.passed = self._passed(state, span)
+
+    def _keep_past(self, state: GroupState, rows: Sorted, span: Span, seen: Rows) -> None:
+        closed = np.ones(len(rows.order), np.bool_)
+        if self.waits:
+            assert self.window.slide is not None
+            closed = _slot_end(rows.ts, self.window.slide) <= span.now
+        table = rows.table.take(pa.array(rows.order))
+        texts = str(self._places[0][0]) if self._places[0] else ""
+        past, summaries = put_together(self._functions[0], seen, closed, table, WEIGHT, texts)
+        if state.past is not None and not rows.looked_at.all():
+            others = ~rows.looked_at
+            past = pa.concat_tables([state.past.filter(pa.array(others)), past]).combine_chunks()
+            if state.summaries is not None or summaries is not None:
+                older = np.full(int(others.sum()), None)
+                if state.summaries is not None:
+                    older[:] = state.summaries[others]
+                newer = np.full(len(past) - len(older), None) if summaries is None else summaries
+                summaries = np.concatenate([older, newer])
+        state.past, state.summaries = past, summaries
+
+    def _still_needed(self, state: GroupState, rows: Sorted, span: Span) -> Mask:
+        """Of the rows that were not looked at: time alone has passed for them."""
+        others = ~rows.looked_at
+        all_ = _kept_rows(state)
+        if self.by_rows or all_ is None:
+            return np.ones(int(others.sum()), np.bool_)
+        found: Mask = _numpy(all_, TIME)[others] >= max(span.now - self._extent, _EARLIEST)
+        return found
 
     def _passed(self, state: GroupState, span: Span) -> int:
         """How many of the oldest rows no window reaches any more, where time alone decides."""
@@ -290,6 +333,15 @@ class Group:
         candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)
         reached: Mask = in_window | candidate
         return reached
+
+
+def _kept_rows(state: GroupState) -> pa.Table | None:
+    """In order of arrival, but for the oldest that nobody needs."""
+    if state.past is not None:
+        return state.past
+    if not state.slices:
+        return None
+    return pa.concat_tables([piece.table for piece in state.slices]).slice(state.passed)
 
 
 def _ones(place: int | str) -> str:
