@@ -43,7 +43,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """State against rate, for the panel in the middle."""
+    """State against rate, for the panels with the shortest and the longest windows."""
     draw_curves(
         path,
         {

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.plan.slices import savings
-from slicemill.plan.slices.baselines import isolated, pull_up, push_down, share
+from slicemill.plan.slices.baselines import baselines, isolated, pull_up, push_down, share
 from slicemill.plan.slices.chain import mem_opt, planned
-from slicemill.plan.slices.chain_cost import merge_saving, routing_tests, span_cost
+from slicemill.plan.slices.chain_cost import looks, merge_saving, routing_tests, span_cost
 from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, Side, member, parts
+from slicemill.plan.slices.members import Member, Side, member, parts, unproved
+from slicemill.plan.slices.spans import span
 from slicemill.plan.slices.workload import Workload
 
 shares = st.floats(0.01, 0.99)
@@ -167,6 +168,34 @@ def test_parts_of_a_split_stream_add_up_whatever_the_overlap() -> None:
     found = {queries: share(overlapping, 0, holding) for holding, queries in parts(members, 0).items()}
     assert found == pytest.approx({0b01: 0.05, 0b10: 0.05, 0b11: 0.2})
     assert share(overlapping, 0, frozenset()) == pytest.approx(0.7)
+
+
+@given(
+    wanted=st.lists(
+        st.tuples(st.integers(1, 9), st.sampled_from([None, "x", "y"]), st.sampled_from([None, "z"])),
+        min_size=1,
+        max_size=5,
+    ),
+    age=st.integers(0, 8),
+    end=st.integers(9, 10),
+)
+@settings(max_examples=40, deadline=None)
+def test_looks_are_the_predicates_still_open_at_each_age(
+    wanted: list[tuple[int, str | None, str | None]], age: int, end: int
+) -> None:
+    members = [
+        Member(str(i), (Side(w, p, 0.5 if p else 1), Side(w, q, 0.5 if q else 1)))
+        for i, (w, p, q) in enumerate(wanted)
+    ]
+    piece = span(members, 0, age, end)
+    per_age = [unproved(members, piece.mask, piece.takers(one)) for one in range(age, end)]
+    assert looks(members, 0, piece, piece.mask) == pytest.approx(sum(per_age) / len(per_age))
+
+
+def test_push_down_is_left_out_where_it_is_out_of_reach() -> None:
+    few, many = (tuple(member(str(i), i + 1, i, 0.5) for i in range(count)) for count in (6, 7))
+    assert "push-down" in baselines(Workload(few, (1, 1), 0.1))
+    assert list(baselines(Workload(many, (1, 1), 0.1))) == ["isolated", "pull-up"]
 
 
 def test_isolated_queries_cost_the_sum_of_their_joins() -> None:

@@ -41,7 +41,8 @@ class PlannedChain:
     """Slices that together are the longest windows, shared by all members.
 
     `expected` is the state memory and the comparisons per unit of time of the whole chain, unions included;
-    `baselines` is what the same queries would need isolated, with selections pulled up, or pushed down.
+    `baselines` is what the same queries would need isolated, with selections pulled up, or pushed down; the
+    last is left out where too many predicates would have to split the streams.
     """
 
     members: tuple[Member, ...]

@@ -7,11 +7,10 @@ chain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Hashable, Sequence
 
 from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, predicates, unproved
+from slicemill.plan.slices.members import Member, bits, predicates
 from slicemill.plan.slices.spans import Span, span, spans
 from slicemill.plan.slices.workload import Workload
 
@@ -28,7 +27,7 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
     stored = rate * workload.passing(side, piece.mask) * piece.length
     probed = stored * probes * workload.passing(other, piece.mask)
     results = probed * workload.join_selectivity
-    looked_at = results * looks(members, piece, piece.mask)
+    looked_at = results * looks(members, side, piece, piece.mask)
     filtered = rate if predicates(members, side, piece.mask) else 0.0
     return Cost(
         memory=stored * workload.tuple_size,
@@ -40,15 +39,20 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
     )
 
 
-def looks(members: Sequence[Member], piece: Span, among: int) -> float:
+def looks(members: Sequence[Member], side: int, piece: Span, among: int) -> float:
     """Mean number of predicates looked at on a result of a span, when `among` has been filtered for.
 
-    Young results may have more takers than old ones: the span is gone through from one window end to the
-    next.
+    A predicate concerns results up to the longest window of the queries that have it; see `unproved`.
     """
-    ages = pairwise((piece.start, *(window for window, _ in piece.inside), piece.end))
-    total = sum((to - age) * unproved(members, among, piece.takers(age)) for age, to in ages)
-    return total / piece.length if total else 0.0
+    in_front = [set(predicates(members, stream, among)) for stream in (0, 1)]
+    until: dict[tuple[int, Hashable], float] = {}
+    for bit in bits(piece.mask):
+        reach = min(members[bit].sides[side].window, piece.end)
+        for stream, wanted in enumerate(members[bit].sides):
+            if wanted.predicate is not None and in_front[stream] != {wanted.predicate}:
+                key = (stream, wanted.predicate)
+                until[key] = max(reach, until.get(key, reach))
+    return sum(reach - piece.start for reach in until.values()) / piece.length if until else 0.0
 
 
 def chain_cost(workload: Workload, left: Sequence[float], right: Sequence[float]) -> Cost:

@@ -58,14 +58,16 @@ class Span:
 
 def span(members: Sequence[Member], side: int, start: float, end: float) -> Span:
     """The span of one stream from `start` to `end`, with the queries that need it."""
-    # Also a span of no length has takers if windows go beyond it: tuples only pass through it, but they do.
-    whole = sum(1 << bit for bit, one in enumerate(members) if start < one.sides[side].window >= end)
-    inside = tuple(
-        (window, sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window == window))
-        for window in windows(members, side)
-        if start < window < end
-    )
-    return Span(start, end, whole, inside)
+    whole = 0
+    inside: dict[float, int] = {}
+    for bit, one in enumerate(members):
+        window = one.sides[side].window
+        if start < window < end:
+            inside[window] = inside.get(window, 0) | 1 << bit
+        elif window > start:
+            # Also a span of no length has takers where windows go beyond it: tuples pass through it.
+            whole |= 1 << bit
+    return Span(start, end, whole, tuple(sorted(inside.items())))
 
 
 def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[Span, ...]:
