@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from slicemill.plan.members import without_outputs
 from slicemill.plan.partitions import bucket_count
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
@@ -80,8 +81,6 @@ class RunningUnit:
         # State is split as it was when the unit began, however many cores there are now.
         split = int(str(self.version.extra[_SPLIT]))
         self.plan = replace(plan, buckets=bucket_count(plan.unit, plan.graph, split))
-        self.pickled = cloudpickle.dumps(self.plan)
-        self.digest = hashlib.sha256(self.pickled).hexdigest()
         self._broadcast: Broadcast[bytes] | None = None
         # What its inputs had reached when a query came: it has seen all that is later.
         self.since |= {log: ts for log, ts in self._extra(_SINCE).items() if log in written}
@@ -91,7 +90,7 @@ class RunningUnit:
         assert isinstance(known, list)
         self._joining = frozenset(written).difference(known)
         self._join_after = {log: home.logs[log].head for log in plan.unit.inputs}
-        self._needed = self._columns_needed()
+        self._prepare()
         if known != written:
             self._join()
 
@@ -99,8 +98,18 @@ class RunningUnit:
         """Make all queries full members, if nothing is pending that came before some of them."""
         if not self.pending():
             self._joining = frozenset()
-            self._needed = self._columns_needed()
+            self._prepare()
             self.settle()
+
+    def _prepare(self) -> None:
+        """What tasks get: the plan without those that are still joining, who must not count what is old."""
+        unit, graph = self.plan.unit, self.plan.graph
+        if self._joining:
+            unit, graph = without_outputs(unit, graph, self._joining)
+        self.release()
+        self.pickled = cloudpickle.dumps(replace(self.plan, unit=unit, graph=graph))
+        self.digest = hashlib.sha256(self.pickled).hexdigest()
+        self._needed = self._columns_needed()
 
     def broadcast(self, context: SparkContext) -> Broadcast[bytes]:
         """The pickled plan where tasks find it; a worker fetches it when it first needs it."""
@@ -175,9 +184,8 @@ class RunningUnit:
         tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
         return Run(self, version, epochs, complete, tasks)
 
-    def finish(self, run: Run, results: list[TaskResult], now: int) -> list[TaskResult]:
-        """Commit what the tasks of a run have done; returns what counts of it."""
-        results = [_without(result, self._joining) for result in results]
+    def finish(self, run: Run, results: list[TaskResult], now: int) -> None:
+        """Commit what the tasks of a run have done."""
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
@@ -185,7 +193,6 @@ class RunningUnit:
         self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
         if self._joining:
             self._join()
-        return results
 
     def _task(
         self,
@@ -255,19 +262,11 @@ def execute(context: SparkContext, runs: Sequence[Run], clock: Callable[[], int]
         done = context.parallelize(tasks, len(tasks)).map(partial(run_task, plans=plans)).collect()
     results: list[list[TaskResult]] = []
     for run in runs:
-        own, done = done[: len(run.tasks)], done[len(run.tasks) :]
+        results.append(done[: len(run.tasks)])
+        done = done[len(run.tasks) :]
         with stage("unit commit"):
-            results.append(run.unit.finish(run, own, clock()))
+            run.unit.finish(run, results[-1], clock())
     return results
-
-
-def _without(result: TaskResult, logs: Collection[str]) -> TaskResult:
-    """A result less what it has for some logs."""
-    if not logs:
-        return result
-    chunks = {log: chunk for log, chunk in result.chunks.items() if log not in logs}
-    errors = {log: error for log, error in result.errors.items() if log not in logs}
-    return replace(result, chunks=chunks, errors=errors)
 
 
 def open_outputs(plan: UnitPlan, home: Home) -> dict[str, StreamLog]:
