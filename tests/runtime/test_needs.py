@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from runtime.test_program import GAPS, run
 from slicemill.esl import bind
 from slicemill.esl.render import render
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimize import optimize, share
 from slicemill.runtime.needs import Need, need_of
+from support.corpus import Case, Runnable, check_rows, parameters, prepare
 
 STREAMS = """
 CREATE STREAM s (a int, b int, c varchar, d double, ts timestamp) ORDER BY ts;
@@ -58,3 +62,24 @@ def test_the_columns_that_some_query_reads_are_needed(query: str, columns: str) 
 def test_rows_that_no_query_wants_are_not_needed(query: str, condition: str | None) -> None:
     found = need(query).condition
     assert (None if found is None else render(found, "spark").replace("`", "")) == condition
+
+
+def forgetful(runnable: Runnable) -> Runnable:
+    """The same input with NULL for all that no query reads."""
+    graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
+    events = []
+    for event in runnable.events:
+        stream = runnable.catalog.declared_stream(event.stream)
+        columns = need_of(stream.name, graph).columns
+        pairs = zip(stream.schema.names, event.row or (), strict=event.row is not None)
+        row = tuple(value if name in columns else None for name, value in pairs)
+        events.append(event if event.row is None else replace(event, row=row))
+    return replace(runnable, events=tuple(events))
+
+
+@pytest.mark.parametrize("case", parameters(GAPS))
+def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
+    runnable = prepare(case)
+    results = run(forgetful(runnable), 1, 1)
+    for query, expected in runnable.expected.items():
+        check_rows(expected, results[query.lower()], query)
