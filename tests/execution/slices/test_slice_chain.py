@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -300,6 +301,26 @@ def test_results_of_every_query_come_out_in_order_a_step_per_probe(
         assert chain.counters.union == len(behind) * len(arrived)
 
 
+@given(arrivals(), st.data())
+@settings(max_examples=10, deadline=None)
+def test_a_chain_agrees_with_sql_over_the_finished_input(arrived: list[Arrival], data: st.DataObject) -> None:
+    members = data.draw(members_of(plain_sides))
+    chain = Chain(members, finest(members), same_key)
+    found = by_query(members, [one for s, tuple_ in arrived for one in chain.process(s, tuple_)])
+    rows = [(stream, tuple_.ts, *tuple_.row) for stream, tuple_ in arrived] or [(2, 0, 0, 0)]
+    values = ", ".join(str(row) for row in rows)
+    with duckdb.connect() as database:
+        for one in members:
+            due = database.execute(
+                f"""WITH arrived(stream, ts, k, n) AS (VALUES {values})
+                SELECT greatest(a.ts, b.ts), a.k, a.n, b.k, b.n
+                FROM arrived a JOIN arrived b ON a.stream = 0 AND b.stream = 1 AND a.k = b.k
+                WHERE (a.n < b.n AND b.ts - a.ts < {one.left.window})
+                   OR (b.n < a.n AND a.ts - b.ts < {one.right.window})"""
+            ).fetchall()
+            assert found[one.query] == Counter(Timed(ts, tuple(row)) for ts, *row in due)
+
+
 # ----- details
 
 
@@ -307,6 +328,11 @@ def test_tuples_pass_a_slice_that_has_no_length_on_their_stream() -> None:
     chain = Chain([member("q", 2)], ((1, 2, 2), (1, 1, 2)), anything)
     chain.process(1, Timed(0, ("b",)))
     assert chain.process(0, Timed(1, ("a",))) == [("q", Timed(1, ("a", "b")))]
+
+
+def test_a_window_longer_than_all_slices_is_refused() -> None:
+    with pytest.raises(SlicemillError, match="no slice reaches"):
+        Chain([member("q", 5)], ((2, 4), (2, 4)), anything)
 
 
 def test_input_out_of_order_is_refused() -> None:

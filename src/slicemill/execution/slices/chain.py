@@ -25,7 +25,7 @@ from slicemill.execution.slices.selection import Evaluate, Selection, called
 from slicemill.execution.slices.time_slice import Condition, TimeSlice
 from slicemill.execution.slices.union import OrderedUnion
 from slicemill.plan.slices.changes import Cut
-from slicemill.plan.slices.members import Member, bits, unproved
+from slicemill.plan.slices.members import Member, bits, unproved, windows
 from slicemill.plan.slices.spans import Span, span
 
 
@@ -145,6 +145,9 @@ class Chain:
 
         Stored tuples are judged anew, and those that no query wants any more are dropped.
         """
+        for side in (0, 1):
+            if (longest := windows(members, side)[-1]) > self.cuts[-1][side]:
+                raise SlicemillError(f"no slice reaches the end of a window of {longest:g}")
         self.members = tuple(members)
         self._selections = [Selection(members, side, self._evaluate) for side in (0, 1)]
         self.unions = {one.query: self.unions.get(one.query, OrderedUnion()) for one in members}
