@@ -32,6 +32,7 @@ from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.state import SLICES
 from slicemill.runtime.state_slices import load_state, store_state
 from slicemill.runtime.steps import END
+from support.oracle import Oracle
 
 STREAMS = """
 CREATE STREAM A (k int, s varchar, d double, v int, ts timestamp) ORDER BY ts;
@@ -222,3 +223,118 @@ def _same(
         assert [repr(pair) for pair in got] == [repr(pair) for pair in expected]
     else:
         assert sorted(map(repr, got)) == sorted(map(repr, expected))
+
+
+def _machine(named: Mapping[str, str], runs: Sequence[Sequence[Event]], complete: int) -> Machine:
+    machine = Machine(1, sharing=True)
+    machine.plan(named)
+    for run in runs:
+        machine.run(run, {"A": complete, "B": complete})
+    return machine
+
+
+def _held(machine: Machine) -> int:
+    states = [state for program in machine.programs for state in program.states.values()]
+    return sum(held.rows for state in states if isinstance(state, shared.JoinState) for held in state.held())
+
+
+def _steady(seconds: int) -> list[Event]:
+    """A tuple of each stream every second, of which one in five has a positive value."""
+    return [(ts, of, (ts % 3, "a", 0.0, int(ts % 5 == 0))) for ts in range(seconds) for of in "AB"]
+
+
+def test_sharing_stores_what_the_longest_window_stores_alone() -> None:
+    longest = "SELECT A.v, B.v FROM A [RANGE 20 SECONDS], B [RANGE 20 SECONDS] WHERE A.k = B.k"
+    others = {
+        f"q{n}": f"SELECT A.k FROM A [RANGE {n} SECONDS], B [RANGE 7 SECONDS] WHERE A.k = B.k AND A.v < {n}"
+        for n in range(1, 20)
+    }
+    runs = [[event] for event in _steady(60)]
+    alone = _machine({"longest": longest}, runs, 59 * SECOND)
+    together = _machine({"longest": longest, **others}, runs, 59 * SECOND)
+    assert _held(together) == _held(alone) <= 2 * 20 * (1 + 1 / 8) + 2
+
+
+def test_a_row_leaves_when_no_query_that_wants_it_can_reach_it() -> None:
+    """Theorem 6: of the long window only selected rows stay, as in slices behind a selection."""
+    named = {
+        "short": "SELECT A.v, B.v FROM A [RANGE 5 SECONDS], B [RANGE 5 SECONDS] WHERE A.k = B.k",
+        "long": "SELECT A.v, B.v FROM A [RANGE 100 SECONDS], B [RANGE 100 SECONDS] "
+        "WHERE A.k = B.k AND A.v > 0 AND B.v > 0",
+    }
+    machine = Machine(1, sharing=True)
+    machine.plan(named)
+    for event in _steady(100):
+        machine.run([event], {"A": event[0] * SECOND, "B": event[0] * SECOND})
+    needed = 2 * (100 // 5 + 5 * 4 // 5)
+    assert needed - 4 <= _held(machine) <= needed * 4 / 3 + 4
+
+
+def test_a_query_that_fails_stops_alone() -> None:
+    machine = Machine(1, sharing=True)
+    machine.plan(
+        {
+            "good": "SELECT A.v FROM A [RANGE 9 SECONDS], B [RANGE 9 SECONDS] WHERE A.k = B.k",
+            "selection": "SELECT A.v FROM A [RANGE 9 SECONDS], B [RANGE 9 SECONDS] "
+            "WHERE A.k = B.k AND 6 / A.v > 1",
+            "pair": "SELECT A.v FROM A [RANGE 9 SECONDS], B [RANGE 9 SECONDS] "
+            "WHERE A.k = B.k AND 6 / (A.v - B.v) > 1",
+            "same_pair_later": "SELECT A.v FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] "
+            "WHERE A.k = B.k AND 6 / (A.v - B.v) > 1",
+        }
+    )
+    (program,) = machine.programs
+    run: list[Event] = [(1, "A", (1, "a", 0.0, 0)), (3, "B", (1, "a", 0.0, 0))]
+    outcome = program.run(tables(run, machine.catalog), {"A": END, "B": END})
+    assert set(outcome.errors) == {"selection", "pair"}
+    assert {log: table.num_rows for log, table in outcome.tables.items()} == {"good": 1, "same_pair_later": 0}
+
+
+PLAIN = """
+CREATE STREAM A (k int, v int) ORDER BY current_time;
+CREATE STREAM B (k int, v int) ORDER BY current_time;
+"""
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 3, 8]),
+            st.sampled_from([2, 8]),
+            st.sampled_from(["A.k = B.k", "A.k = B.v", "A.k < B.k"]),
+            st.sampled_from(["", " AND A.v > 2", " AND B.v > 2 AND A.v < 6"]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.lists(st.tuples(st.sampled_from("AB"), keys, st.integers(0, 9)), max_size=20),
+    st.integers(0, 20),
+)
+def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
+    shapes: list[tuple[int, int, str, str]], arriving: list[tuple[str, int | None, int]], border: int
+) -> None:
+    script = PLAIN + "".join(
+        f"CREATE QUERY q{n} AS SELECT A.k, A.v, B.v AS w FROM A [RANGE {a} SECONDS], B [RANGE {b} SECONDS] "
+        f"WHERE {on}{where};"
+        for n, (a, b, on, where) in enumerate(shapes)
+    )
+    catalog = bind(script).catalog
+    graph = share_joins(optimize(build_graph(catalog)), catalog)
+    streams = {
+        name: [(ts * SECOND, (k, v)) for ts, (of, k, v) in enumerate(arriving) if of == name] for name in "AB"
+    }
+    oracle = Oracle(catalog, streams, {})
+    for unit in cut(graph):
+        program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+        found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in unit.outputs}
+        for first, end, told in ((-1, border * SECOND, border * SECOND), (border * SECOND, END, END)):
+            given_ = {}
+            for name, tuples in streams.items():
+                new = [Timed(*pair) for pair in tuples if first <= pair[0] < end]
+                given_[name] = to_table(new, graph[name].schema, [0] * len(new))
+            outcome = program.run(given_, {"A": told, "B": told})
+            for node_id, log in unit.outputs:
+                found[log] += [tuple(t) for t in timed_rows(outcome.tables[log], graph[node_id].schema)]
+        for log, got in found.items():
+            assert sorted(map(repr, got)) == sorted(map(repr, oracle.rows(log)))
