@@ -12,7 +12,17 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.errors import did_you_mean
 from slicemill.lab.experiment import Result, Scale
 
-_HELPERS = ("benchmark", "bids", "cli", "join_rivals", "latency", "process_tree", "rivals")
+_HELPERS = (
+    "benchmark",
+    "bids",
+    "cli",
+    "events",
+    "latency",
+    "panes_kept",
+    "process_tree",
+    "rivals",
+    "window_rivals",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ SCHEMA = bind(STREAM).catalog.relation("A").schema  # type: ignore[union-attr]
 SECOND = 1_000_000
 AGGREGATES = [
     "count(*)", "count(v)", "sum(v)", "avg(v)", "min(v)", "max(v)", "variance(v)", "stddev_pop(v)",
-    "first(v)", "last(v)", "sum(w)", "avg(w)", "min(w)", "max(w)", "var_samp(w)", "sum(d)", "max(d)", "min(g)", "max(g)",
-    "first(g)", "last(w)", "sum(v * v)", "sum(10 / v)", "sum(k)", "avg(k)",
+    "first(v)", "last(v)", "sum(w)", "avg(w)", "min(w)", "max(w)", "var_samp(w)", "sum(d)", "max(d)",
+    "min(g)", "max(g)", "first(g)", "last(w)", "sum(v * v)", "sum(10 / v)", "sum(k)", "avg(k)",
 ]  # fmt: skip
 BY_VALUE = ["median(v)", "count(DISTINCT g)", "spread(v)", "avg(d)"]
 FILTERS = ["", "v > 3", "g = 'a'", "w < 1", "v <> 0", "v BETWEEN 1 AND 5"]

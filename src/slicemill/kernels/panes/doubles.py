@@ -73,7 +73,7 @@ def squares(values: Floats) -> tuple[Floats, Floats]:
 def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]:
     """The sums before each entry of its key: those of key k, one more than entries, begin at begin[k] + k."""
     keys = len(begin) - 1
-    high, low, exact = np.zeros(len(hi) + keys), np.zeros(len(hi) + keys), True
+    high, low, exact = np.zeros(len(hi) + keys + 1), np.zeros(len(hi) + keys + 1), True
     for k in range(keys):
         h, rest = 0.0, 0.0
         for i in range(begin[k], begin[k + 1]):

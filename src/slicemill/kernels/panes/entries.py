@@ -77,13 +77,15 @@ def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Co
 
 def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
     """Entries one after the other; what some lack is filled in, what nobody asks for is left out."""
-    if len(parts) == 1 and all(any(c.startswith(f"{name}|") for c in parts[0]) for name in partials):
-        return parts[0]
     made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
     for name, partial in partials.items():
         own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
         made |= _stored(name, partial.joined(own))
     return made
+
+
+def no_entries() -> Columns:
+    return {name: np.empty(0, np.int64) for name in _OWN}
 
 
 def picked(entries: Columns, places: Ints) -> Columns:

@@ -15,12 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.keys import DistinctKeys, Keys, Numbers, distinct_keys
-from slicemill.kernels.panes.entries import Partials, from_table, joined, merged, to_table
+from slicemill.kernels.panes.entries import Partials, from_table, joined, merged, no_entries, to_table
 from slicemill.kernels.panes.partials import Columns
 from slicemill.kernels.slice import Slice
 
 BEGINNING = -(2**63) + 1
 NEVER = 2**63 - 1
+
+_SMALL = 1 << 12
 
 
 def _unbalanced(slices: Sequence[Slice]) -> bool:
@@ -41,18 +43,16 @@ class Store:
             together = joined([older, newer], partials) if self.single else merged(older, newer, partials)
             self.slices.append(Slice(to_table(together)))
 
-    def all(self, partials: Partials) -> Columns | None:
-        if not self.slices:
-            return None
-        return joined([from_table(part.table) for part in self.slices], partials)
+    def all(self, partials: Partials) -> Columns:
+        return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
 
     def keep(self, needed: Callable[[Columns], NDArray[np.bool_]]) -> None:
-        """Release what is not needed any more; a slice is written anew when half of it is not."""
+        """Release what is not needed any more; a large slice is written anew when half of it is not."""
         kept = []
         for part in self.slices:
             alive = needed(from_table(part.table))
             count = int(alive.sum())
-            if 2 * count >= len(alive) > 0:
+            if count == len(alive) or 2 * count >= len(alive) > _SMALL:
                 kept.append(part)
             elif count:
                 kept.append(Slice(part.table.filter(pa.array(alive))))

@@ -281,17 +281,17 @@ class SharedWindows:
             signature = tuple(name in pattern for pattern in self.state.patterns)
             alike.setdefault((by_value, signature), []).append(name)
         answers: dict[str, Answer] = {}
-        stored: dict[bool, Columns | None] = {}
+        stored: dict[bool, Columns] = {}
         for (by_value, signature), names in alike.items():
             store = self.state.values if by_value else self.state.entries
             partials = self._values if by_value else self._partials
             if by_value not in stored:
                 stored[by_value] = store.all(partials)
-            entries = stored[by_value]
-            assert entries is not None, "something is due"
             since = min(self._members[n].since(self.state.members[n]) for n in names)
             selected = np.array(signature, np.bool_)
-            view = view_of(entries, selected, since, max(len(self.state.keys), 1), partials, store.single)
+            view = view_of(
+                stored[by_value], selected, since, max(len(self.state.keys), 1), partials, store.single
+            )
             for name in names:
                 try:
                     answers[name] = self._answer(name, view, until), until

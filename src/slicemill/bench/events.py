@@ -1,0 +1,75 @@
+"""Input of the windows benchmark: keyed events, evenly spaced in time, and what their means must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+EVENTS_PER_S = 10_000
+KEYS = 1_000
+SCHEMA = "k BIGINT, v BIGINT, ts TIMESTAMP"
+
+_SECOND = 1_000_000
+_FIRST_S = 1_700_000_000
+
+
+def write_events(folder: Path, files: int, rows_per_file: int) -> list[Path]:
+    """Files of events in the order of their times, each going on where the one before has ended."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(1)
+    paths = []
+    for number in range(files):
+        places = np.arange(number * rows_per_file, (number + 1) * rows_per_file)
+        ts = _FIRST_S * _SECOND + places * (_SECOND // EVENTS_PER_S)
+        columns = {
+            "k": random.integers(0, KEYS, rows_per_file),
+            "v": random.integers(0, 10_000, rows_per_file),
+            "ts": pa.array(ts, pa.timestamp("us", tz="UTC")),
+        }
+        paths.append(folder / f"{number:05d}.parquet")
+        pq.write_table(pa.table(columns), paths[-1])
+    return paths
+
+
+class Expected:
+    """Windows that have ended when the last of some files has been read: those that end by its last event."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        table = pa.concat_tables([pq.read_table(path) for path in paths])
+        k, v = table.column("k").to_numpy(), table.column("v").to_numpy()
+        ts = table.column("ts").cast(pa.int64()).to_numpy()
+        second = ts // _SECOND - _FIRST_S
+        self._ends = int(ts[-1] // _SECOND - _FIRST_S)
+        cells = (second * KEYS + k).astype(np.int64)
+        size = (int(second[-1]) + 1) * KEYS
+        # Whole numbers below 2**53: exact.
+        self._counts, self._sums = (
+            np.vstack([np.zeros(KEYS), np.cumsum(values.reshape(-1, KEYS), axis=0)])
+            for values in (np.bincount(cells, minlength=size), np.bincount(cells, v, size))
+        )
+
+    def _windows(self, range_s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Counts and sums by end and key."""
+        ends = np.arange(1, self._ends + 1)
+        starts = np.maximum(ends - range_s, 0)
+        return self._counts[ends] - self._counts[starts], self._sums[ends] - self._sums[starts]
+
+    def count(self, range_s: int) -> int:
+        return int(np.count_nonzero(self._windows(range_s)[0]))
+
+    def differences(self, range_s: int, table: pa.Table) -> int:
+        """How many results, as k, mean and e, are not what they should be."""
+        counts, sums = self._windows(range_s)
+        end, key = np.nonzero(counts)
+        right = np.array([(_FIRST_S + 1 + end) * _SECOND, key, sums[end, key] / counts[end, key]])
+        columns = (table.column("e").cast(pa.int64()), table.column("k"), table.column("mean"))
+        found = np.array([column.to_numpy().astype(np.float64) for column in columns])
+        if found.shape != right.shape:
+            return abs(found.shape[1] - right.shape[1])
+        found = found[:, np.lexsort((found[1], found[0]))]
+        return int(np.count_nonzero((found != right).any(axis=0)))

@@ -1,0 +1,32 @@
+"""How many values panes keep for one key, in the middle of a pane (the published figure is 5 of 40 000)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.esl import bind
+from slicemill.kernels.panes.state import PaneState
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import share
+from slicemill.plan.units import cut
+from slicemill.runtime.program import UnitPlan, UnitProgram
+
+_SECOND = 1_000_000
+_SCRIPT = """CREATE STREAM Bid (price bigint) ORDER BY current_time;
+CREATE QUERY q AS SELECT sum(price) AS s FROM Bid [RANGE {range_s} SECONDS SLIDE {slide_s} SECONDS];"""
+
+
+def entries_kept(range_s: int, slide_s: int, rate: int) -> int:
+    """Entries in the state when windows are full; tuples come `rate` a second, in runs of half a second."""
+    catalog = bind(_SCRIPT.format(range_s=range_s, slide_s=slide_s)).catalog
+    graph = share(build_graph(catalog), catalog)
+    (unit,) = cut(graph)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    for half in range(2 * (2 * range_s + slide_s) + 1):
+        ts = half * _SECOND // 2 + np.arange(rate // 2) * (_SECOND // rate)
+        table = pa.table({"_ts": ts, "_arr": ts, "price": ts % 97})
+        program.run({"Bid": table}, {"Bid": int(ts[-1])})
+    (state,) = program.states.values()
+    assert isinstance(state, PaneState)
+    return state.entries.rows

@@ -1,0 +1,130 @@
+"""Means over sliding windows of a folder of Parquet files: by slicemill, and by Spark's own streaming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from slicemill.bench.events import SCHEMA, Expected
+from slicemill.bench.rivals import POLL_MS
+from slicemill.errors import SlicemillError
+from slicemill.runtime.mill import Mill
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PATIENCE_S = 900
+
+
+class WindowSide(Protocol):
+    """A streaming system with an aggregate for each range, in seconds."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, files_per_batch: int, ranges: Sequence[int], home: Path
+    ) -> None: ...
+
+    def start(self) -> None: ...
+
+    def finish(self, expected: Sequence[int]) -> None:
+        """Wait until there are so many results of each aggregate."""
+
+    def counts(self) -> list[int]: ...
+
+    def differences(self, expected: Expected) -> int:
+        """Results that are wrong, as far as they are kept."""
+
+    def stop(self) -> None: ...
+
+
+def _wait(side: WindowSide, expected: Sequence[int]) -> None:
+    ends = time.monotonic() + _PATIENCE_S
+    while any(count < wanted for count, wanted in zip(side.counts(), expected, strict=True)):
+        if time.monotonic() > ends:
+            raise SlicemillError(f"results are missing after {_PATIENCE_S} s: {side.counts()}")
+        time.sleep(0.02)
+
+
+@dataclass
+class MillWindows:
+    """All aggregates in one mill."""
+
+    spark: SparkSession
+    folder: Path
+    files_per_batch: int
+    ranges: Sequence[int]
+    home: Path
+    mill: Mill = field(init=False)
+
+    def start(self) -> None:
+        self.mill = Mill(self.spark, self.home, poll_ms=POLL_MS)
+        source = f"path '{self.folder}', maxFilesPerTrigger {self.files_per_batch}"
+        script = [f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source});"]
+        for number, range_s in enumerate(self.ranges):
+            script.append(
+                f"CREATE QUERY q{number} AS SELECT k, avg(v) AS mean, window_end() AS e "
+                f"FROM event [RANGE {range_s} SECONDS SLIDE 1 SECOND] GROUP BY k;"
+            )
+        self.mill.execute("\n".join(script))
+        self.mill.start()
+
+    def finish(self, expected: Sequence[int]) -> None:
+        _wait(self, expected)
+        self.mill.check()
+
+    def counts(self) -> list[int]:
+        return [self.mill.queries[f"q{number}"].metrics().rows for number in range(len(self.ranges))]
+
+    def differences(self, expected: Expected) -> int:
+        return sum(
+            expected.differences(range_s, self.mill.queries[f"q{number}"].to_arrow())
+            for number, range_s in enumerate(self.ranges)
+        )
+
+    def stop(self) -> None:
+        self.mill.close()
+
+
+@dataclass
+class SparkWindows:
+    """A streaming query for each aggregate."""
+
+    spark: SparkSession
+    folder: Path
+    files_per_batch: int
+    ranges: Sequence[int]
+    home: Path
+    _queries: list[StreamingQuery] = field(default_factory=list)
+
+    def start(self) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
+        for number, range_s in enumerate(self.ranges):
+            events = reader.parquet(str(self.folder)).withWatermark("ts", "0 seconds")
+            windows = F.window("ts", f"{range_s} seconds", "1 second")
+            writer = events.groupBy(windows, "k").agg(F.avg("v")).writeStream.format("noop")
+            writer = writer.outputMode("append").option("checkpointLocation", str(self.home / str(number)))
+            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
+
+    def finish(self, expected: Sequence[int]) -> None:
+        for query in self._queries:
+            query.processAllAvailable()
+        # Windows come out in the batch after the one that has moved the watermark.
+        _wait(self, expected)
+
+    def counts(self) -> list[int]:
+        # A trigger without input says -1.
+        return [
+            sum(max(0, batch.sink.numOutputRows) for batch in query.recentProgress) for query in self._queries
+        ]
+
+    def differences(self, expected: Expected) -> int:  # noqa: ARG002 - the noop sink keeps nothing
+        return 0
+
+    def stop(self) -> None:
+        for query in self._queries:
+            query.stop()

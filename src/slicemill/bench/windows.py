@@ -1,0 +1,187 @@
+"""Sliding-window aggregates over Parquet files, one and many, beside Spark's own streaming.
+
+Means per key, `RANGE r SLIDE 1 SECOND`, over events that come 10 000 to the second. Both sides run in one
+session; each is started, takes a first file, and is measured from then on: processor seconds of the driver,
+the JVM and all Python workers together, until the last result is there. Spark runs a streaming query for each
+aggregate, with `window()`, in append mode, into its noop sink, which only counts; slicemill writes results to
+logs. All results are counted on both sides, and ours are compared with NumPy's, value by value.
+
+Spark makes range / slide copies of each event. So that this ends at all it gets fewer events, in batches that
+are as large; the JVM has run the same queries before.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slicemill.bench.benchmark import Benchmark
+from slicemill.bench.bids import Feed
+from slicemill.bench.events import EVENTS_PER_S, KEYS, Expected, write_events
+from slicemill.bench.panes_kept import entries_kept
+from slicemill.bench.process_tree import Usage, measured
+from slicemill.bench.window_rivals import MillWindows, SparkWindows, WindowSide
+from slicemill.lab.claims import Claim, at_least, at_most
+from slicemill.lab.experiment import Result, Scale
+from slicemill.runtime.session import local_session
+from slicemill.runtime.stages import recording
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ONE = (60,)
+EIGHT = (10, 20, 40, 60, 80, 160, 320, 640)
+MANY = tuple(range(10, 650, 10))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Rows a file; files that are taken and measured, by number of aggregates."""
+
+    rows: int
+    files: int
+    files_per_batch: int
+    warm_files: int
+    spark_one: tuple[int, int]  # rows a file, files
+    spark_eight: tuple[int, int]
+
+
+SIZES: Mapping[Scale, Sizes] = {
+    "small": Sizes(100_000, 10, 5, 5, (50_000, 4), (10_000, 2)),
+    "full": Sizes(100_000, 40, 5, 10, (100_000, 10), (20_000, 3)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a side did with its files."""
+
+    rows: int
+    results: int
+    usage: Usage
+    wrong: int
+    stages: Mapping[str, float]
+
+    @property
+    def rows_per_cpu_s(self) -> float:
+        return self.rows / self.usage.cpu_s
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "results": self.results,
+            "rows_per_cpu_s": round(self.rows_per_cpu_s),
+            "cpu_s": round(self.usage.cpu_s, 2),
+            "wall_s": round(self.usage.wall_s, 2),
+            "peak_mb": self.usage.peak_bytes // 1_000_000,
+            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
+            "seconds by stage": dict(self.stages),
+        }
+
+
+def run(scale: Scale) -> Result:
+    sizes = SIZES[scale]
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
+        spark = local_session()
+        try:
+            return _result(WindowBench(spark, Path(folder), sizes))
+        finally:
+            spark.stop()
+
+
+def _result(bench: WindowBench) -> Result:
+    sizes = bench.sizes
+    bench.mill(EIGHT, sizes.rows, sizes.warm_files)
+    one, eight, many = (bench.mill(ranges, sizes.rows, sizes.files) for ranges in (ONE, EIGHT, MANY))
+    bench.spark(ONE, *sizes.spark_one)
+    spark_one = bench.spark(ONE, *sizes.spark_one)
+    spark_eight = bench.spark(EIGHT, *sizes.spark_eight)
+    kept = {slide: entries_kept(40, slide, 1_000) for slide in (1, 5, 10, 40)}
+    phases = {
+        "slicemill, 1 aggregate": one,
+        "slicemill, 8 aggregates": eight,
+        "slicemill, 64 aggregates": many,
+        "spark, 1 aggregate": spark_one,
+        "spark, 8 aggregates": spark_eight,
+    }
+    fewer = "Spark got fewer rows: see figures"
+    claims: tuple[Claim, ...] = (
+        at_most(
+            "results too many, missing or not NumPy's, both sides",
+            sum(phase.wrong for phase in phases.values()),
+            0,
+        ),
+        at_least(
+            "RANGE 60 s SLIDE 1 s: rows per CPU second, slicemill / Spark's window()",
+            one.rows_per_cpu_s / spark_one.rows_per_cpu_s,
+            10,
+            fewer,
+        ),
+        at_least(
+            "8 aggregates: rows per CPU second, slicemill / 8 Spark queries",
+            eight.rows_per_cpu_s / spark_eight.rows_per_cpu_s,
+            40,
+            fewer,
+        ),
+        at_most(
+            "CPU seconds of 64 aggregates / of 1, on the same rows",
+            many.usage.cpu_s / one.usage.cpu_s,
+            2,
+            f"64 write {many.results} results, 1 writes {one.results}",
+        ),
+        at_most("RANGE 40 s SLIDE 10 s: values kept of 40 000 tuples", kept[10], 5, "4 panes, 1 in progress"),
+    )
+    figures = {
+        "how": f"{KEYS} keys, {EVENTS_PER_S} events a second of event time; CPU of driver, JVM and Python "
+        "workers, one session, one after the other, after runs of the same kind",
+        **{name: phase.figures() for name, phase in phases.items()},
+        "values kept, RANGE 40 s, 1 000 tuples a second, by slide in s": kept,
+    }
+    return Result(claims, figures)
+
+
+class WindowBench:
+    """The parts of the benchmark, in a session and a folder of their own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._spark = spark
+        self._folder = folder
+        self._runs = 0
+
+    def mill(self, ranges: Sequence[int], rows: int, files: int) -> Phase:
+        return self._phase(MillWindows, ranges, rows, files)
+
+    def spark(self, ranges: Sequence[int], rows: int, files: int) -> Phase:
+        return self._phase(SparkWindows, ranges, rows, files)
+
+    def _phase(self, make: type[WindowSide], ranges: Sequence[int], rows: int, files: int) -> Phase:
+        """Start, take the first file, and measure what happens to the others."""
+        self._runs += 1
+        folder = self._folder / f"run-{self._runs}"
+        paths = write_events(folder / "events", files + 1, rows)
+        first, all_of_them = Expected(paths[:1]), Expected(paths)
+        feed = Feed(folder / "in")
+        side = make(self._spark, feed.folder, self.sizes.files_per_batch, ranges, folder / "home")
+        side.start()
+        try:
+            feed.arrive(paths[:1])
+            side.finish([first.count(r) for r in ranges])
+            counts = [all_of_them.count(r) for r in ranges]
+            with recording() as stages, measured() as usage:
+                feed.arrive(paths[1:])
+                side.finish(counts)
+            found = side.counts()
+            wrong = sum(abs(count - right) for count, right in zip(found, counts, strict=True))
+            wrong += side.differences(all_of_them)
+        finally:
+            side.stop()
+        results = sum(counts) - sum(first.count(r) for r in ranges)
+        seconds = {name: round(stage.seconds, 3) for name, stage in stages.items()}
+        return Phase(rows * files, results, usage, wrong, seconds)
+
+
+BENCHMARK = Benchmark("Sliding-window aggregates, one and many, beside Spark's streaming", run)
