@@ -1,0 +1,40 @@
+"""What the join benchmark counts its pairs by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from slicemill.bench.join import joins
+from slicemill.bench.join_rivals import WindowedJoin, write_input
+
+
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("join", [WindowedJoin(0.5), WindowedJoin(0.02, below=300)])
+def test_expected_pairs_are_those_of_comparing_all_with_all(
+    tmp_path: Path, files: int, join: WindowedJoin
+) -> None:
+    made = write_input(tmp_path, 2, 40, keys=5, rows_per_s=100)
+    assert made.files == 3
+    left, right = (
+        [row for path in paths[:files] for row in pq.read_table(path).to_pylist()] for paths in made.paths
+    )
+    until = min(left[-1]["ts"], right[-1]["ts"])
+    pairs = sum(
+        a["k"] == b["k"]
+        and a["v"] < join.below
+        and max(a["ts"], b["ts"]) < until
+        and abs((a["ts"] - b["ts"]).total_seconds()) < join.window_s
+        for a in left
+        for b in right
+    )
+    assert made.expected(join, files) == pairs
+
+
+def test_of_many_joins_the_longest_selects_nothing_and_half_of_the_others_do() -> None:
+    for count in (1, 4, 16):
+        made = joins(count, 80)
+        assert made[-1] == WindowedJoin(80)
+        assert sum(join.below < 1000 for join in made) == count // 2

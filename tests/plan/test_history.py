@@ -1,0 +1,55 @@
+"""How far back results depend on tuples, and units without some of their queries."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.history import history_us
+from slicemill.plan.members import without_outputs
+from slicemill.plan.operators import Part, SharedJoin
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+
+STREAMS = (
+    "CREATE STREAM A (k int, v int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;"
+)
+JOIN = "SELECT A.k, A.v FROM A [RANGE 5 SECONDS], B [RANGE 3 SECONDS] WHERE A.k = B.k"
+SECOND = 1_000_000
+
+
+def _graph(**queries: str) -> QueryGraph:
+    text = "".join(f"CREATE QUERY {name} AS {query};" for name, query in queries.items())
+    catalog = bind(STREAMS + text).catalog
+    return share(optimize(build_graph(catalog)), catalog)
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("SELECT k FROM A WHERE v > 1", 0),
+        (JOIN, 5),
+        ("SELECT A.k FROM A [RANGE 5 SECONDS], B [ROWS 3] WHERE A.k = B.k", None),
+        ("SELECT A.k FROM A [RANGE UNBOUNDED], B [RANGE 3 SECONDS] WHERE A.k = B.k", None),
+        ("SELECT k, count(*) AS n FROM A [RANGE 8 SECONDS SLIDE 2 SECONDS] GROUP BY k", 8),
+        (f"SELECT j.k, B.k AS b FROM ({JOIN}) [RANGE 7 SECONDS] AS j, B [RANGE 4 SECONDS]", 5 + 7),
+        (f"SELECT k, count(*) OVER (RANGE 2 SECONDS PRECEDING) AS n FROM ({JOIN}) AS j", 5 + 2),
+        (f"SELECT k FROM A UNION ({JOIN.replace(', A.v', '')})", 5),
+    ],
+)
+def test_windows_behind_each_other_add_up(query: str, seconds: int | None) -> None:
+    assert history_us(_graph(q=query), "q") == (None if seconds is None else seconds * SECOND)
+
+
+def test_a_unit_without_some_queries_has_only_the_members_of_the_others() -> None:
+    graph = _graph(one=JOIN, two=f"{JOIN} AND A.v > 1", three=f"{JOIN} AND A.v < B.k")
+    (unit,) = cut(graph)
+    reduced, kept = without_outputs(unit, graph, {"one", "two"})
+    assert [log for _, log in reduced.outputs] == ["three"]
+    (join,) = (node.operator for node in kept if isinstance(node.operator, SharedJoin))
+    assert [member.name for member in join.members] == ["three: join"]
+    assert kept["three: join"].operator == Part(0)
+    nobody, rest = without_outputs(unit, graph, {"one", "two", "three"})
+    assert not nobody.nodes and {node.id for node in rest} == {"A", "B"}
