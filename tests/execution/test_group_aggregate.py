@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import duckdb
 import pytest
 from hypothesis import given, settings
@@ -143,3 +145,38 @@ def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[st
         tuple(pytest.approx(value) if isinstance(value, float) else value for value in row)
         for row in expected
     ]
+
+
+def test_nans_are_one_group_also_after_a_restart_and_the_zeros_are_one() -> None:
+    operator = GroupAggregate([AggregateCall(COUNT_ALL, _nothing)], _all)
+    for value in (float("nan"), -0.0, 0.0, None):
+        operator.process(0, Timed(0, (value,)))
+    operator = pickle.loads(pickle.dumps(operator))
+    for value in (float("nan"), 0.0, None):
+        operator.process(0, Timed(0, (value,)))
+    assert repr([t.row for t in operator.finish()]) == "[(nan, 2), (0.0, 3), (None, 2)]"
+
+
+class CountAll:
+    def __init__(self) -> None:
+        self.tuples = 0
+
+    def initialize(self, args: Args) -> list[object]:  # noqa: ARG002
+        self.tuples += 1
+        return []
+
+    iterate = initialize
+
+    def terminate(self) -> list[object]:
+        return [self.tuples]
+
+
+COUNT_ALL = AggregateDefinition("tuples", CountAll)
+
+
+def _nothing(row: Row) -> Args:  # noqa: ARG001
+    return ()
+
+
+def _all(row: Row) -> Row:
+    return row

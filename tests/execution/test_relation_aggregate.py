@@ -14,6 +14,7 @@ from slicemill.execution.builtins import BUILTINS
 from slicemill.execution.inwindow import Args
 from slicemill.execution.operator import Holding, Operator, Row, Timed
 from slicemill.execution.relation_aggregate import RelationAggregate
+from slicemill.execution.relation_arrival import ArrivalAggregate
 
 
 class Collect:
@@ -133,3 +134,12 @@ def test_it_is_an_operator_that_waits_for_time() -> None:
 def test_a_window_or_slide_of_no_length_is_refused(range_us: int, slide_us: int) -> None:
     with pytest.raises(SlicemillError, match="longer than 0"):
         RelationAggregate([COUNT], key_of, range_us, slide_us)
+
+
+def test_nans_are_one_group_and_the_zeros_are_one() -> None:
+    tuples = [Timed(0, (value, 1)) for value in (float("nan"), -0.0, float("nan"), 0.0)]
+    sliding = every(RelationAggregate([COUNT], key_of, 10, 10), tuples)
+    assert repr([t.row[:2] for t in sliding]) == "[(nan, 2), (0.0, 2)]"
+    arriving = ArrivalAggregate([COUNT], key_of, rows=9)
+    out = [made for t in tuples for made in arriving.process(0, t)]
+    assert repr([t.row for t in out]) == "[(nan, 1), (0.0, 1), (nan, 2), (0.0, 2)]"

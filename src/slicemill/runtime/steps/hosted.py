@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from slicemill.esl.types import Schema
+from slicemill.execution.aggregate import shown
 from slicemill.execution.operator import Holding, Operator, Row, Timed
 from slicemill.runtime.arrow_schema import ARRIVAL
 from slicemill.runtime.rows import timed_rows, to_table
@@ -36,8 +37,8 @@ class Share:
     buckets: int
 
     def takes(self, row: Row) -> bool:
-        # Not Python's hash, which differs from process to process.
-        return zlib.crc32(repr(self.key(row)).encode()) % self.buckets == self.bucket
+        # Not Python's hash, which differs from process to process. Both zeros are one key.
+        return zlib.crc32(repr(shown(self.key(row))).encode()) % self.buckets == self.bucket
 
 
 class RowStep:
