@@ -161,7 +161,7 @@ class CountAll:
     def __init__(self) -> None:
         self.tuples = 0
 
-    def initialize(self, args: Args) -> list[object]:  # noqa: ARG002
+    def initialize(self, args: Args) -> list[object]:
         self.tuples += 1
         return []
 
@@ -174,7 +174,7 @@ class CountAll:
 COUNT_ALL = AggregateDefinition("tuples", CountAll)
 
 
-def _nothing(row: Row) -> Args:  # noqa: ARG001
+def _nothing(row: Row) -> Args:
     return ()
 
 
