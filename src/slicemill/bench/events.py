@@ -70,6 +70,6 @@ class Expected:
         columns = (table.column("e").cast(pa.int64()), table.column("k"), table.column("mean"))
         found = np.array([column.to_numpy().astype(np.float64) for column in columns])
         if found.shape != right.shape:
-            return abs(found.shape[1] - right.shape[1])
+            return abs(int(found.shape[1]) - int(right.shape[1]))
         found = found[:, np.lexsort((found[1], found[0]))]
         return int(np.count_nonzero((found != right).any(axis=0)))

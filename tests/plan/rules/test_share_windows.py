@@ -1,0 +1,103 @@
+"""Aggregates over sliding windows become members of one node: which, by which name, in which unit."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.explain import explain_text
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.operators import Part, SharedWindows
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import bucket_count
+from slicemill.plan.svg import explain_svg
+from slicemill.plan.units import cut
+
+STREAMS = """
+CREATE STREAM Bid(item int, price real) ORDER BY current_time;
+CREATE STREAM Ask(item int, price real) ORDER BY current_time;
+"""
+MEAN = """CREATE QUERY mean AS SELECT item, avg(price) AS m FROM Bid [RANGE 1 MINUTE SLIDE 10 SECONDS]
+GROUP BY item;"""
+DEAR = """CREATE QUERY dear AS SELECT item, max(price) AS p, window_end() AS e
+FROM Bid [RANGE 25 SECONDS SLIDE 20 SECONDS] WHERE price > 9 GROUP BY item HAVING count(*) > 1;"""
+OVER = """CREATE QUERY beside AS SELECT price, sum(price) OVER (PARTITION BY item RANGE 9 SECONDS PRECEDING
+SLIDE 3 SECONDS) AS s FROM Bid;"""
+MIDDLE = "CREATE QUERY middle AS SELECT median(price) AS m FROM Bid [RANGE 1 MINUTE SLIDE 1 MINUTE];"
+
+
+def shared(text: str) -> QueryGraph:
+    catalog = bind(STREAMS + text).catalog
+    return share(optimize(build_graph(catalog)), catalog)
+
+
+def test_selections_go_into_the_members_and_readers_say_which_columns_they_want() -> None:
+    graph = shared(MEAN + DEAR + OVER)
+    node = graph["windows of Bid by item"]
+    assert isinstance(node.operator, SharedWindows) and node.inputs == ("Bid",)
+    members = {member.name: member for member in node.operator.members}
+    assert list(members) == ["mean: aggregate", "dear: aggregate", "beside: window"]
+    assert [len(member.conditions) for member in members.values()] == [0, 1, 0]
+    dear = [column.name for column in members["dear: aggregate"].columns]
+    assert dear == ["item", "max(price)", "count(*)", "window_end"]
+    assert members["beside: window"].columns[0].name == "price"
+    assert all(isinstance(graph[name].operator, Part) for name in members)
+    assert "dear: where" not in graph.nodes
+
+
+def test_all_queries_of_a_shared_node_are_one_unit_whose_id_lasts() -> None:
+    (unit,) = cut(shared(MEAN + DEAR + OVER))
+    (less,) = cut(shared(OVER))
+    assert unit.id == less.id == "windows of Bid by item"
+    assert unit.shared and [log for _, log in unit.outputs] == ["mean", "dear", "beside"]
+    assert bucket_count(unit, shared(MEAN + DEAR + OVER), 5) == 5
+
+
+def test_other_keys_are_another_unit_and_so_are_other_inputs() -> None:
+    changed = """CREATE QUERY c AS SELECT max(p) AS m
+    FROM (SELECT price * 2 AS p FROM Bid) [RANGE 1 MINUTE SLIDE 1 MINUTE] AS b;"""
+    names = [unit.id for unit in cut(shared(MEAN + MIDDLE + changed))]
+    assert names[:2] == ["windows of Bid by item", "windows of Bid"]
+    assert names[2].startswith("windows of Bid #")
+    again = changed.replace("QUERY c", "QUERY d")
+    assert [unit.id for unit in cut(shared(again))] == names[2:]
+    (unit,) = cut(shared(changed + again))
+    assert unit.id == names[2] and len(unit.outputs) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE QUERY q AS SELECT item, count(*) AS n FROM Bid [RANGE 1 MINUTE] GROUP BY item;",
+        "CREATE QUERY q AS SELECT item, count(*) AS n FROM Bid [ROWS 9 SLIDE 3] GROUP BY item;",
+        """CREATE QUERY q AS SELECT median(price) OVER (RANGE 9 SECONDS PRECEDING SLIDE 3 SECONDS) AS m
+        FROM Bid;""",
+        "CREATE QUERY q AS SELECT sum(price) OVER (RANGE 9 SECONDS PRECEDING) AS s FROM Bid;",
+        """CREATE QUERY q AS SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] B,
+        Ask [RANGE 9 SECONDS] A WHERE A.item = B.item;""",
+        """CREATE QUERY q AS SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS]
+        UNION SELECT item FROM Ask;""",
+        """CREATE AGGREGATE sum(next real) : real
+        { TABLE t(x real); INITIALIZE : { INSERT INTO t VALUES (next); } ITERATE : { UPDATE t SET x = next; }
+        TERMINATE : { INSERT INTO RETURN SELECT x FROM t; } };
+        CREATE QUERY q AS SELECT sum(price) OVER (RANGE 9 SECONDS PRECEDING SLIDE 3 SECONDS) AS s
+        FROM Bid;""",
+    ],
+)
+def test_other_aggregates_stay_as_they_are(text: str) -> None:
+    assert not any(isinstance(node.operator, SharedWindows) for node in shared(text))
+
+
+def test_explain_tells_panes_partials_and_members() -> None:
+    graph = shared(MEAN + DEAR)
+    text = explain_text(graph)
+    assert "γ Windows of 2 aggregates" in text
+    assert "panes cut     every 10 SECONDS and every 20 SECONDS from 15 SECONDS" in text
+    assert "per pane      count, sum, greatest of price" in text
+    assert "γ From panes  max(price), count(*)" in text and "where     price > 9" in text
+    assert "From panes" in explain_svg(graph)
+
+
+def test_of_an_aggregate_that_needs_all_values_panes_keep_them() -> None:
+    assert "per pane  values of price" in explain_text(shared(MIDDLE))
