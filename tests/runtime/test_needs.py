@@ -77,7 +77,7 @@ def forgetful(runnable: Runnable) -> Runnable:
     return replace(runnable, events=tuple(events))
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters(GAPS)[::4])  # the whole corpus runs elsewhere
 def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     runnable = prepare(case)
     results = run(forgetful(runnable), 1, 1)
