@@ -48,15 +48,26 @@ def write_chunk(
     min_ts, max_ts = _ts_range(table)
     # One batch per chunk, so that a kernel gets each column as one vector.
     whole = table.combine_chunks() if _pieces(table) > 1 else table
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, whole.schema) as writer:
-        writer.write_table(whole)
-    data = sink.getvalue()
+    data = _encoded(whole)
     path = f"{subfolder}/{unique_name()}{SUFFIX}"
     files.write(folder / path, data)
     if durable:
         files.sync(folder / path)
     return ChunkInfo(path, table.num_rows, data.size, min_ts, max_ts)
+
+
+def _encoded(table: pa.Table) -> pa.Buffer:
+    """The file's content. Its size is found first: a buffer that grows copies what it has, again and again."""
+    counted = pa.MockOutputStream()
+    _write_to(counted, table)
+    data = pa.allocate_buffer(counted.size())
+    _write_to(pa.FixedSizeBufferWriter(data), table)
+    return data
+
+
+def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _pieces(table: pa.Table) -> int:
