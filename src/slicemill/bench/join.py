@@ -42,7 +42,7 @@ class Sizes:
 
 SIZES: Mapping[Scale, Sizes] = {
     "small": Sizes(8, 10_000, 4, 10_000, 5, 20),
-    "full": Sizes(16, 25_000, 4, 10_000, 5, 80),
+    "full": Sizes(9, 25_000, 4, 10_000, 5, 80),
 }
 
 
