@@ -57,7 +57,7 @@ def write_chunk(
 
 
 def _encoded(table: pa.Table) -> pa.Buffer:
-    """The file's content. Its size is found first: a buffer that grows copies what it has, again and again."""
+    """The file's content. Its size is found first: a buffer that grows copies what it has again and again."""
     counted = pa.MockOutputStream()
     _write_to(counted, table)
     data = pa.allocate_buffer(counted.size())
