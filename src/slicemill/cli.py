@@ -105,10 +105,17 @@ def explain(
     file: File,
     form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
     query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
+    uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
     catalog = bind(read(file)).catalog
+    if uda is not None:
+        # Compilers take a second to import; a drawing should not wait for them.
+        from slicemill.uda.explain import explain_uda
+
+        typer.echo(explain_uda(uda, catalog))
+        return
     graph = share(optimize(build_graph(catalog)), catalog)
     if query is not None:
         graph = _only(graph, query)

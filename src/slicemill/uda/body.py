@@ -85,8 +85,7 @@ class Window:
     ring: bool = False
 
     def row(self, index: str) -> str:
-        if self.ring:
-            assert index == "0", "of a ring only the oldest is read"
+        if self.ring:  # index is 0, or else a fact is still to be found
             return "window[np.uint64(k.window_begin + k.window_at)]"
         return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
 

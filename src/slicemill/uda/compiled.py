@@ -24,6 +24,8 @@ from slicemill.uda.state import CompiledState, allow_nulls, make_room, start
 from slicemill.uda.store import load, load_from_memory
 
 _NEVER = -(2**63)
+_NONE = np.zeros(2**20, np.bool_)  # of most calls no tuple expires
+_NONE.flags.writeable = False
 
 Explain = Callable[[Module, Routine, CompiledState, int, Sequence[Vector]], Exception]
 
@@ -84,7 +86,7 @@ class Compiled:
             ts, expired = out["out_ts"][:count], out["out_expired"][:count]
         else:
             ts = tuples.ts if one_each else tuples.ts[numbers - first]
-            expired = np.broadcast_to(np.False_, (count,))
+            expired = _none(count)
         columns = self._columns(module, state, out, count)
         if "opened" in state.arrays and count:
             order = np.argsort(numbers, kind="stable")
@@ -136,7 +138,7 @@ class Compiled:
     ) -> tuple[int, dict[str, Any]]:
         """The number of rows that came out, and the arrays that hold them."""
         size = rows + 16 if routine.bound is None else max(1, (rows + 2) * routine.bound)
-        arrays = state.arrays | given | self._outputs(module, size)
+        arrays = state.arrays | given | self._outputs(routine, size)
         function = getattr(self._code(module), routine.name)
         parameters = [arrays[name] for name in routine.parameters]
         with np.errstate(all="ignore"):
@@ -193,17 +195,12 @@ class Compiled:
         values[:] = vectors.to_values(vector, rows)
         return values
 
-    def _outputs(self, module: Module, size: int) -> dict[str, Any]:
-        arrays: dict[str, Any] = {
-            "out_number": _empty(0 if module.run.one_each and module.finish is None else size, np.int64),
-            "out_ts": _empty(size if self._timed else 0, np.int64),
-            "out_expired": _empty(size if self._timed else 0, np.bool_),
-        }
+    def _outputs(self, routine: Routine, size: int) -> dict[str, Any]:
+        """The arrays that a routine writes its rows to."""
+        dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
         for place, type_ in enumerate(self.returns):
-            arrays[f"out_{place}"] = _empty(size, dtype_of(type_, self._form))
-            if module.null_returns[place]:
-                arrays[f"out_{place}_null"] = _empty(size, np.bool_)
-        return arrays
+            dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
+        return {name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.kept}
 
     def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
         columns = []
@@ -229,6 +226,10 @@ def _empty(size: int, dtype: Any) -> Any:
     if dtype is np.object_:
         return np.empty(size, dtype)
     return np.frombuffer(pa.allocate_buffer(size * np.dtype(dtype).itemsize), dtype)
+
+
+def _none(count: int) -> Any:
+    return _NONE[:count] if count <= len(_NONE) else np.zeros(count, np.bool_)
 
 
 def _counting(first: int, rows: int) -> Any:

@@ -28,16 +28,13 @@ _TUPLES = ("codes", "ts", "first", "complete")
 class Routine:
     """A function of the module: its lines, its parameters, and the arrays it gives back."""
 
+    name: str
     lines: list[str]
     parameters: tuple[str, ...]
     kept: tuple[str, ...]
     sites: list[tuple[str, State, int]]
     bound: int | None  # rows that one tuple can give; None if nobody knows
     one_each: bool  # does each tuple give exactly one row?
-
-    @property
-    def name(self) -> str:
-        return self.lines[0].split("(")[0].removeprefix("def ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +134,7 @@ def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routi
     parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
     header = f"def {name}({', '.join(parameters)}):"
     return Routine(
+        name,
         text.replace("HEADER", header).split("\n"),
         parameters,
         kept,

@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TypeAlias
 
-import numpy as np
-
 from slicemill.esl.expression import ExistsQuery, ScalarQuery
 from slicemill.esl.relation import RelationInput, RelationQuery
 from slicemill.esl.types import Kind, Type
@@ -180,7 +178,8 @@ class Selects(Scalars):
 
     def _array(self, size: str, type_: Type) -> str:
         name = self.out.fresh("kept")
-        self.out.line(f"{name} = np.empty({size}, np.{np.dtype(dtype_of(type_, self.form)).name})")
+        dtype = dtype_of(type_, self.form).__name__.removesuffix("_")
+        self.out.line(f"{name} = np.empty({size}, np.{dtype}{'_' if dtype in ('bool', 'object') else ''})")
         self.out.line(f"{name}_null = np.empty({size}, np.bool_)")
         return name
 
