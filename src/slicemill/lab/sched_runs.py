@@ -21,6 +21,7 @@ from slicemill.scheduling.testbeds import Testbed, quality_of_data, quality_of_s
 from slicemill.scheduling.units import cut
 
 SYNTHETIC = "synthetic ON/OFF arrivals"
+POISSON = "Poisson arrivals, half of the streams in bursts of ten"
 SIZES: Mapping[Scale, tuple[int, int]] = {"small": (250, 600), "full": (500, 3000)}
 SEEDS: Mapping[Scale, int] = {"small": 3, "full": 5}
 LOADS: Mapping[Scale, tuple[float, ...]] = {
@@ -114,7 +115,7 @@ def plot_sweep(result: Result, path: Path, title: str) -> None:
     draw_curves(
         path,
         result.figures["curves"],
-        title=f"{title} ({SYNTHETIC})",
+        title=f"{title} ({result.figures['arrivals']})",
         x_label="utilisation",
         y_label=result.figures["objective"],
         log_y=True,
@@ -128,4 +129,26 @@ def mean_at(
     return {
         NAMES[policy]: fmean(service_figures(policy, load, s, scale)[objective] for s in seeds(seed, scale))
         for policy in policies
+    }
+
+
+def data_mean(objective: str, policy: str, load: float, seed: int, scale: Scale, **options: float) -> float:
+    """The mean over the seeds of an objective on the testbed of P37."""
+    return fmean(data_figures(policy, load, s, scale, **options)[objective] for s in seeds(seed, scale))
+
+
+def data_sweep(objective: str, policies: Sequence[str], seed: int, scale: Scale) -> dict[str, object]:
+    """The objective of each policy over the loads on the testbed of P37, as figures of a result."""
+    loads = (0.1, 0.5, 0.8, 0.95) if scale == "small" else (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+    return {
+        "arrivals": POISSON,
+        "objective": objective,
+        "loads": list(loads),
+        "curves": {
+            NAMES[policy]: curve(
+                loads,
+                [[data_figures(policy, x, s, scale)[objective] for x in loads] for s in seeds(seed, scale)],
+            )
+            for policy in policies
+        },
     }
