@@ -44,7 +44,7 @@ AGGREGATES = [
     "first(v)", "last(v)", "sum(w)", "avg(w)", "min(w)", "max(w)", "var_samp(w)", "sum(d)", "max(d)",
     "min(g)", "max(g)", "first(g)", "last(w)", "sum(v * v)", "sum(10 / v)", "sum(k)", "avg(k)",
 ]  # fmt: skip
-BY_VALUE = ["median(v)", "count(DISTINCT g)", "spread(v)", "avg(d)"]
+BY_VALUE = ["median(v)", "count(DISTINCT g)", "spread(v)", "avg(d)", "quantile(v, 0.3)", "listagg(g)"]
 FILTERS = ["", "v > 3", "g = 'a'", "w < 1", "v <> 0", "v BETWEEN 1 AND 5"]
 KEYS = ["", "k", "g", "k, g", "w", "v % 2"]
 

@@ -15,10 +15,11 @@ from slicemill.esl.types import Column, Kind
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.figures import Figure
 from slicemill.kernels.panes.partials import Partial, Values
-from slicemill.kernels.panes.spans import Spans, spans_at, spans_of
+from slicemill.kernels.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.kernels.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import fixed_width, from_arrow, from_values, to_arrow, to_values
+from slicemill.kernels.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
+from slicemill.kernels.windows.rows import Function, Rows, Windows
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _SLOT, _KEY = "_slot", "_key"
@@ -68,10 +69,10 @@ class Groups:
 
     def _table(self, view: View, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
         arrays: dict[str, Any] = {"_ts": spans.end, "_arr": view.columns["arrival"][spans.hi - 1]}
-        groups = dict(zip(self.key_names, shown_keys(keys, view.keys), strict=True))
+        groups = dict(zip(self.key_names, view.shown_keys(keys.values), strict=True))
         for column in self.columns:
             if column.name in groups:
-                arrays[column.name] = groups[column.name].take(pa.array(spans.rank))
+                arrays[column.name] = _taken(groups[column.name], spans.rank)
             elif column.name == "window_end":
                 arrays[column.name] = fixed_width(spans.end, None, _INSTANT)
             elif column.name == "window_start":
@@ -81,15 +82,16 @@ class Groups:
         return pa.table(arrays)
 
 
-def shown_keys(keys: StoredKeys, numbers: Ints) -> list[pa.Array]:
-    """The values of keys; there is one zero."""
-    columns = keys.values(numbers)
-    return [pc.add(column, 0.0) if pa.types.is_floating(column.type) else column for column in columns]
+def _taken(column: pa.Array, places: Places) -> pa.Array:
+    plain = pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type)
+    if plain and not column.null_count:
+        return fixed_width(numbers(column)[places], None, column.type)
+    return column.take(pa.array(places))
 
 
 @dataclass(frozen=True)
 class ValueGroups(Groups):
-    """The same for aggregates that need all values of a window; the reference's aggregates compute them."""
+    """The same for aggregates that need all values of a window: users' own, as the reference runs them."""
 
     calls: tuple[tuple[Values, ...], ...]
     returned: tuple[Column, ...]  # the columns of all calls
@@ -121,6 +123,27 @@ class ValueGroups(Groups):
             if column.type.kind is not Kind.ANY
         }
         return self._table(view, keys, repeated, found)
+
+
+@dataclass(frozen=True)
+class KernelGroups(ValueGroups):
+    """The same for built-in aggregates, such as a median: by the kernels that answer calls with OVER."""
+
+    functions: tuple[Function, ...]
+
+    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        # The kernels want windows whose ends never go back: those of a key after those of another.
+        order = np.argsort(spans.rank, kind="stable")
+        windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
+        found = {}
+        for call, function, column in zip(self.calls, self.functions, self.returned, strict=True):
+            rows = Rows(partitions, [view.index(values.name) for values in call])
+            found[column.name] = function.answers(rows, windows).take(pa.array(back))
+        return self._table(view, keys, spans, found)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
@@ -38,6 +41,16 @@ class View:
                 columns = partial_columns(self.columns, name)
                 self._made[name] = self.partials[name].index(columns, self.begin)
         return self._made[name]
+
+    def shown_keys(self, values: Callable[[Ints], list[pa.Array]]) -> list[pa.Array]:
+        """The key columns; there is one zero."""
+        if "keys" not in self._made:
+            self._made["keys"] = [
+                pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+                for column in values(self.keys)
+            ]
+        found: list[pa.Array] = self._made["keys"]
+        return found
 
     def ranks(self, keys: Ints) -> Ints:
         """The rank of each key, -1 for one without entries."""

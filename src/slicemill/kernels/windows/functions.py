@@ -7,6 +7,7 @@ from typing import cast
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.expression import Literal
 from slicemill.esl.query import WindowCall
+from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Kind
 from slicemill.kernels.windows.counts import ApproxCount, ApproxCountIf, Count, CountDistinct
 from slicemill.kernels.windows.kept import CHOICES, Kept
@@ -19,14 +20,14 @@ from slicemill.kernels.windows.texts import Joined
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 
-def has_kernel(call: WindowCall) -> bool:
+def has_kernel(call: AggregateCall | WindowCall) -> bool:
     """For a call of a built-in aggregate: can it be answered here?"""
     return call.name.lower() in BUILTINS and not any(
         argument.type.kind in _WITHOUT_KERNEL for argument in call.arguments
     )
 
 
-def function_of(call: WindowCall) -> Function:
+def function_of(call: AggregateCall | WindowCall) -> Function:
     name = call.name.lower()
     if name == "count":
         return CountDistinct() if call.distinct else Count()
@@ -41,21 +42,21 @@ def function_of(call: WindowCall) -> Function:
     return ApproxCountIf() if counts_ones(call) else ApproxCount()
 
 
-def _constant(call: WindowCall, otherwise: object) -> object:
+def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
     """The argument that is the same for all tuples."""
     constant = call.arguments[1] if len(call.arguments) > 1 else None
     return constant.value if isinstance(constant, Literal) else otherwise
 
 
-def stored_arguments(call: WindowCall) -> int:
+def stored_arguments(call: AggregateCall | WindowCall) -> int:
     """How many of the arguments differ from tuple to tuple."""
     builtin = BUILTINS[call.name.lower()]
     return len(call.arguments) if builtin.constant is None else min(builtin.constant, len(call.arguments))
 
 
-def is_numbered(call: WindowCall) -> bool:
+def is_numbered(call: AggregateCall | WindowCall) -> bool:
     return call.name.lower() == "priority_sample"
 
 
-def counts_ones(call: WindowCall) -> bool:
+def counts_ones(call: AggregateCall | WindowCall) -> bool:
     return call.name.lower() == "approx_count_if"

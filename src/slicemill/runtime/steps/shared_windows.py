@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import conjunction
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import align, base_of, evaluate
@@ -15,10 +16,11 @@ from slicemill.execution.operator import Row
 from slicemill.execution.result_types import declared
 from slicemill.execution.translate import Translator
 from slicemill.kernels.panes.figures import Figure, figure_of
-from slicemill.kernels.panes.members import Evaluate, Groups, Member, ValueGroups, Yields
+from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.kernels.panes.partials import Values
 from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.windows import Input, SharedWindows
+from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
 from slicemill.plan.panes import Call, edge_grids
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
@@ -86,13 +88,29 @@ def _member(member: op.WindowMember, translator: Translator) -> Member:
         return Yields(member.windows[0][1], figures, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     if not member.partial:
-        calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
-        returned = tuple(column for call in operator.calls for column in call.columns)
-        run = _by_reference(operator, translator)
-        return ValueGroups(length, slide, names, {}, member.columns, calls, returned, run)
+        return _by_value(member, operator, names, translator)
     read = {column.name for column in member.columns}
     wanted = [call for call in operator.calls if call.columns[0].name in read]
     return Groups(length, slide, names, {c.columns[0].name: _figure(c) for c in wanted}, member.columns)
+
+
+def _by_value(
+    member: op.WindowMember, operator: op.RelationAggregate, names: tuple[str, ...], translator: Translator
+) -> ValueGroups:
+    (length, slide), columns = member.windows[0], member.columns
+    calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
+    returned = tuple(column for call in operator.calls for column in call.columns)
+    run = _by_reference(operator, translator)
+    if not all(_has_kernel(call, translator.catalog) for call in operator.calls):
+        return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
+    functions = tuple(function_of(call) for call in operator.calls)
+    return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
+
+
+def _has_kernel(call: Call, catalog: Catalog) -> bool:
+    """Synopses take tuples by their numbers, which a window of FROM does not give."""
+    defined = catalog.aggregates(call.name) != (None, None)
+    return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
 
 
 def _figure(call: Call) -> Figure:
