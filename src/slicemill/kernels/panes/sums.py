@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.esl.expression import Expr
@@ -26,7 +27,7 @@ from slicemill.esl.types import Kind
 from slicemill.kernels.decimals import unscaled
 from slicemill.kernels.panes import doubles, groups
 from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.partials import Columns, Counts, _Named
+from slicemill.kernels.panes.partials import Columns, Counts, _Named, difference
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.vectors import numbers, validity
 
@@ -170,7 +171,10 @@ class Sums:
     def over(self, spans: Spans) -> Totals:
         broken = {f: counts.over(spans) for f, counts in self.broken.items()}
         if self.before is not None:
-            return Totals(self.partial.unit, self.before[spans.hi] - self.before[spans.lo], broken=broken)
+            whole = self.before[spans.hi] - self.before[spans.lo] if self.before.dtype == object else None
+            if whole is None:
+                whole = difference(self.before, spans.lo, spans.hi)
+            return Totals(self.partial.unit, whole, broken=broken)
         assert self.high is not None and self.low is not None
         hi, lo, doubt = doubles.differences(self.high, self.low, spans.lo, spans.hi, spans.rank)
         if doubt.any():
@@ -214,8 +218,7 @@ class Totals:
             assert self.lo is not None
             found, doubt = doubles.quotients(self.hi, self.lo, count)
         elif self.whole is not None and self.whole.dtype != object and self.unit == 1:
-            found = self.whole / np.maximum(count, 1)
-            doubt = np.abs(self.whole) > 2**53
+            found, doubt = _whole_means(self.whole, count)
         else:
             found, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
         places = np.flatnonzero(doubt & (count > 0))
@@ -236,6 +239,16 @@ class Totals:
         up, down = self.broken["up"] > 0, self.broken["down"] > 0
         values = np.where(up, np.inf, np.where(down, -np.inf, values))
         return np.where((self.broken["nan"] > 0) | (up & down), np.nan, values)
+
+
+@njit(cache=True)
+def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Each sum by its count; flagged where the sum is no double."""
+    found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
+    for i in range(len(whole)):
+        found[i] = whole[i] / max(count[i], 1)
+        doubt[i] = whole[i] > 2**53 or whole[i] < -(2**53)
+    return found, doubt
 
 
 def _ratio(whole: int, unit: Fraction) -> float:
