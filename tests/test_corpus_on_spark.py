@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Timed
 from slicemill.runtime.arrow_schema import ARRIVAL, TS
-from slicemill.runtime.intake import packed
+from slicemill.runtime.intake import Arrived, packed
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.rows import to_table
 from support.corpus import Case, Event, Runnable, TimedRow, check_rows, parameters, prepare
@@ -37,7 +37,7 @@ def admit(mill: Mill, stream: str, batch: int, events: list[Event]) -> None:
     table = to_table(rows, intake.stream.schema, [0] * len(rows)).drop_columns([TS, ARRIVAL])
     external = intake.late is not None
     chunk = intake.log.write(packed(table, intake.stream.time_column if external else None))
-    intake.admit(batch, [chunk] if rows else [], [])
+    intake.admit(batch, Arrived(chunks=[chunk] if rows else []))
     for event in events:
         if event.row is None and event.ts_us is not None:
             intake.promise_at_least(event.ts_us)
