@@ -69,7 +69,7 @@ class Input:
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    return table.column(name).cast(pa.int64()).to_numpy()
+    return np.asarray(table.column(name).cast(pa.int64()).to_numpy())
 
 
 def write_input(folder: Path, files: int, rows_per_file: int, keys: int, rows_per_s: int) -> Input:

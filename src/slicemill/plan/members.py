@@ -20,7 +20,10 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
         if node.id not in needed:
             continue
         operator = node.operator
-        if isinstance(operator, (SharedJoin, SharedWindows)):
+        if isinstance(operator, SharedJoin):
+            kept = _kept(graph, node, needed)
+            operator = replace(operator, members=tuple(operator.members[index] for index in kept))
+        elif isinstance(operator, SharedWindows):
             kept = _kept(graph, node, needed)
             operator = replace(operator, members=tuple(operator.members[index] for index in kept))
         elif isinstance(operator, Part):
