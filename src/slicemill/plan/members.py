@@ -20,18 +20,20 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
         if node.id not in needed:
             continue
         operator = node.operator
-        if isinstance(operator, SharedJoin):
-            kept = _kept(graph, node, needed)
-            operator = replace(operator, members=tuple(operator.members[index] for index in kept))
-        elif isinstance(operator, SharedWindows):
-            kept = _kept(graph, node, needed)
-            operator = replace(operator, members=tuple(operator.members[index] for index in kept))
+        if isinstance(operator, (SharedJoin, SharedWindows)):
+            operator = _with_members(operator, _kept(graph, node, needed))
         elif isinstance(operator, Part):
             operator = Part(_kept(graph, graph[node.inputs[0]], needed).index(operator.index))
         nodes[node.id] = replace(node, operator=operator)
     streams = {name: node for name, node in graph.streams.items() if node in nodes}
     inside = tuple(node for node in unit.nodes if node in nodes)
     return replace(unit, nodes=inside, outputs=outputs), QueryGraph(nodes, streams)
+
+
+def _with_members(shared: SharedJoin | SharedWindows, kept: list[int]) -> SharedJoin | SharedWindows:
+    if isinstance(shared, SharedJoin):
+        return replace(shared, members=tuple(shared.members[index] for index in kept))
+    return replace(shared, members=tuple(shared.members[index] for index in kept))
 
 
 def _kept(graph: QueryGraph, shared: Node, needed: set[str]) -> list[int]:
