@@ -57,8 +57,6 @@ class Chain:
         last = run[-1]
         # Nothing may come after the end of the streams.
         self._feed.release(self._feed.rest if last.phase == DRAINING else self._new_files(run))
-        for point in run:
-            (self._counters / point.counter).unlink(missing_ok=True)
         status = self._drive(run, drivers)
         for point in run:
             reached = occurrences(self._counters / point.counter)

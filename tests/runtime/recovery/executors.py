@@ -17,12 +17,11 @@ from runtime.recovery.drivers import environment
 from support.corpus import read_cases
 
 _POLL_S = 0.1
-_DEADLINE_S = 300
 _EXECUTORS = 2
 
 
-def cases(of_each_folder: int | None) -> list[str]:
-    """The first cases of every folder of the corpus, or all, except those that show mistakes."""
+def cases(of_each_folder: int) -> list[str]:
+    """The first cases of every folder of the corpus, except those that show mistakes."""
     folders: dict[str, list[str]] = {}
     for case in read_cases():
         if "errors" not in case.needs:
@@ -47,13 +46,12 @@ def check_that_killed_executors_change_nothing(
     ) as driver:
         try:
             _until(lambda: bool(scenario.found(folder / "home")["level"]), driver)
-            killed = _kill_one(cluster, driver)
+            _kill_one(cluster, driver)
             assert _line(driver) == on_cluster.MILL_DONE
-            _until(lambda: len(set(cluster.executors(driver.pid)) - {killed}) == _EXECUTORS, driver)
             done = [_line(driver) for _ in corpus[: len(corpus) // 2]]
             _kill_one(cluster, driver)
             done += [_line(driver) for _ in corpus[len(corpus) // 2 :]]
-            assert (driver.wait(_DEADLINE_S), done) == (0, corpus)
+            assert (driver.wait(), done) == (0, corpus)
         finally:
             if driver.poll() is None:
                 os.killpg(driver.pid, signal.SIGKILL)
@@ -61,11 +59,10 @@ def check_that_killed_executors_change_nothing(
     scenario.compare(scenario.delivered(folder, database), truth)
 
 
-def _kill_one(cluster: Cluster, driver: subprocess.Popen[str]) -> int:
-    executors = cluster.executors(driver.pid)
-    assert len(executors) == _EXECUTORS, executors
-    os.kill(executors[0], signal.SIGKILL)
-    return executors[0]
+def _kill_one(cluster: Cluster, driver: subprocess.Popen[str]) -> None:
+    """One of two: the first that are started, or those that are left with the one in a killed one's place."""
+    _until(lambda: len(cluster.executors(driver.pid)) == _EXECUTORS, driver)
+    os.kill(cluster.executors(driver.pid)[0], signal.SIGKILL)
 
 
 def _line(driver: subprocess.Popen[str]) -> str:
@@ -75,8 +72,6 @@ def _line(driver: subprocess.Popen[str]) -> str:
 
 def _until(condition: Callable[[], bool], driver: subprocess.Popen[str]) -> None:
     """Wait for a condition, as long as the driver lives."""
-    deadline = time.monotonic() + _DEADLINE_S
     while not condition():
         assert driver.poll() is None, f"the driver has ended with {driver.returncode}"
-        assert time.monotonic() < deadline, "this takes too long"
         time.sleep(_POLL_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from test_corpus_on_spark import run
 
 MILL_DONE = "the mill has drained"
 
+# Then a driver that hangs is ended.
+_DEADLINE_S = 1800
+
 if __name__ == "__main__":
+    signal.alarm(_DEADLINE_S)
     work = decoded(sys.argv[1])
     spark = session(sys.argv[2])
     wanted = sys.argv[3:]
