@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.join import probe
-from slicemill.kernels.join.probe import Hashes, Places, Times, Words
+from slicemill.kernels.join.arrays import Hashes, Places, Times, Words
 
 TS, ARRIVAL, TIME, FIRST, HASH, NUMBER = "#ts", "#arrival", "#time", "#first", "#hash", "#number"
 MASK, KEY, DATA, DEADLINE = "#mask", "#key", ".", "#deadline"

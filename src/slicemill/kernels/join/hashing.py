@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,12 @@ import pyarrow.compute as pc
 from numba import njit, types
 from numpy.typing import NDArray
 
-Hashes: TypeAlias = NDArray[np.uint64]
+from slicemill.kernels.join.arrays import Hashes, Times, hashes_in, hashes_out, times_in
 
 _NAN_BITS = np.array([np.nan]).view(np.int64)[0]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
-_words_in = types.Array(types.uint64, 1, "C", readonly=True)
-_words_out = types.Array(types.uint64, 1, "C")
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
-_offsets_in = types.Array(types.int64, 1, "C", readonly=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +97,14 @@ def _mixed(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(types.void(_words_in, _words_out), cache=True)
+@njit(types.void(hashes_in, hashes_out), cache=True)
 def _mix_words(words: Hashes, hashes: Hashes) -> None:
     for row in range(len(words)):
         hashes[row] = _mixed((words[row] ^ hashes[row]) + _STEP)
 
 
-@njit(types.void(_offsets_in, _bytes_in, _words_out), cache=True)
-def _mix_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], hashes: Hashes) -> None:
+@njit(types.void(times_in, _bytes_in, hashes_out), cache=True)
+def _mix_bytes(offsets: Times, data: NDArray[np.uint8], hashes: Hashes) -> None:
     for row in range(len(hashes)):
         first, end = offsets[row], offsets[row + 1]
         hashed = _mixed((hashes[row] ^ np.uint64(end - first)) + _STEP)

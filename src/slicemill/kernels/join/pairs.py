@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.kernels.join import probe
+from slicemill.kernels.join import placing
+from slicemill.kernels.join.arrays import Places, Times, Words
 from slicemill.kernels.join.block import DATA, DEADLINE, KEY, NUMBER, TIME, Block
-from slicemill.kernels.join.probe import Places, Times, Words
 from slicemill.kernels.join.windows import WORD_BITS
 
 _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
@@ -100,7 +100,7 @@ class Pairs:
 
     def of(self, bit: int) -> Places:
         """The places of one query's pairs."""
-        return probe.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        return placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
 
     # -- fetching --------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Pairs:
             out = np.empty(len(self), np.int64)
             for found in self.found:
                 values = of(self.new[found.side]).view(np.uint64)
-                probe.scatter(values, found.probes, found.places, out.view(np.uint64))
+                placing.scatter(values, found.probes, found.places, out.view(np.uint64))
             self._fetched[name] = pa.array(out)
         return self._fetched[name]
 
@@ -134,7 +134,7 @@ class Pairs:
     def _scattered(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
         out = np.empty(len(self), _RAW[width(kind)])
         for found, (values, rows) in zip(self.found, sources, strict=True):
-            probe.scatter(raw(values), rows, found.places, out)
+            placing.scatter(raw(values), rows, found.places, out)
         return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
 
     def _taken(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
@@ -154,7 +154,7 @@ def fetch(column: pa.Array, places: Places) -> pa.Array:
     if column.null_count or not width(column.type):
         return column.take(pa.array(places))
     out = np.empty(len(places), _RAW[width(column.type)])
-    probe.gather(raw(column), places, out)
+    placing.gather(raw(column), places, out)
     return pa.Array.from_buffers(column.type, len(out), [None, pa.py_buffer(out)])
 
 

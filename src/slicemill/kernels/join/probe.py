@@ -1,32 +1,30 @@
-"""The compiled loops of a join: grouping rows by key, finding partners, and putting pairs in order.
+"""The compiled loops that find pairs: rows are grouped by key, partners looked up, masks and ages compared.
 
 Rows of a block are sorted by (hash, time). Its directory has an entry per row: `first[b]` is the first row
 whose hash falls into the b-th part of all hashes, so a key is found in one look, whatever the block's size.
-Signatures are given, so that all of this is compiled, or read from Numba's cache, before a worker forks.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numpy.typing import NDArray
 
-Times: TypeAlias = NDArray[np.int64]
-Hashes: TypeAlias = NDArray[np.uint64]
-Words: TypeAlias = NDArray[np.uint64]  # [row, word]
-Places: TypeAlias = NDArray[np.int32]
-
-_times = types.Array(types.int64, 1, "C", readonly=True)
-_hashes = types.Array(types.uint64, 1, "C", readonly=True)
-_words = types.Array(types.uint64, 2, "C", readonly=True)
-_word = types.Array(types.uint64, 1, "C", readonly=True)
-_places = types.Array(types.int32, 1, "C", readonly=True)
-_places_out = types.Array(types.int32, 1, "C")
-_words_out = types.Array(types.uint64, 2, "C")
-_times_out = types.Array(types.int64, 1, "C")
-_flags_out = types.Array(types.boolean, 1, "C")
+from slicemill.kernels.join.arrays import (
+    Hashes,
+    Places,
+    Times,
+    Word,
+    Words,
+    hashes_in,
+    places_in,
+    places_out,
+    times_in,
+    word_in,
+    words_in,
+    words_out,
+)
 
 _SHORT = 16  # rows up to which a group is put in order by insertion
 
@@ -37,7 +35,7 @@ def _part(hash_: Any, parts: Any) -> Any:
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
-@njit(types.void(_hashes, _places_out, _places_out), cache=True)
+@njit(types.void(hashes_in, places_out, places_out), cache=True)
 def group(hashes: Hashes, order: Places, first: Places) -> None:
     """The rows in order of their hashes, equal ones as they were, and the directory of that order."""
     rows = len(hashes)
@@ -81,7 +79,7 @@ def group(hashes: Hashes, order: Places, first: Places) -> None:
 
 
 @njit(
-    types.int64(_hashes, _times, types.int64, types.int64, types.uint64, types.int64),
+    types.int64(hashes_in, times_in, types.int64, types.int64, types.uint64, types.int64),
     cache=True,
     inline="always",
 )
@@ -100,9 +98,9 @@ def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound
 
 @njit(
     types.int64(
-        _hashes, _times, _times, types.int64, types.int64,
-        _hashes, _places, _times, _times, types.int64, types.int64,
-        types.int64, _places_out, _places_out,
+        hashes_in, times_in, times_in, types.int64, types.int64,
+        hashes_in, places_in, times_in, times_in, types.int64, types.int64,
+        types.int64, places_out, places_out,
     ),
     cache=True,
 )  # fmt: skip
@@ -161,9 +159,9 @@ def find_spans(
 
 @njit(
     types.int64(
-        _places, _places, _places, types.int64, types.int64,
-        _times, _times, _words, _times, _times, _words, _word,
-        _times, _words, _times, _words, _places_out, _places_out, _words_out,
+        places_in, places_in, places_in, types.int64, types.int64,
+        times_in, times_in, words_in, times_in, times_in, words_in, word_in,
+        times_in, words_in, times_in, words_in, places_out, places_out, words_out,
     ),
     cache=True,
 )  # fmt: skip
@@ -179,7 +177,7 @@ def find_pairs(
     times: Times,
     numbers: Times,
     words: Words,
-    live: NDArray[np.uint64],
+    live: Word,
     ends_us: Times,
     bits_us: Words,
     ends_rows: Times,
@@ -219,119 +217,3 @@ def find_pairs(
                 rows[found] = row
                 found += 1
     return found
-
-
-@njit(types.void(_places, _places, types.int64, _places_out, _places_out), cache=True)
-def place_by_rank(probes: Places, ranks: Places, first_rank: int, begins: Places, places: Places) -> None:
-    """Where pairs go in the order of their probes' ranks; `begins` has the next place for each rank."""
-    for pair in range(len(probes)):
-        rank = ranks[probes[pair]] - first_rank
-        places[pair] = begins[rank]
-        begins[rank] += 1
-
-
-@njit(types.void(_places, _places, types.int64, _places_out), cache=True)
-def count_by_rank(probes: Places, ranks: Places, first_rank: int, counts: Places) -> None:
-    for probe in probes:
-        counts[ranks[probe] - first_rank] += 1
-
-
-@njit(types.void(_words, _places, _words_out), cache=True)
-def scatter_words(words: Words, places: Places, out: Words) -> None:
-    for row in range(len(places)):
-        for word in range(words.shape[1]):
-            out[places[row], word] = words[row, word]
-
-
-@njit(
-    [
-        types.void(types.Array(kind, 1, "C", readonly=True), _places, _places, types.Array(kind, 1, "C"))
-        for kind in (types.uint32, types.uint64)
-    ],
-    cache=True,
-)
-def scatter(values: Any, rows: Places, places: Places, out: Any) -> None:
-    """Fetch the values of some rows, each to its place."""
-    for pair in range(len(rows)):
-        out[places[pair]] = values[rows[pair]]
-
-
-@njit(
-    [
-        types.void(types.Array(kind, 1, "C", readonly=True), _places, types.Array(kind, 1, "C"))
-        for kind in (types.uint32, types.uint64)
-    ],
-    cache=True,
-)
-def gather(values: Any, rows: Places, out: Any) -> None:
-    for pair in range(len(rows)):
-        out[pair] = values[rows[pair]]
-
-
-@njit(types.Array(types.int32, 1, "C")(_words, types.int64, types.uint64), cache=True)
-def having(wanted: Words, word: int, bit: Any) -> Places:
-    """The places of the pairs that have a bit set."""
-    found = np.empty(len(wanted), np.int32)
-    count = 0
-    for place in range(len(wanted)):
-        found[count] = place
-        if wanted[place, word] & bit:
-            count += 1
-    return found[:count]
-
-
-@njit(types.void(_words, _word, _places, _word, _times_out, _times_out), cache=True)
-def count_wanted(
-    words: Words,
-    live: NDArray[np.uint64],
-    places: Places,
-    bits: NDArray[np.uint64],
-    wanted: Times,
-    last: Times,
-) -> None:
-    """How many rows each query wants, and of how many it is the last one that does, in the order given."""
-    for row in range(len(words)):
-        first = True
-        for query in range(len(bits)):
-            if words[row, places[query]] & live[places[query]] & bits[query]:
-                wanted[query] += 1
-                if first:
-                    last[query] += 1
-                    first = False
-
-
-@njit(
-    types.void(
-        _times, _times, _words, _word, types.int64, types.int64, _times, _times, _places, _word, _flags_out
-    ),
-    cache=True,
-)
-def find_alive(
-    times: Times,
-    numbers: Times,
-    words: Words,
-    live: NDArray[np.uint64],
-    now: int,
-    seen: int,
-    windows_us: Times,
-    windows_rows: Times,
-    places: Places,
-    bits: NDArray[np.uint64],
-    alive: NDArray[np.bool_],
-) -> None:
-    """Which rows some query that wants them can still reach; query q has bit `bits[q]` of word `places[q]`.
-
-    A query has a window in time, or one in rows; the other one is negative.
-    """
-    for row in range(len(times)):
-        alive[row] = False
-        for query in range(len(bits)):
-            if not words[row, places[query]] & live[places[query]] & bits[query]:
-                continue
-            # Compared so that nothing overflows, however long the window is.
-            if windows_us[query] > 0 and times[row] > now - windows_us[query]:
-                alive[row] = True
-                break
-            if windows_rows[query] > 0 and seen - numbers[row] <= windows_rows[query]:
-                alive[row] = True
-                break

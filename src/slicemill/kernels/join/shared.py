@@ -18,31 +18,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import columns_of
 from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.execution.expressions import ExpressionError
-from slicemill.kernels.expressions import compile_many
-from slicemill.kernels.join import probe
+from slicemill.kernels.join import placing, probe
+from slicemill.kernels.join.arrays import Places, Times
 from slicemill.kernels.join.block import (
     ARRIVAL,
-    DATA,
-    DEADLINE,
-    HASH,
-    KEY,
-    MASK,
-    NUMBER,
     TIME,
     TS,
     Block,
     column_numbers,
     grouped,
 )
-from slicemill.kernels.join.conditions import Residuals, Selections
-from slicemill.kernels.join.hashing import HashedKeys, hash_keys
+from slicemill.kernels.join.conditions import Residuals
+from slicemill.kernels.join.entry import Entry, key_types
 from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
-from slicemill.kernels.join.probe import Places, Times
 from slicemill.kernels.join.side import Side, SideState
-from slicemill.kernels.join.windows import FOREVER, Seats, counts_rows
+from slicemill.kernels.join.windows import FOREVER, Seats
 from slicemill.kernels.slice import Held
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember, SharedJoin
@@ -94,14 +86,12 @@ class Join:
         self.state = state
         self._members = operator.members
         self._schemas = schemas
-        self._bucket, self._buckets = bucket, buckets
-        self._deadlines = operator.deadlines
+        self._deadlines = bool(operator.deadlines)
+        self._key_types = key_types(operator)
         before, state.seats = state.seats, state.seats.taken_by(operator.members)
-        self._keys = [compile_many(operator.keys[side], schemas[side]) for side in SIDES]
-        self._selections = [Selections(operator.members, side, schemas[side], state.seats) for side in SIDES]
-        self._key_types = _key_types(operator)
+        self._entries = [Entry(operator, side, schemas[side], state.seats, bucket, buckets) for side in SIDES]
         self._sides = [
-            Side(state.sides[side], state.seats, side, self._schema_of_waiting(side)) for side in SIDES
+            Side(state.sides[side], state.seats, side, self._entries[side].schema) for side in SIDES
         ]
         if before.members and before != state.seats:
             for side in self._sides:
@@ -115,9 +105,10 @@ class Join:
     def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
         """New rows of both sides, each in time order, `until` being complete; an answer for each member."""
         errors: dict[str, ExpressionError] = {}
-        for side, table in zip(SIDES, tables, strict=True):
+        for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
-                self._sides[side].arrive(self._prepared(side, table, errors))
+                numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
+                kept.arrive(entry.prepared(table, numbers, errors))
         passed = [self._moments(side, until) for side in SIDES]
         new = self._grouped([side.ready(until) for side in self._sides], passed)
         results: dict[str, list[pa.Table]] = {member.name: [] for member in self._members}
@@ -134,70 +125,12 @@ class Join:
             for member in self._members
         ]
 
-    # -- rows come in ----------------------------------------------------------------------------------
-
-    def _schema_of_waiting(self, side: int) -> pa.Schema:
-        fields = [pa.field(TS, pa.int64()), pa.field(ARRIVAL, pa.int64()), pa.field(HASH, pa.uint64())]
-        fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(self.state.seats.words)]
-        asked = (side, _NUMBER) in {(of, column) for m in self._members for _, of, column in m.columns}
-        if asked or any(counts_rows(member.windows[side]) for member in self._members):
-            fields.append(pa.field(NUMBER, pa.int64()))
-        if self._deadlines and side == 0:
-            fields.append(pa.field(DEADLINE, pa.int64()))
-        fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(self._key_types)]
-        read = _columns_read(self._members, side)
-        fields += [pa.field(DATA + c.name, arrow_type(c.type)) for c in self._schemas[side] if c.name in read]
-        return pa.schema(fields)
-
-    def _prepared(self, side: int, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
-        """Rows with their key's hash and their mask; those that nobody wants are left out."""
-        keys = [_column(outcome) for outcome in self._keys[side](table)]
-        hashed = hash_keys(keys, table.num_rows)
-        kept = self._sides[side]
-        numbers: Times | None = None
-        if kept.numbered:
-            begun = kept.state.seen + len(kept.state.moments)
-            numbers = np.arange(begun, begun + table.num_rows)
-            kept.state.moments = np.concatenate([kept.state.moments, column_numbers(table, "_ts")])
-        rows: NDArray[np.int64] | None = None
-        if self._buckets > 1:
-            rows = np.flatnonzero(self._mine(hashed))
-            table = table.take(pa.array(rows))
-        words = self._selections[side].masks(table, errors)
-        wanted = words.any(axis=1)
-        if hashed.valid is not None:
-            wanted &= hashed.valid if rows is None else hashed.valid[rows]
-        chosen = np.flatnonzero(wanted)
-        places = chosen if rows is None else rows[chosen]
-        if len(chosen) < table.num_rows:
-            table, words = table.take(pa.array(chosen)), words[chosen]
-        columns = [table.column("_ts"), table.column("_arr"), pa.array(hashed.hashes[places])]
-        columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
-        if numbers is not None:
-            columns.append(pa.array(numbers[places]))
-        if self._deadlines and side == 0:
-            ends = [_microseconds(table, name) + length for name, length in self._deadlines]
-            columns.append(pa.array(np.minimum.reduce(ends)))
-        columns += [column.take(pa.array(places)) for column in hashed.columns]
-        names = [field.name for field in kept.schema if field.name.startswith(DATA)]
-        columns += [table.column(name.removeprefix(DATA)) for name in names]
-        return pa.table(columns, schema=kept.schema)
-
-    def _mine(self, hashed: HashedKeys) -> NDArray[np.bool_]:
-        """The rows of this bucket's keys; those without a key are looked at by the first one."""
-        # By other bits than those that the directories of blocks go by.
-        low = hashed.hashes & np.uint64(0xFFFFFFFF)
-        buckets = (low * np.uint64(self._buckets)) >> np.uint64(32)
-        if hashed.valid is not None:
-            buckets[~hashed.valid] = 0
-        return np.asarray(buckets == self._bucket)
+    # -- pairs are found -------------------------------------------------------------------------------
 
     def _moments(self, side: int, until: int) -> Times:
         """The times of all rows of the stream that are met in this run, where rows are counted."""
         moments = self._sides[side].state.moments
         return moments if until == FOREVER else moments[: np.searchsorted(moments, until)]
-
-    # -- pairs are found -------------------------------------------------------------------------------
 
     def _grouped(self, ready: Sequence[pa.Table], passed: Sequence[Times]) -> list[Probing]:
         times = [column_numbers(table, TS) for table in ready]
@@ -284,12 +217,12 @@ class Join:
         """Pairs in the order of the tuples that probed; those of one tuple as found, oldest slice first."""
         counts = np.zeros(end - first, np.int32)
         for found, _ in parts:
-            probe.count_by_rank(found.probes, new[found.side].ranks, first, counts)
+            placing.count_by_rank(found.probes, new[found.side].ranks, first, counts)
         begins = np.cumsum(counts, dtype=np.int32) - counts
         wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
         for found, bits in parts:
-            probe.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
-            probe.scatter_words(bits, found.places, wanted)
+            placing.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
+            placing.scatter_words(bits, found.places, wanted)
         return Pairs(new, [found for found, _ in parts], wanted)
 
     # -- queries get theirs ----------------------------------------------------------------------------
@@ -324,32 +257,6 @@ class Join:
         for name, side, column in member.columns:
             types[name] = arrow_type(self._type_of(side, column))
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-
-
-def _column(outcome: pa.ChunkedArray | ExpressionError) -> pa.ChunkedArray:
-    if isinstance(outcome, ExpressionError):
-        raise outcome
-    return outcome
-
-
-def _microseconds(table: pa.Table, name: str) -> Times:
-    return np.asarray(table.column(name).cast(pa.int64()).to_numpy())
-
-
-def _columns_read(members: Sequence[JoinMember], side: int) -> set[str]:
-    """The columns of one side that some query's results or conditions need of stored rows."""
-    read = {column for member in members for _, of, column in member.columns if of == side}
-    for member in members:
-        if member.residual is not None:
-            names = columns_of(member.residual)
-            read |= {name.removeprefix(f"{side}.") for name in names if name.startswith(f"{side}.")}
-    return read
-
-
-def _key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
-    """The types of the key columns that are stored, as `hash_keys` gives them."""
-    none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
-    return tuple(column.type for column in hash_keys(none, 0).columns)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

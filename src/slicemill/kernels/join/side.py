@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.join import probe
+from slicemill.kernels.join import retain
+from slicemill.kernels.join.arrays import Times
 from slicemill.kernels.join.block import (
     ARRIVAL,
     MASK,
@@ -28,7 +29,6 @@ from slicemill.kernels.join.block import (
     grouped,
     opened,
 )
-from slicemill.kernels.join.probe import Times
 from slicemill.kernels.join.windows import FOREVER, Reach, Seats, reach_of
 from slicemill.kernels.slice import Held, Slice
 
@@ -116,6 +116,12 @@ class Side:
             stored.wanted, stored.last = wanted, last
         if not self.numbered:
             state.seen, state.moments = 0, np.zeros(0, np.int64)
+
+    def numbers_for(self, moments: Times) -> Times:
+        """Numbers for rows that come, all there are in the stream, at these times."""
+        begun = self.state.seen + len(self.state.moments)
+        self.state.moments = np.concatenate([self.state.moments, moments])
+        return np.arange(begun, begun + len(moments))
 
     # -- rows that wait --------------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class Side:
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
         reach = self.reach
         alive = np.empty(block.rows, np.bool_)
-        probe.find_alive(
+        retain.find_alive(
             block.times, self.numbers(block), block.words, live, now, self.state.seen,
             reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
         )  # fmt: skip
@@ -254,7 +260,7 @@ class Side:
     def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
         reach = self.reach
         wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
-        probe.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
+        retain.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
         return tuple(  # type: ignore[return-value]
             {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
             for counts in (wanted, last)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicemill.esl.query import Frame, Window
-from slicemill.kernels.join.probe import Places, Times, Words
+from slicemill.kernels.join.arrays import Places, Times, Words
 from slicemill.plan.operators import JoinMember
 
 WORD_BITS = 64

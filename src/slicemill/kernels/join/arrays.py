@@ -1,0 +1,30 @@
+"""Types of the vectors that compiled loops take, for readers and for Numba.
+
+Signatures are given, so that loops are compiled, or read from Numba's cache, when their module is imported:
+before a worker forks. Vectors of slices are mapped files, so what is only read is declared read-only.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+Times: TypeAlias = NDArray[np.int64]
+Hashes: TypeAlias = NDArray[np.uint64]
+Word: TypeAlias = NDArray[np.uint64]  # a mask, word by word
+Words: TypeAlias = NDArray[np.uint64]  # masks as [row, word]
+Places: TypeAlias = NDArray[np.int32]
+
+times_in = types.Array(types.int64, 1, "C", readonly=True)
+hashes_in = types.Array(types.uint64, 1, "C", readonly=True)
+word_in = types.Array(types.uint64, 1, "C", readonly=True)
+words_in = types.Array(types.uint64, 2, "C", readonly=True)
+places_in = types.Array(types.int32, 1, "C", readonly=True)
+times_out = types.Array(types.int64, 1, "C")
+hashes_out = types.Array(types.uint64, 1, "C")
+words_out = types.Array(types.uint64, 2, "C")
+places_out = types.Array(types.int32, 1, "C")
+flags_out = types.Array(types.boolean, 1, "C")

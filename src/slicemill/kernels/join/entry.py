@@ -1,0 +1,108 @@
+"""How rows enter a join: with the hash of their key and the mask of the queries that want them.
+
+Rows without a key, of another bucket's keys, or that nobody wants are left outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.esl.expression import columns_of
+from slicemill.esl.types import Schema
+from slicemill.execution.expressions import ExpressionError
+from slicemill.kernels.expressions import compile_vector
+from slicemill.kernels.join.arrays import Times
+from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, TS
+from slicemill.kernels.join.conditions import Selections
+from slicemill.kernels.join.hashing import HashedKeys, hash_keys
+from slicemill.kernels.join.windows import Seats, counts_rows
+from slicemill.kernels.vectors import arrow_type
+from slicemill.plan.operators import JoinMember, SharedJoin
+
+
+class Entry:
+    """The way into one side of a join; `schema` is that of the rows inside."""
+
+    def __init__(
+        self, operator: SharedJoin, side: int, schema: Schema, seats: Seats, bucket: int, buckets: int
+    ) -> None:
+        self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
+        self._selections = Selections(operator.members, side, schema, seats)
+        self._deadlines = operator.deadlines if side == 0 else ()
+        self._bucket, self._buckets = bucket, buckets
+        self.schema = _schema(operator, side, schema, seats)
+
+    def prepared(
+        self, table: pa.Table, numbers: Times | None, errors: dict[str, ExpressionError]
+    ) -> pa.Table:
+        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`."""
+        hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
+        rows = np.flatnonzero(self._mine(hashed)) if self._buckets > 1 else np.arange(table.num_rows)
+        if len(rows) < table.num_rows:
+            table = table.take(pa.array(rows))
+        words = self._selections.masks(table, errors)
+        wanted = words.any(axis=1)
+        if hashed.valid is not None:
+            wanted &= hashed.valid[rows]
+        if not wanted.all():
+            table, words, rows = table.filter(pa.array(wanted)), words[wanted], rows[wanted]
+        columns = [table.column("_ts"), table.column("_arr"), pa.array(hashed.hashes[rows])]
+        columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
+        if numbers is not None:
+            columns.append(pa.array(numbers[rows]))
+        if self._deadlines:
+            ends = [_microseconds(table, name) + length for name, length in self._deadlines]
+            columns.append(pa.array(np.minimum.reduce(ends)))
+        columns += [column.take(pa.array(rows)) for column in hashed.columns]
+        names = [name for name in self.schema.names if name.startswith(DATA)]
+        columns += [table.column(name.removeprefix(DATA)) for name in names]
+        return pa.table(columns, schema=self.schema)
+
+    def _mine(self, hashed: HashedKeys) -> NDArray[np.bool_]:
+        """The rows of this bucket's keys; those without a key are looked at by the first one."""
+        # By other bits than those that the directories of blocks go by.
+        low = hashed.hashes & np.uint64(0xFFFFFFFF)
+        buckets = (low * np.uint64(self._buckets)) >> np.uint64(32)
+        if hashed.valid is not None:
+            buckets[~hashed.valid] = 0
+        return np.asarray(buckets == self._bucket)
+
+
+def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
+    """The types of the key columns that are kept, as `hash_keys` gives them."""
+    none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
+    return tuple(column.type for column in hash_keys(none, 0).columns)
+
+
+def _schema(operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> pa.Schema:
+    members = operator.members
+    fields = [pa.field(TS, pa.int64()), pa.field(ARRIVAL, pa.int64()), pa.field(HASH, pa.uint64())]
+    fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
+    asked = any((of, column) == (side, "_number") for member in members for _, of, column in member.columns)
+    if asked or any(counts_rows(member.windows[side]) for member in members):
+        fields.append(pa.field(NUMBER, pa.int64()))
+    if operator.deadlines and side == 0:
+        fields.append(pa.field(DEADLINE, pa.int64()))
+    fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(key_types(operator))]
+    read = _columns_read(members, side)
+    return pa.schema(
+        [*fields, *(pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read)]
+    )
+
+
+def _columns_read(members: Sequence[JoinMember], side: int) -> set[str]:
+    """The columns of one side that some query's results or conditions need of stored rows."""
+    read = {column for member in members for _, of, column in member.columns if of == side}
+    for member in members:
+        if member.residual is not None:
+            names = columns_of(member.residual)
+            read |= {name.removeprefix(f"{side}.") for name in names if name.startswith(f"{side}.")}
+    return read
+
+
+def _microseconds(table: pa.Table, name: str) -> Times:
+    return np.asarray(table.column(name).cast(pa.int64()).to_numpy())
