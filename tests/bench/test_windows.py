@@ -1,0 +1,49 @@
+"""The parts of the windows benchmark that need no Spark: what it expects, and what panes keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from slicemill.bench import events
+from slicemill.bench.events import Expected, write_events
+from slicemill.bench.panes_kept import entries_kept
+
+SECOND = 1_000_000
+
+
+def results(paths: list[Path], range_s: int) -> pa.Table:
+    """By the definition, window by window."""
+    table = pa.concat_tables([pq.read_table(path) for path in paths])
+    ts = table.column("ts").cast(pa.int64()).to_pylist()
+    rows = list(zip(ts, table.column("k").to_pylist(), table.column("v").to_pylist(), strict=True))
+    found = []
+    for end in range(ts[0] // SECOND * SECOND + SECOND, ts[-1] + 1, SECOND):
+        values: dict[int, list[int]] = {}
+        for at, k, v in rows:
+            if end - range_s * SECOND <= at < end:
+                values.setdefault(k, []).append(v)
+        found += [{"k": k, "mean": sum(own) / len(own), "e": end} for k, own in values.items()]
+    return pa.Table.from_pylist(found)
+
+
+def test_what_is_expected_is_what_windows_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "EVENTS_PER_S", 10)
+    monkeypatch.setattr(events, "KEYS", 4)
+    paths = write_events(tmp_path / "events", 3, 25)
+    expected = Expected(paths)
+    for range_s in (1, 3, 20):
+        table = results(paths, range_s)
+        assert expected.count(range_s) == table.num_rows
+        assert expected.differences(range_s, table) == 0
+        wrong = table.set_column(1, "mean", pa.array([0.5, *table.column("mean").to_pylist()[1:]]))
+        assert expected.differences(range_s, wrong) == 1
+        assert expected.differences(range_s, table.slice(2)) == 2
+
+
+def test_panes_keep_a_value_per_slide_and_not_per_tuple() -> None:
+    assert entries_kept(20, 5, 100) <= 5
+    assert entries_kept(20, 1, 100) <= 21
