@@ -148,9 +148,11 @@ def _join(join: op.WindowJoin) -> Words:
 
 def _shared_join(join: op.SharedJoin) -> Words:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
-    windows = [_each(("0", "1"), [str(window) for window in member.windows]) for member in join.members]
+    aliases = ("left", "right")
+    windows = [_each(aliases, [str(window) for window in member.windows]) for member in join.members]
     facts = (("on", " AND ".join(equal) or "every combination"), ("windows", "; ".join(windows)))
-    return Words("⋈", f"Join for {len(join.members)}", facts)
+    count = len(join.members)
+    return Words("⋈", "Join" if count == 1 else f"Join, shared by {count}", facts)
 
 
 def _each(aliases: Sequence[str], windows: Sequence[str]) -> str:
