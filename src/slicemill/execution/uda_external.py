@@ -67,9 +67,10 @@ class ExternalInstance:
         given = () if args is None else self._to_arguments(args)
         returned = getattr(self._object, method)(*given)
         values = returned if isinstance(returned, list) else [] if returned is None else [returned]
-        return [self._checked(value, method) for value in values]
+        return [self.checked(value, method) for value in values]
 
-    def _checked(self, value: object, method: str) -> object:
+    def checked(self, value: object, method: str) -> object:
+        """A value that a method returned, in the declared types."""
         schema: Schema = self._definition.returns
         row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()
         try:

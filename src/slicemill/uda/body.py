@@ -65,6 +65,7 @@ class Shared:
     literals: dict[str, int] = field(default_factory=dict)
     closures: dict[str, Any] = field(default_factory=dict)
     sites: list[tuple[str, State, int]] = field(default_factory=list)
+    external: dict[str, tuple[str, str]] = field(default_factory=dict)  # methods of Python classes, by name
 
     def may_be_null(self, what: str, code: Code) -> None:
         if not code.known:
@@ -259,6 +260,15 @@ class Procedure(Selects):
         if later and table in self.filled and not self.one_body:
             return nullcontext()
         return self.out.block(f"if {self.rows_of(table)} > 0:")
+
+    def returns_at_steps(self) -> bool:
+        states = (State.INITIALIZE, State.ITERATE)
+        bodies = [statement for state in states for statement in self.definition.bodies.get(state, ())]
+        return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
+
+    def needs_window(self) -> bool:
+        """Can the version tell what the window holds?"""
+        return INWINDOW in self.schemas or bool(self.definition.bodies.get(State.EXPIRE))
 
     @property
     def one_body(self) -> bool:

@@ -13,11 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from slicemill.esl.aggregate import INWINDOW, RETURN, AggregateDefinition, Delete, Insert, State
+from slicemill.esl.aggregate import INWINDOW, RETURN, AggregateDefinition, Delete, State
 from slicemill.esl.types import Type
 from slicemill.execution.window_dispatch import Box
 from slicemill.execution.window_frame import Frame
 from slicemill.uda.body import Given, Procedure, Shared, Window
+from slicemill.uda.external import ExternalProcedure
 from slicemill.uda.layout import MANY, PYTHON, Columns, dtype_of
 from slicemill.uda.source import Code, Unfit, Writer
 
@@ -63,7 +64,8 @@ class Boxes:
     def _procedure(
         self, definition: AggregateDefinition, record: str, place: str, window: Window | None = None
     ) -> Procedure:
-        made = Procedure(
+        make = Procedure if definition.external is None else ExternalProcedure
+        made = make(
             definition,
             self.shared,
             self.out,
@@ -121,11 +123,6 @@ class Boxes:
             if f"out_{place}_null" in self.outputs:
                 out.line(f"out_{place}_null[n] = {code.null}")
         out.line("n += 1")
-
-    def _returns_at_steps(self, made: Procedure) -> bool:
-        states = (State.INITIALIZE, State.ITERATE)
-        bodies = [statement for state in states for statement in made.definition.bodies.get(state, ())]
-        return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
 
     def _step(self, made: Procedure, started: str) -> None:
         if made.one_body:
@@ -206,8 +203,7 @@ class Boxes:
         """Can anybody tell what the window holds?"""
         keeps = any(fact.startswith("window keeps") for fact in self.shared.facts)
         made = self.procedures.get("s")
-        looks = made is not None and (INWINDOW in made.schemas or made.definition.bodies.get(State.EXPIRE))
-        return keeps or bool(looks) or self.version is None
+        return keeps or self.version is None or (made is not None and made.needs_window())
 
     @property
     def counted(self) -> bool:
@@ -267,7 +263,7 @@ class Boxes:
         """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
         assert self.window is not None
         statements = made.definition.bodies.get(State.EXPIRE, ())
-        if statements:
+        if statements or made.definition.external is not None:
             made.bind(self._window_row("0"), self.window.types)
             made.statements(State.EXPIRE)
         if any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in statements):
@@ -500,7 +496,7 @@ class Boxes:
 
     def _tumble(self) -> Callable[[], None]:
         made = self._procedure(self._base(), "s", "p")
-        keeps = self._returns_at_steps(made)
+        keeps = made.returns_at_steps()
 
         def close() -> None:
             if keeps:
@@ -542,7 +538,7 @@ class Boxes:
         frame = self.frame
         made = self._procedure(self._base(), "b", "p")
         arrive = self._windowed(self.returns, "c")
-        keeps = self._returns_at_steps(made)
+        keeps = made.returns_at_steps()
 
         def close(answers: bool) -> None:
             """The pane's values go through the window; what the last one returns is the answer."""

@@ -15,6 +15,7 @@ from slicemill.execution.window_dispatch import Box
 from slicemill.execution.window_frame import Frame
 from slicemill.uda.body import Procedure, Shared, safe
 from slicemill.uda.boxes import Boxes
+from slicemill.uda.external import check_compiles, import_lines
 from slicemill.uda.layout import MACHINE, Columns
 
 UserDefined = Callable[[AggregateDefinition], frozenset[str]]
@@ -69,7 +70,7 @@ def generate(
     shared = Shared(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)
-        shared.sites, shared.closures = [], {}
+        shared.sites, shared.closures, shared.external = [], {}, {}
         boxes = Boxes(versions, frame, box, types, shared, user_defined)
         lines = boxes.write()
         finish_boxes, finish_lines = None, []
@@ -101,6 +102,9 @@ def _module(
     if "latest_at" in boxes.fields:
         pool_columns["latest"] = boxes.latest_columns()
     pools = {name: held.dtype(shared.form) for name, held in pool_columns.items()}
+    for record, made in boxes.procedures.items():
+        if made.definition.external is not None and shared.form == MACHINE:
+            check_compiles(made.definition, records[record.upper()])
     columns |= pool_columns
     return Module(
         _source(boxes, [routine for routine in (run, finish) if routine is not None], shared),
@@ -151,15 +155,20 @@ def _source(boxes: Boxes, routines: list[Routine], shared: Shared) -> str:
     lines += ["from numba import njit"] if machine else []
     lines += ["", "from slicemill.uda import exact"]
     lines += [f"from slicemill.uda{' import support' if machine else '.support import plain'} as ops"]
+    lines += import_lines(shared.external)
     for record, made in boxes.procedures.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):
             continue
-        names = [safe(argument.name) for argument in made.definition.arguments]
-        values = [part for argument in names for part in (argument, f"{argument}_null")]
+        names = [(safe(a.name), made.variable(a.name)) for a in made.definition.arguments]
+        values = [part for _, variable in names for part in (variable, f"{variable}_null")]
         lines += ["", "", *(["@njit(cache=True)"] if machine else [])]
         lines += [f"def failed_{record}({', '.join(['trouble', 'site', 'p', 'i', *values])}):"]
         lines += ["    trouble[0].record_place = p", "    trouble[0].tuple_place = i"]
-        lines += [f"    trouble[0].{value} = {value}" for value in values]
+        for field, variable in names:
+            lines += [
+                f"    trouble[0].{field} = {variable}",
+                f"    trouble[0].{field}_null = {variable}_null",
+            ]
         lines += ["    return site"]
     for routine in routines:
         lines += ["", "", *(['@njit(cache=True, error_model="numpy")'] if machine else []), *routine.lines]

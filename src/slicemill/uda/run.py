@@ -63,8 +63,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     box = None if frame is None else box_of(found, frame)
     types = tuple(argument.type for argument in call.arguments)
     base, window = (
-        None if version is None else specialised(_esl(version), types)
-        for version in catalog.aggregates(call.name)
+        None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
     )
     if call.distinct or (
         base is None and (window is None or box not in (Box.FINITE, Box.SLIDING, Box.ACTIVE))
@@ -80,19 +79,20 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         own = version.name.lower()
         return names - {own} if not version.window and own in BUILTINS else names
 
+    external = any(version is not None and version.external is not None for version in versions)
+    if external and form == PYTHON:
+        raise Unfit(f"{call.name} runs as Python in any case")
     plain, nullable = (
-        generate(versions, frame, box, types, form, maybe, literals, user_defined) for maybe in (False, True)
+        # Methods of a class cannot take NULL in machine code.
+        generate(
+            versions, frame, box, types, PYTHON if external and maybe else form, maybe, literals, user_defined
+        )
+        for maybe in (False, True)
     )
     returned = (base or window or _none()).returns
-    how = How(form, why, nullable.source)
+    how = How(form, why, (plain if external else nullable).source)
     returns = tuple(column.type for column in returned)
     return Compiled((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
-
-
-def _esl(definition: AggregateDefinition) -> AggregateDefinition:
-    if definition.external is not None:
-        raise Unfit(f"{definition.name} is written in Python")
-    return definition
 
 
 def _none() -> AggregateDefinition:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slicemill.uda.external import objects_of
 from slicemill.uda.layout import MACHINE
 from slicemill.uda.module import Module
 from slicemill.uda.texts import Texts
@@ -60,8 +61,10 @@ def allow_nulls(state: CompiledState, module: Module) -> None:
     for name, dtype in (module.records | module.pools).items():
         old = state.arrays[name]
         new = rows(dtype, len(old), module.form)
-        for field_name in old.dtype.names:
+        for field_name in set(old.dtype.names) & set(dtype.names or ()):
             new[field_name] = old[field_name]
+        if "object" in (dtype.names or ()):
+            new["object"] = objects_of(module.procedures[name.lower()].definition, old)
         state.arrays[name] = new
 
 
