@@ -114,8 +114,12 @@ def quotients(hi: Floats, lo: Floats, count: Ints) -> tuple[Floats, Flags]:
         n = float(max(count[i], 1))
         q = hi[i] / n
         p, e = two_product(q, n)
-        rest = ((hi[i] - p) - e + lo[i]) / n
-        low, high = q + rest * (1.0 - _DOUBT), q + rest * (1.0 + _DOUBT)
-        out[i] = low
-        doubt[i] = low != high or not abs(hi[i]) < 1e290 or 0.0 < abs(hi[i]) < 1e-250
+        left, lost = two_sum((hi[i] - p) - e, lo[i])
+        rest = left / n
+        out[i] = q + rest
+        # Where nothing was lost on the way, as in half of a sum, the last addition rounds what is exact.
+        p, e = two_product(rest, n)
+        if lost != 0.0 or p != left or e != 0.0:
+            doubt[i] = q + rest * (1.0 - _DOUBT) != q + rest * (1.0 + _DOUBT)
+        doubt[i] = doubt[i] or not abs(hi[i]) < 1e290 or 0.0 < abs(hi[i]) < 1e-250
     return out, doubt

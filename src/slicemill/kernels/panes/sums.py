@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -46,11 +45,11 @@ class Sum(_Named):
         self._double = expr.type.kind is Kind.DOUBLE
 
     @property
-    def unit(self) -> Fraction:
-        """What one is worth where sums are whole numbers."""
+    def units(self) -> int:
+        """How many make one where sums are whole numbers."""
         if self._double:
-            return Fraction(1, 2 ** (_SMALLEST * self._degree))
-        return Fraction(1, 10 ** ((self.type.scale or 0) * self._degree))
+            return 2 ** (_SMALLEST * self._degree)
+        return int(10 ** ((self.type.scale or 0) * self._degree))
 
     def lift(self, column: pa.Array, places: Ints) -> Columns:  # noqa: ARG002
         valid = validity(column)
@@ -174,24 +173,24 @@ class Sums:
             whole = self.before[spans.hi] - self.before[spans.lo] if self.before.dtype == object else None
             if whole is None:
                 whole = difference(self.before, spans.lo, spans.hi)
-            return Totals(self.partial.unit, whole, broken=broken)
+            return Totals(self.partial.units, whole, broken=broken)
         assert self.high is not None and self.low is not None
         hi, lo, doubt = doubles.differences(self.high, self.low, spans.lo, spans.hi, spans.rank)
         if doubt.any():
-            bits = (self.partial.unit.denominator).bit_length() - 1
+            bits = self.partial.unitss.bit_length() - 1
             wide = []
             for a, b in zip((spans.lo + spans.rank).tolist(), (spans.hi + spans.rank).tolist(), strict=True):
                 ends = [(self.high[b], 1), (self.low[b], 1), (self.high[a], -1), (self.low[a], -1)]
                 wide.append(sum(sign * _units(float(v), bits) for v, sign in ends))
-            return Totals(self.partial.unit, _objects(wide), broken=broken)
-        return Totals(self.partial.unit, hi=hi, lo=lo, broken=broken)
+            return Totals(self.partial.units, _objects(wide), broken=broken)
+        return Totals(self.partial.units, hi=hi, lo=lo, broken=broken)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums of spans: whole numbers of a unit, 64-bit or Python's, or pairs of doubles."""
+    """Exact sums of spans: whole numbers, of which `units` make one, or pairs of doubles."""
 
-    unit: Fraction
+    units: int
     whole: NDArray[Any] | None = None
     hi: NDArray[np.float64] | None = None
     lo: NDArray[np.float64] | None = None
@@ -202,7 +201,7 @@ class Totals:
         if self.whole is not None:
             return self.whole.astype(object)
         assert self.hi is not None and self.lo is not None
-        bits = self.unit.denominator.bit_length() - 1
+        bits = self.units.bit_length() - 1
         pairs = zip(self.hi.tolist(), self.lo.tolist(), strict=True)
         return _objects([_units(hi, bits) + _units(lo, bits) for hi, lo in pairs])
 
@@ -210,27 +209,27 @@ class Totals:
         """Each sum, rounded once."""
         if self.hi is not None:
             return self._mended(self.hi)
-        return self._mended(np.array([_ratio(v, self.unit) for v in self.wide().tolist()], np.float64))
+        return self._mended(np.array([_ratio(v, self.units) for v in self.wide().tolist()], np.float64))
 
     def means(self, count: Ints) -> NDArray[np.float64]:
         """Each sum by its count, rounded once; that of nothing is arbitrary."""
         if self.hi is not None:
             assert self.lo is not None
             found, doubt = doubles.quotients(self.hi, self.lo, count)
-        elif self.whole is not None and self.whole.dtype != object and self.unit == 1:
+        elif self.whole is not None and self.whole.dtype != object and self.units == 1:
             found, doubt = _whole_means(self.whole, count)
         else:
             found, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
         places = np.flatnonzero(doubt & (count > 0))
         if len(places):
             wide = self.picked(places).wide().tolist()
-            values = [_ratio(v, self.unit / n) for v, n in zip(wide, count[places].tolist(), strict=True)]
+            values = [_ratio(v, self.units * n) for v, n in zip(wide, count[places].tolist(), strict=True)]
             found[places] = values
         return self._mended(found)
 
     def picked(self, places: Ints) -> Totals:
         whole, hi, lo = (None if a is None else a[places] for a in (self.whole, self.hi, self.lo))
-        return Totals(self.unit, whole, hi, lo)
+        return Totals(self.units, whole, hi, lo)
 
     def _mended(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """With infinities and NaNs back in."""
@@ -251,9 +250,10 @@ def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray
     return found, doubt
 
 
-def _ratio(whole: int, unit: Fraction) -> float:
+def _ratio(whole: int, divisor: int) -> float:
+    """Rounded once: Python divides whole numbers of any size so."""
     try:
-        return whole * unit.numerator / unit.denominator
+        return whole / divisor
     except OverflowError:
         return math.inf if whole > 0 else -math.inf
 
@@ -264,7 +264,7 @@ def variances(first: Totals, second: Totals, count: Ints, bias: int) -> NDArray[
     found = np.zeros(len(count))
     doubt = np.ones(len(count), np.bool_)
     a, b = first.whole, second.whole
-    if a is not None and b is not None and a.dtype != object and b.dtype != object and first.unit == 1:
+    if a is not None and b is not None and a.dtype != object and b.dtype != object and first.units == 1:
         sizes = np.maximum(n * b.astype(np.float64), a.astype(np.float64) ** 2)
         doubt = sizes >= 2.0**53
         safe = ~doubt
@@ -273,7 +273,7 @@ def variances(first: Totals, second: Totals, count: Ints, bias: int) -> NDArray[
     if len(places):
         ones, twos = first.picked(places).wide().tolist(), second.picked(places).wide().tolist()
         found[places] = [
-            _ratio(m * two - one * one, second.unit / (m * (m - bias)))
+            _ratio(m * two - one * one, second.units * m * (m - bias))
             for m, one, two in zip(n[places].tolist(), ones, twos, strict=True)
         ]
     broken = sum((second.broken[f] for f in second.broken), np.zeros(len(count), np.int64))
