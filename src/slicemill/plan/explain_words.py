@@ -148,11 +148,18 @@ def _join(join: op.WindowJoin) -> Words:
 
 def _shared_join(join: op.SharedJoin) -> Words:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
-    aliases = ("left", "right")
-    windows = [_each(aliases, [str(window) for window in member.windows]) for member in join.members]
-    facts = (("on", " AND ".join(equal) or "every combination"), ("windows", "; ".join(windows)))
-    count = len(join.members)
-    return Words("⋈", "Join" if count == 1 else f"Join, shared by {count}", facts)
+    facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
+    if len(join.members) == 1:
+        return Words("⋈", "Join", (*facts, *_own_part(join.members[0])))
+    return Words("⋈", f"{_many(len(join.members), 'join')} in slices", facts)
+
+
+def _own_part(member: op.JoinMember) -> tuple[Fact, ...]:
+    """What a join has of its own; the columns of its inputs are called 0.… and 1.…"""
+    facts = [("windows", _each(("0", "1"), [str(window) for window in member.windows]))]
+    facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
+    facts += [("and", render(member.residual))] if member.residual is not None else []
+    return tuple(facts)
 
 
 def _each(aliases: Sequence[str], windows: Sequence[str]) -> str:
@@ -211,8 +218,9 @@ def _shared_windows(shared: op.SharedWindows) -> Words:
 
 def _part(part: op.Part, shared: op.Operator) -> Words:
     """A member in the words of the operator it was before it was shared."""
-    if not isinstance(shared, op.SharedWindows):
-        return Words("", f"Part {part.index + 1}")
+    if isinstance(shared, op.SharedJoin):
+        return Words("⋈", "From slices", _own_part(shared.members[part.index]))
+    assert isinstance(shared, op.SharedWindows), "nothing else is shared"
     member = shared.members[part.index]
     if isinstance(member.operator, op.RelationAggregate):
         facts = _relation_aggregate(member.operator).facts
