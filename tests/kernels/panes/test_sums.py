@@ -52,6 +52,7 @@ def totals(sum_: Sum, column: pa.Array, spans: Spans):  # type: ignore[no-untype
 @example([1e308, 1e308, -1e308, -1e308])
 @example([1e300, 1.0, 1e-300, -1e300])
 @example([0.1, 0.2, 0.3, 5e-324])
+@example([-(2.0**-60), 0.0, 2.0**100, 2.0**-60, 1.0, 0.0])
 def test_sums_and_means_of_doubles_are_rounded_once(values: list[float]) -> None:
     spans = all_spans(halves(len(values))[1])
     found = totals(Sum(ColumnRef("x", DOUBLE)), pa.array(values), spans)

@@ -177,7 +177,7 @@ class Sums:
         assert self.high is not None and self.low is not None
         hi, lo, doubt = doubles.differences(self.high, self.low, spans.lo, spans.hi, spans.rank)
         if doubt.any():
-            bits = self.partial.unitss.bit_length() - 1
+            bits = self.partial.units.bit_length() - 1
             wide = []
             for a, b in zip((spans.lo + spans.rank).tolist(), (spans.hi + spans.rank).tolist(), strict=True):
                 ends = [(self.high[b], 1), (self.low[b], 1), (self.high[a], -1), (self.low[a], -1)]
