@@ -87,7 +87,7 @@ def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
         **_SQL_MEANING,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.runtime.daemon",
-        # Over TCP, small messages to and from workers wait for each other: 80 ms for a job of 25.
+        # On a busy machine the quickest of 60 jobs of two tasks took 83 ms over TCP, and 23 ms like this.
         "spark.python.unix.domain.socket.enabled": "true",
     }
     for key, value in {**everywhere, **settings}.items():
