@@ -48,7 +48,7 @@ class Sum(_Named):
     def units(self) -> int:
         """How many make one where sums are whole numbers."""
         if self._double:
-            return 2 ** (_SMALLEST * self._degree)
+            return 1 << (_SMALLEST * self._degree)
         return int(10 ** ((self.type.scale or 0) * self._degree))
 
     def lift(self, column: pa.Array, places: Ints) -> Columns:  # noqa: ARG002
