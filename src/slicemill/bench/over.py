@@ -209,7 +209,7 @@ def measure(bench: OverBench, sizes: Sizes) -> Result:
         bench.mill(middle * STEP_US, False, few),
         bench.rival(middle * STEP_US, False, sizes.rival_rows),
     )
-    keyed_rival = bench.rival(middle * STEP_US, True, sizes.rival_rows)
+    keyed_rival = bench.rival(middle * STEP_US, True, len(bench.events.ts))
     speeds = [run.rows_per_cpu_s for run in by_key.values()]
     everything = [*by_key.values(), ours, theirs, keyed_rival]
     claims = (
