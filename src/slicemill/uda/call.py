@@ -75,6 +75,10 @@ class Uda(Protocol):
     @property
     def how(self) -> How: ...
 
+    def warm(self) -> None:
+        """Compiles now what would be compiled by the first run, so that other processes only load it."""
+        ...
+
     def start(self) -> Any:
         """The state before any tuple: one picklable object, which `run` changes in place."""
         ...

@@ -187,6 +187,9 @@ class Interpreted:
         }
         self._ids = {id(thing): name for name, thing in self._fixed.items() if thing is not None}
 
+    def warm(self) -> None:
+        """There is nothing to compile."""
+
     def start(self) -> InterpretedState:
         running = None if self._frame is None else running_call(self._call, self._frame)
         return InterpretedState(Held(running=running), self._ids)
