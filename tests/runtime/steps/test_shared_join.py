@@ -338,3 +338,30 @@ def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
                 found[log] += [tuple(t) for t in timed_rows(outcome.tables[log], graph[node_id].schema)]
         for log, got in found.items():
             assert sorted(map(repr, got)) == sorted(map(repr, oracle.rows(log)))
+
+
+def test_masks_grow_and_shrink_with_the_number_of_queries() -> None:
+    def named(numbers: range) -> dict[str, str]:
+        return {
+            f"q{n}": f"SELECT A.v, B.v FROM A [RANGE {n % 7 + 1} SECONDS], B [RANGE 4 SECONDS] "
+            f"WHERE A.k = B.k AND A.v >= {n % 3 - 1}"
+            for n in numbers
+        }
+
+    together = Machine(1, sharing=True)
+    alone = {name: Machine(1, sharing=False) for name in ("q1", "q69", "q139")}
+    events = _steady(40)
+    for phase, numbers in enumerate((range(2), range(70), range(140), range(139, 140))):
+        together.plan(named(numbers))
+        for name, machine in alone.items():
+            if name in named(numbers) and not machine.programs:
+                machine.plan({name: named(numbers)[name]})
+        for event in events[20 * phase : 20 * phase + 20]:
+            told = {"A": event[0] * SECOND, "B": event[0] * SECOND}
+            together.run([event], told)
+            for name, machine in alone.items():
+                if name in named(numbers):
+                    machine.run([event], told)
+    for name, machine in alone.items():
+        assert machine.results[name]
+        _same(together.results[name], machine.results[name], 1)
