@@ -27,7 +27,7 @@ from slicemill.lab.experiment import Result, Scale
 from slicemill.uda.run import Tuples, prepare
 
 PARTITIONS = 1000
-CHUNK = 100_000
+CHUNK = 200_000
 WINDOW = 100
 BAR = 1.3
 

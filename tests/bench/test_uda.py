@@ -1,0 +1,17 @@
+"""What is compared gives the same values; figures are the benchmark's own affair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slicemill.bench import uda
+
+
+@pytest.mark.parametrize("case", uda.cases(), ids=lambda case: case.what)
+def test_both_sides_agree(case: uda.Case) -> None:
+    codes, values, ts = next(uda.chunks(uda.CHUNK))
+    chunks = [(codes[i : i + 3000], values[i : i + 3000], ts[i : i + 3000]) for i in range(0, 9000, 3000)]
+    esl, by_hand = case.esl(), case.by_hand()
+    for columns in chunks:
+        assert np.array_equal(esl(columns), by_hand(columns))
