@@ -60,47 +60,42 @@ class View:
         return np.where(found, places, -1).astype(np.int64)
 
 
+def by_key(entries: Columns, n_keys: int) -> Columns:
+    """The entries in the order of their keys, those of a key by time."""
+    return picked(entries, _key_order(entries["key"], n_keys))
+
+
 def view_of(
-    entries: Columns,
-    selected: NDArray[np.bool_],
-    since: int,
-    n_keys: int,
-    partials: Partials,
-    single: bool = False,
+    ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
 ) -> View:
-    """The view of the entries whose pattern is selected and whose pane begins at `since` or later."""
-    first = int(np.searchsorted(entries["start"], since))
-    chosen = first + np.flatnonzero(selected[entries["pattern"][first:]])
-    keys, begin, order = _by_key(entries["key"], chosen, n_keys)
-    columns = picked(entries, order)
-    if single:
-        return View(keys, begin, columns, partials)
-    again = np.zeros(len(order), np.bool_)
-    again[1:] = columns["start"][1:] == columns["start"][:-1]
-    again[begin[:-1]] = False
-    if again.any():
-        group = np.cumsum(~again) - 1
+    """The view of the entries whose pattern is selected and whose pane begins at `since` or later.
+
+    Entries are in the order of keys already: what one view leaves out of them costs it little.
+    """
+    wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
+    columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))
+    key, start = columns["key"], columns["start"]
+    if not len(key):
+        return View(key, np.zeros(1, np.int64), columns, partials)
+    changes = key[1:] != key[:-1]
+    again = ~changes & (start[1:] == start[:-1])
+    if not single and again.any():
+        group = np.concatenate(([0], np.cumsum(~again)))
         columns = reduced(columns, group, int(group[-1]) + 1, partials)
-        begin = np.append(group[begin[:-1]], group[-1] + 1)
-    return View(keys, begin, columns, partials)
+        key = columns["key"]
+        changes = key[1:] != key[:-1]
+    begin = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(key)]))
+    return View(key[begin[:-1]], begin, columns, partials)
 
 
 @njit(cache=True)
-def _by_key(key: Ints, chosen: Ints, n_keys: int) -> tuple[Ints, Ints, Ints]:
-    """The keys there are, where those of each begin, and the places of the chosen ones in that order."""
+def _key_order(key: Ints, n_keys: int) -> Ints:
     place = np.zeros(n_keys + 1, np.int64)
-    for i in chosen:
-        place[key[i] + 1] += 1
-    keys, begin = np.empty(n_keys, np.int64), np.empty(n_keys + 1, np.int64)
-    count = 0
-    for k in range(n_keys):
-        if place[k + 1]:
-            keys[count], begin[count] = k, place[k]
-            count += 1
-        place[k + 1] += place[k]
-    begin[count] = len(chosen)
-    order = np.empty(len(chosen), np.int64)
-    for i in chosen:
+    for k in key:
+        place[k + 1] += 1
+    place = np.cumsum(place)
+    order = np.empty(len(key), np.int64)
+    for i in range(len(key)):
         order[place[key[i]]] = i
         place[key[i]] += 1
-    return keys[:count], begin[: count + 1], order
+    return order

@@ -25,7 +25,7 @@ from slicemill.kernels.panes.entries import entries_of
 from slicemill.kernels.panes.members import Member, ValueGroups, Yields
 from slicemill.kernels.panes.partials import Columns, Partial
 from slicemill.kernels.panes.state import PaneState
-from slicemill.kernels.panes.view import View, view_of
+from slicemill.kernels.panes.view import View, by_key, view_of
 from slicemill.kernels.stateless import WORD_BITS, compile_masks
 
 # Rows, None for none, and how far they are complete; or why there are no more.
@@ -286,12 +286,11 @@ class SharedWindows:
             store = self.state.values if by_value else self.state.entries
             partials = self._values if by_value else self._partials
             if by_value not in stored:
-                stored[by_value] = store.all(partials)
+                # A stream without keys has one, which no run may have numbered yet.
+                stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
             since = min(self._members[n].since(self.state.members[n]) for n in names)
             selected = np.array(signature, np.bool_)
-            view = view_of(
-                stored[by_value], selected, since, max(len(self.state.keys), 1), partials, store.single
-            )
+            view = view_of(stored[by_value], selected, since, partials, store.single)
             for name in names:
                 try:
                     answers[name] = self._answer(name, view, until), until
