@@ -67,7 +67,10 @@ class How:
 
 
 class Uda(Protocol):
-    """A call that is ready to run. It holds no state of its own, so one serves any number of states."""
+    """A call that is ready to run. It holds no state of its own, so one serves any number of states.
+
+    It is not for pickling: other processes prepare it again, in milliseconds, and load its machine code.
+    """
 
     @property
     def returns(self) -> tuple[Type, ...]: ...

@@ -13,10 +13,11 @@ from slicemill.esl.aggregate import AggregateDefinition, State
 from slicemill.esl.types import Type
 from slicemill.execution.window_dispatch import Box
 from slicemill.execution.window_frame import Frame
-from slicemill.uda.body import Procedure, Shared, safe
+from slicemill.uda.body import Procedure
 from slicemill.uda.boxes import Boxes
 from slicemill.uda.external import check_compiles, import_lines
 from slicemill.uda.layout import MACHINE, Columns
+from slicemill.uda.version import Shared, safe
 
 UserDefined = Callable[[AggregateDefinition], frozenset[str]]
 

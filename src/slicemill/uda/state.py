@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,7 @@ class CompiledState:
     arrays: dict[str, Any]
     texts: Texts
     arrivals: int = 0
-    partitions: int = 0
     nullable: bool = False  # has any argument been NULL so far?
-    times: list[int] = field(default_factory=list)
 
     @property
     def waiting(self) -> int:
@@ -36,8 +34,7 @@ class CompiledState:
 def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -> CompiledState:
     arrays: dict[str, Any] = {}
     for name, dtype in module.records.items():
-        single = name.startswith("trouble") or (name != "K" and module.procedures[name.lower()].place == "0")
-        arrays[name] = rows(dtype, 1 if single else _FEW, module.form)
+        arrays[name] = rows(dtype, 1 if _is_one_record(module, name) else _FEW, module.form)
     for name, dtype in module.pools.items():
         arrays[name] = rows(dtype, _FEW, module.form)
         arrays[f"{name}_top"] = np.zeros(1, np.int64)
@@ -70,22 +67,22 @@ def allow_nulls(state: CompiledState, module: Module) -> None:
 
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
     """Lets the arrays take so many partitions, and so many tuples more."""
-    state.partitions = max(state.partitions, partitions)
-    for name in ("K", "S", "B", "C", "opened"):
-        array = state.arrays.get(name)
-        fixed = name in ("S", "B", "C") and name.lower() in module.procedures and _is_single(module, name)
-        if array is not None and len(array) < partitions and not fixed:
-            longer = np.zeros(max(partitions, 2 * len(array)), array.dtype)
+    for name, dtype in module.records.items():
+        array = state.arrays[name]
+        if len(array) < partitions and not _is_one_record(module, name):
+            longer = rows(dtype, max(partitions, 2 * len(array)), module.form)
             longer[: len(array)] = array
-            state.arrays[name] = (
-                longer if isinstance(array, np.recarray) is False else longer.view(np.recarray)
-            )
+            state.arrays[name] = longer
     if "negative_ts" in state.arrays:
         _room_for_negatives(state, tuples)
+    elif "opened" in state.arrays:
+        opened = state.arrays["opened"]
+        state.arrays["opened"] = np.append(opened, np.zeros(max(0, partitions - len(opened)), np.int64))
 
 
-def _is_single(module: Module, name: str) -> bool:
-    return module.procedures[name.lower()].place == "0"
+def _is_one_record(module: Module, name: str) -> bool:
+    """Notes of trouble, and the state of a base that is run over the window, are not kept per partition."""
+    return name.startswith("trouble") or (name != "K" and module.procedures[name.lower()].place == "0")
 
 
 def _room_for_negatives(state: CompiledState, tuples: int) -> None:

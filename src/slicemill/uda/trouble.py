@@ -16,10 +16,11 @@ from slicemill.execution.inwindow import Inwindow
 from slicemill.execution.uda import EslInstance
 from slicemill.execution.uda_statements import row_converter
 from slicemill.kernels.vectors import Vector, to_values
-from slicemill.uda.body import CONVERSION, Procedure, safe
+from slicemill.uda.body import Procedure
 from slicemill.uda.layout import MACHINE, MANY, Columns
 from slicemill.uda.module import Module, Routine
 from slicemill.uda.state import CompiledState
+from slicemill.uda.version import CONVERSION, safe
 
 
 def explain(
