@@ -26,7 +26,7 @@ from slicemill.kernels.windows.intervals import (
     starts_from,
 )
 from slicemill.kernels.windows.past import put_together
-from slicemill.kernels.windows.pieces import kept
+from slicemill.kernels.windows.pieces import kept, kept_from
 from slicemill.kernels.windows.rows import Rows, Windows
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
@@ -273,14 +273,16 @@ class Group:
         if self.window.extent is None:
             self._keep_past(state, rows, span, seen[0])
             return
-        old = len(rows.looked_at)
-        needed = np.zeros(state.passed + old + len(rows.order) - rows.kept, np.bool_)
-        places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(old, len(needed) - state.passed)])
-        needed[state.passed :][places[rows.order]] = self._needed(rows, span)
-        if not rows.looked_at.all():
-            needed[state.passed : state.passed + old][~rows.looked_at] = self._still_needed(state, rows, span)
-        state.slices = kept(state.slices, rows.table.slice(rows.kept).combine_chunks(), needed)
-        state.passed = self._passed(state, span)
+        new = rows.table.slice(rows.kept).combine_chunks()
+        if not self.by_rows and self.window.slide is None:
+            passed = self._passed([*(piece.table for piece in state.slices), new], span)
+            state.slices, state.passed = kept_from(state.slices, new, passed)
+            return
+        # Nothing has changed for partitions that were not looked at.
+        needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
+        places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
+        needed[places[rows.order]] = self._needed(rows, span)
+        state.slices = kept(state.slices, new, needed)
 
     def _keep_past(self, state: GroupState, rows: Sorted, span: Span, seen: Rows) -> None:
         closed = np.ones(len(rows.order), np.bool_)
@@ -301,21 +303,15 @@ class Group:
                 summaries = np.concatenate([older, newer])
         state.past, state.summaries = past, summaries
 
-    def _still_needed(self, state: GroupState, rows: Sorted, span: Span) -> Mask:
-        """Of the rows that were not looked at: time alone has passed for them."""
-        others = ~rows.looked_at
-        all_ = _kept_rows(state)
-        if self.by_rows or all_ is None:
-            return np.ones(int(others.sum()), np.bool_)
-        found: Mask = _numpy(all_, TIME)[others] >= max(span.now - self._extent, _EARLIEST)
-        return found
-
-    def _passed(self, state: GroupState, span: Span) -> int:
+    def _passed(self, tables: Sequence[pa.Table], span: Span) -> int:
         """How many of the oldest rows no window reaches any more, where time alone decides."""
-        if self.by_rows or self.window.slide is not None or not state.slices:
-            return 0
-        oldest = _numpy(state.slices[0].table, TIME)
-        return int(np.searchsorted(oldest, max(span.now - self._extent, _EARLIEST)))
+        limit, passed = max(span.now - self._extent, _EARLIEST), 0
+        for table in tables:
+            found = int(np.searchsorted(_numpy(table, TIME), limit))
+            passed += found
+            if found < len(table):
+                break
+        return passed
 
     def _needed(self, rows: Sorted, span: Span) -> Mask:
         """The rows that windows of tuples to come, or of open slots, still reach."""
@@ -325,9 +321,7 @@ class Group:
             last = np.flatnonzero(last_of_each(rows.partitions))
             behind: Places = last[np.searchsorted(last, places)] - places
             return behind < self._extent
-        if window.slide is None:
-            in_range: Mask = rows.ts >= max(span.now - self._extent, _EARLIEST)
-            return in_range
+        assert window.slide is not None
         end = _slot_end(span.now, window.slide)
         in_window = rows.ts >= max(end - self._extent, _EARLIEST)
         candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)

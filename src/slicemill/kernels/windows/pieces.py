@@ -27,15 +27,30 @@ def kept(pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_]) -> l
         useful = needed[start : start + rows]
         start += rows
         count = int(useful.sum())
-        if not count:
-            continue
-        current = piece
-        if 2 * count < rows:
-            current = Slice(piece.table.filter(pa.array(useful)).combine_chunks())
-        while tidy and _belong_together(tidy[-1], current):
-            current = Slice(pa.concat_tables([tidy.pop().table, current.table]).combine_chunks())
-        tidy.append(current)
+        if count:
+            few = 2 * count < rows
+            _append(tidy, Slice(piece.table.filter(pa.array(useful)).combine_chunks()) if few else piece)
     return tidy
+
+
+def kept_from(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list[Slice], int]:
+    """The same where exactly the first rows are not needed: also how many of these are still there."""
+    left = [piece for piece in (*pieces, Slice(new)) if len(piece.table)]
+    while left and passed >= len(left[0].table):
+        passed -= len(left.pop(0).table)
+    if left and 2 * passed > len(left[0].table):
+        left[0] = Slice(left[0].table.slice(passed).combine_chunks())
+        passed = 0
+    tidy: list[Slice] = []
+    for piece in left:
+        _append(tidy, piece)
+    return tidy, passed
+
+
+def _append(tidy: list[Slice], piece: Slice) -> None:
+    while tidy and _belong_together(tidy[-1], piece):
+        piece = Slice(pa.concat_tables([tidy.pop().table, piece.table]).combine_chunks())
+    tidy.append(piece)
 
 
 def _belong_together(older: Slice, newer: Slice) -> bool:
