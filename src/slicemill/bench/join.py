@@ -170,11 +170,15 @@ class JoinBench:
         self.sizes = sizes
         self._folder = folder
         self._runs = 0
+        self._inputs: dict[tuple[int, int], Input] = {}
 
     def input(self, files: int, keys: int) -> Input:
         """So many files of each stream, and one more that is taken before anything is measured."""
-        folder = self._folder / f"{files} files, {keys} keys"
-        return write_input(folder, files + 1, self.sizes.rows_per_file, keys, ROWS_PER_S)
+        if (files, keys) not in self._inputs:
+            folder = self._folder / f"{files} files, {keys} keys"
+            rows = self.sizes.rows_per_file
+            self._inputs[files, keys] = write_input(folder, files + 1, rows, keys, ROWS_PER_S)
+        return self._inputs[files, keys]
 
     def phase(
         self, make: type[MillJoins] | type[SparkJoins], wanted: Sequence[WindowedJoin], files: Input
