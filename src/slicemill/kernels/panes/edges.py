@@ -20,7 +20,7 @@ def cut(ts: Ints, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[
 
     >>> starts, borders = cut(np.array([1, 2, 9, 10, 31]), ((10, 0), (10, 3)), -100)
     >>> starts.tolist(), borders.tolist()
-    ([0, 3, 10, 23], [0, 2, 3, 4, 5])
+    ([0, 3, 10, 30], [0, 2, 3, 4, 5])
     """
     table = np.array(edges, np.int64)
     starts, borders = _cut(ts, table[:, 0].copy(), table[:, 1].copy())
