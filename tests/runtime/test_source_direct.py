@@ -129,7 +129,7 @@ def test_a_mill_gets_the_rows_that_catalyst_would_give_it(spark: SparkSession, t
         table((10, 70, "h", 13 * second)).drop_columns(["name"]),
     ]
     for number, rows in enumerate(arrivals):
-        path = files / f"{number}.parquet"
+        path = files / f"no [{number}] of 6.parquet"
         pq.write_table(rows, path)
         os.utime(path, (1_000 + number, 1_000 + number))  # Spark takes files by age
     with Mill(spark, tmp_path / "home", folder=tmp_path) as mill:

@@ -53,7 +53,8 @@ class DirectFiles:
         """The rows of some of the files, checked."""
         # What a streaming source of these files does with the folder it was given.
         reader = self.spark.read.schema(self.found).option("basePath", self.options["path"])
-        return checked_frame(reader.parquet(*paths), self.stream)
+        names = [GLOB.sub(lambda found: "\\" + found[0], path) for path in paths]
+        return checked_frame(reader.parquet(*names), self.stream)
 
 
 def direct_files(spark: SparkSession, stream: Stream, folder: Path) -> DirectFiles | None:
