@@ -210,7 +210,7 @@ def _shared_windows(shared: op.SharedWindows) -> Words:
             partials = KEPT[call.name] if member.partial else ("values",)
             found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
             found += [partial for partial in partials if partial not in found]
-    facts = [("panes cut", panes)]
+    facts = [("in", f"panes cut {panes}")]
     facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
     facts += _partition(shared.keys)
     return Words("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))

@@ -93,7 +93,7 @@ def test_explain_tells_panes_partials_and_members() -> None:
     graph = shared(MEAN + DEAR)
     text = explain_text(graph)
     assert "γ Windows of 2 aggregates" in text
-    assert "panes cut     every 10 SECONDS and every 20 SECONDS from 15 SECONDS" in text
+    assert "in            panes cut every 10 SECONDS and every 20 SECONDS from 15 SECONDS" in text
     assert "per pane      count, sum, greatest of price" in text
     assert "γ From panes  max(price), count(*)" in text and "where     price > 9" in text
     assert "From panes" in explain_svg(graph)

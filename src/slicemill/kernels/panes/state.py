@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.keys import DistinctKeys, Keys, Numbers, distinct_keys
+from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.entries import Partials, from_table, joined, merged, no_entries, to_table
 from slicemill.kernels.panes.partials import Columns
 from slicemill.kernels.slice import Slice
@@ -23,6 +24,7 @@ BEGINNING = -(2**63) + 1
 NEVER = 2**63 - 1
 
 _SMALL = 1 << 12
+_FEW = 1 << 10
 
 
 def _unbalanced(slices: Sequence[Slice]) -> bool:
@@ -46,11 +48,11 @@ class Store:
     def all(self, partials: Partials) -> Columns:
         return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
 
-    def keep(self, needed: Callable[[Columns], NDArray[np.bool_]]) -> None:
+    def keep(self, needed: Callable[[Ints, Ints], NDArray[np.bool_]]) -> None:
         """Release what is not needed any more; a large slice is written anew when half of it is not."""
         kept = []
         for part in self.slices:
-            alive = needed(from_table(part.table))
+            alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
             count = int(alive.sum())
             if count == len(alive) or 2 * count >= len(alive) > _SMALL:
                 kept.append(part)
@@ -58,14 +60,16 @@ class Store:
                 kept.append(Slice(part.table.filter(pa.array(alive))))
         self.slices = kept
 
-    def renumber(self, keys: Numbers) -> None:
-        changed = []
+    def used(self, column: str, count: int) -> NDArray[np.bool_]:
+        """Which of so many keys or patterns have entries."""
+        alive = np.zeros(count, np.bool_)
         for part in self.slices:
-            place = part.table.column_names.index("key")
-            numbers = keys[part.table.column("key").to_numpy()].astype(np.int64)
-            whole = part.table.set_column(place, "key", pa.array(numbers))
-            changed.append(Slice(whole.filter(pa.array(numbers >= 0))))
-        self.slices = changed
+            alive[part.table.column(column).to_numpy()] = True
+        return alive
+
+    def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
+        """Give keys or patterns that are used other numbers."""
+        self.slices = [Slice(_renumbered(part.table, column, numbers)) for part in self.slices]
 
     @property
     def rows(self) -> int:
@@ -165,25 +169,38 @@ class PaneState:
             [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
         )
 
-        def needed(entries: Columns) -> NDArray[np.bool_]:
-            return np.asarray(entries["start"] >= horizon[entries["pattern"]])
+        def needed(start: Ints, pattern: Ints) -> NDArray[np.bool_]:
+            return np.asarray(start >= horizon[pattern])
 
-        for store in (self.entries, self.values):
+        stores = (self.entries, self.values)
+        for store in stores:
             store.keep(needed)
-        if len(self.keys) > 2 * (self.entries.rows + self.values.rows) + 1024:
+        if len(self.keys) > 2 * sum(store.rows for store in stores) + _FEW:
             self._forget_keys()
+        if len(self.patterns) > _FEW:
+            self._forget_patterns()
 
     def _forget_keys(self) -> None:
-        alive = np.zeros(len(self.keys), np.bool_)
-        waiting = [m.waiting for m in self.members.values() if m.waiting is not None]
-        tables = [part.table for store in (self.entries, self.values) for part in store.slices]
-        for column in [t.column("key") for t in tables] + [t.column("_key") for t in waiting]:
-            alive[column.to_numpy()] = True
-        numbers = self.keys.keep(alive)
-        self.entries.renumber(numbers)
-        self.values.renumber(numbers)
+        alive = self.entries.used("key", len(self.keys)) | self.values.used("key", len(self.keys))
         for member in self.members.values():
             if member.waiting is not None:
-                place = member.waiting.column_names.index("_key")
-                renumbered = numbers[member.waiting.column("_key").to_numpy()].astype(np.int64)
-                member.waiting = member.waiting.set_column(place, "_key", pa.array(renumbered))
+                alive[member.waiting.column("_key").to_numpy()] = True
+        numbers = self.keys.keep(alive)
+        for store in (self.entries, self.values):
+            store.renumber("key", numbers)
+        for member in self.members.values():
+            if member.waiting is not None:
+                member.waiting = _renumbered(member.waiting, "_key", numbers)
+
+    def _forget_patterns(self) -> None:
+        count = len(self.patterns)
+        alive = self.entries.used("pattern", count) | self.values.used("pattern", count)
+        if 2 * int(alive.sum()) < count:
+            self.patterns = [p for p, used in zip(self.patterns, alive.tolist(), strict=True) if used]
+            for store in (self.entries, self.values):
+                store.renumber("pattern", np.cumsum(alive) - 1)
+
+
+def _renumbered(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]]) -> pa.Table:
+    changed = numbers[table.column(column).to_numpy()].astype(np.int64)
+    return table.set_column(table.column_names.index(column), column, pa.array(changed))
