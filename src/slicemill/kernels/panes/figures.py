@@ -19,7 +19,8 @@ from slicemill.esl.render import render
 from slicemill.esl.types import Kind, Type
 from slicemill.kernels.decimals import from_unscaled
 from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.partials import Edge, Extreme, Known, Partial, sortable
+from slicemill.kernels.panes.extremes import Extreme, sortable
+from slicemill.kernels.panes.partials import Edge, Known, Partial
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.panes.sums import Sum, Totals, variances
 from slicemill.kernels.panes.view import View

@@ -26,7 +26,7 @@ from slicemill.esl.types import Kind
 from slicemill.kernels.decimals import unscaled
 from slicemill.kernels.panes import doubles, groups
 from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.partials import Columns, Counts, _Named, difference
+from slicemill.kernels.panes.partials import Columns, Counts, Named, difference
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.vectors import numbers, validity
 
@@ -36,7 +36,7 @@ _SMALLEST = 1074  # the smallest double is 2 to the minus this
 _BROKEN = ("nan", "up", "down")
 
 
-class Sum(_Named):
+class Sum(Named):
     """The sum of the values' first or second power."""
 
     def __init__(self, expr: Expr, degree: int = 1) -> None:

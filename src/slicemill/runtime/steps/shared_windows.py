@@ -18,8 +18,9 @@ from slicemill.execution.translate import Translator
 from slicemill.kernels.panes.figures import Figure, figure_of
 from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.kernels.panes.partials import Values
+from slicemill.kernels.panes.selection import Input
 from slicemill.kernels.panes.state import PaneState
-from slicemill.kernels.panes.windows import Input, SharedWindows
+from slicemill.kernels.panes.windows import SharedWindows
 from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
 from slicemill.plan.panes import Call, edge_grids
