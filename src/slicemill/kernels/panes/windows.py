@@ -26,8 +26,6 @@ from slicemill.kernels.panes.view import View, by_key, view_of
 # Rows, None for none, and how far they are complete; or why there are no more.
 Answer = tuple[pa.Table | None, int] | SlicemillError
 
-_END = 2**63 - 1
-
 
 class SharedWindows:
     """`conditions` select the tuples of a member, None takes all; panes are cut at `edges`."""
@@ -53,33 +51,25 @@ class SharedWindows:
     def run(self, table: pa.Table, until: int) -> list[Answer]:
         if table.num_rows:
             self._take(table)
+        ready = [name for name, due in self._dues() if due <= until]
+        made = self._answered(ready, until) if ready else {}
         answers: dict[str, Answer] = {}
-        ready = []
-        for name, member in self._live():
-            due = member.due(self.state.members[name])
-            if due is not None and due <= until:
-                ready.append(name)
-        if ready:
-            answers = self._answered(ready, until)
         for name, member in self._live():
             state = self.state.members[name]
-            state.closed = max(state.closed, until) if until > -_END else state.closed
-            if name not in answers:
-                answers[name] = None, until
+            state.closed = max(state.closed, until)
             held = member.held(state)
-            made = answers[name]
-            if isinstance(made, tuple):
-                answers[name] = made[0], until if held is None else min(until, held)
-        if ready:
-            self.state.release(
-                {name: member.since(self.state.members[name]) for name, member in self._live()}
-            )
+            answers[name] = made.get(name), until if held is None else min(until, held)
+        if made:
+            self.state.release({n: member.since(self.state.members[n]) for n, member in self._live()})
         failures = {name: SlicemillError(state.failure or "") for name, state in self.state.members.items()}
         return [answers.get(name, failures[name]) for name in self._members]
 
     def due(self) -> int | None:
-        dues = (member.due(self.state.members[name]) for name, member in self._live())
-        return min((due for due in dues if due is not None), default=None)
+        return min((due for _, due in self._dues()), default=None)
+
+    def _dues(self) -> list[tuple[str, int]]:
+        dues = ((name, member.due(self.state.members[name])) for name, member in self._live())
+        return [(name, due) for name, due in dues if due is not None]
 
     # -- taking tuples in ------------------------------------------------------------------------------
 
@@ -179,14 +169,14 @@ class SharedWindows:
 
     # -- answering -------------------------------------------------------------------------------------
 
-    def _answered(self, ready: Sequence[str], until: int) -> dict[str, Answer]:
+    def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
         """What these members give; those that take the same entries use one view."""
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
             by_value = isinstance(self._members[name], ValueGroups)
             signature = tuple(name in pattern for pattern in self.state.patterns)
             alike.setdefault((by_value, signature), []).append(name)
-        answers: dict[str, Answer] = {}
+        answers: dict[str, pa.Table] = {}
         stored: dict[bool, Columns] = {}
         for (by_value, signature), names in alike.items():
             store = self.state.values if by_value else self.state.entries
@@ -199,7 +189,7 @@ class SharedWindows:
             view = view_of(stored[by_value], selected, since, partials, store.single)
             for name in names:
                 try:
-                    answers[name] = self._answer(name, view, until), until
+                    answers[name] = self._answer(name, view, until)
                 except SlicemillError as problem:
                     self._fail({name: problem})
         return answers
