@@ -15,6 +15,7 @@ from slicemill.esl.types import Column, Kind
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.figures import Figure
 from slicemill.kernels.panes.partials import Partial, Values
+from slicemill.kernels.panes.selection import Mask
 from slicemill.kernels.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.kernels.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
 from slicemill.kernels.panes.view import View
@@ -46,6 +47,10 @@ class Groups:
     @property
     def partials(self) -> tuple[Partial, ...]:
         return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+
+    def holds(self, ts: Ints) -> Mask:
+        """Which times are in a window; where windows slide by more than their length, some are in none."""
+        return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 
     def due(self, state: MemberState) -> int | None:
         """The next window that can hold something; None if none can before a tuple comes."""
@@ -166,6 +171,10 @@ class Yields:
     def carried(self) -> list[str]:
         """Columns of the tuple itself."""
         return [column.name for column in self.columns if column.name not in self.figures]
+
+    def holds(self, ts: Ints) -> Mask:
+        """All times: each tuple may be the last of its slot."""
+        return np.ones(len(ts), np.bool_)
 
     def due(self, state: MemberState) -> int | None:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())

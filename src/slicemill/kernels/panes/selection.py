@@ -1,12 +1,12 @@
 """Which tuples each member takes; conditions, keys and arguments, evaluated once for all.
 
-A member fails if one of these has no value on a tuple that it takes. What goes wrong on the tuples of others
-does not concern it.
+A member fails if one of these has no value on a tuple that is in its windows. What goes wrong on the tuples
+of others does not concern it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,10 +52,19 @@ class Selected:
 
 
 class Selection:
-    """`conditions` select the tuples of a member, None takes all; `live` are the members that may fail."""
+    """`conditions` select the tuples of a member, None takes all; `holds` tells which times its windows hold.
 
-    def __init__(self, given: Input, conditions: Mapping[str, Expr | None]) -> None:
+    `live` are the members that may fail.
+    """
+
+    def __init__(
+        self,
+        given: Input,
+        conditions: Mapping[str, Expr | None],
+        holds: Mapping[str, Callable[[Ints], Mask]],
+    ) -> None:
         self._given = given
+        self._holds = holds
         distinct = list(dict.fromkeys(c for c in conditions.values() if c is not None))
         self._place = {name: None if c is None else distinct.index(c) for name, c in conditions.items()}
         self._masks = compile_masks(distinct, given.schema)
@@ -72,7 +81,7 @@ class Selection:
         if any(isinstance(key, ExpressionError) for key in keys):
             rows = np.zeros(selected.table.num_rows, np.bool_)
             for name in (name for name in live if name not in failed):
-                own = self.takes(name, selected)
+                own = self._needs(name, selected)
                 errors = [k for k in self._keys(selected.only(own).table) if isinstance(k, ExpressionError)]
                 if errors:
                     failed[name] = errors[0]
@@ -94,6 +103,10 @@ class Selection:
         if place is None:
             return np.ones(selected.table.num_rows, np.bool_)
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
+
+    def _needs(self, name: str, selected: Selected) -> Mask:
+        """Tuples on which a member needs its key and arguments."""
+        return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Ints, list[frozenset[str]]]:
         """The number of each tuple's pattern, and the members that each has."""
@@ -117,7 +130,7 @@ class Selection:
             if isinstance(outcome, ExpressionError):
                 rows = np.zeros(selected.table.num_rows, np.bool_)
                 for name in users[expr]:
-                    own = self.takes(name, selected)
+                    own = self._needs(name, selected)
                     (alone,) = compile_many([expr], self._given.schema)(selected.only(own).table)
                     if isinstance(alone, ExpressionError):
                         failed[name] = alone

@@ -41,7 +41,8 @@ class SharedWindows:
         self.state = state
         self._members = members
         self._edges = edges
-        self._selection = Selection(given, conditions)
+        holds = {name: member.holds for name, member in members.items()}
+        self._selection = Selection(given, conditions, holds)
         self._partials: dict[str, Partial] = {}
         self._values: dict[str, Partial] = {}
         for member in members.values():
