@@ -64,3 +64,9 @@ def test_forgotten_keys_are_new_when_they_return() -> None:
     columns = [pa.array(["a", "c"])]
     assert keys.number(distinct_keys(columns, 2), columns).tolist() == [2, 1]
     assert keys.values(np.array([2, 0, 1]))[0].to_pylist() == ["a", "b", "c"]
+
+
+def test_zero_has_no_sign() -> None:
+    keys, columns = Keys(), [pa.array([-0.0, 0.0])]
+    keys.number(distinct_keys(columns, 2), columns)
+    assert str(keys.values(np.array([0]))[0].to_pylist()) == "[0.0]"

@@ -107,7 +107,7 @@ class Keys:
         known = len(self._columns[0]) if self._columns else 0
         if self._columns is None or (columns and known < len(numbers)):
             new = keys.rows[found >= known]
-            added = [_chunked(column).take(pa.array(new)) for column in columns]
+            added = [_shown(_chunked(column).take(pa.array(new))) for column in columns]
             old = self._columns or [column.slice(0, 0) for column in added]
             self._columns = [
                 pa.chunked_array([*before.chunks, *after.chunks], before.type)
@@ -133,3 +133,8 @@ class Keys:
 
 def _chunked(column: Column) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], column.type)
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A key that is zero is shown as 0.0, whichever zero came first."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column

@@ -39,7 +39,7 @@ from slicemill.runtime.home import Home
 from slicemill.runtime.intake import Intake
 from slicemill.runtime.needs import Need, need_of
 from slicemill.runtime.policies import make_policy
-from slicemill.runtime.program import UnitPlan
+from slicemill.runtime.program import UnitPlan, warm_up
 from slicemill.runtime.query import Query
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.recovery import recover
@@ -299,6 +299,7 @@ class Mill:
             known.settle()
             if plan.unit.stateful and not plan.unit.shared:
                 self.home.forget_unit(plan.unit.id)
+        warm_up(plan)
         start_at = {log: self.home.logs[log].head for log in plan.unit.inputs}
         unit = RunningUnit(plan, self.home, start_at)
         for log, ts in unit.told().items():

@@ -20,6 +20,7 @@ from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
+from slicemill.runtime.steps.aggregates import warm
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.registry import stateful_step, stateless_step
 
@@ -33,6 +34,12 @@ class UnitPlan:
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     buckets: int = 1
+
+
+def warm_up(plan: UnitPlan) -> None:
+    """Compile what a unit will run, so that workers find it compiled."""
+    for node_id in plan.unit.nodes:
+        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, 0, 1, None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class WindowCallsStep:
     ) -> None:
         schema = making.schemas[0]
         self.state = state
-        self._udas = udas
+        self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in calls]
         self._arguments = Columns([call.arguments for call in calls], schema)
         self._partitions = [
@@ -105,12 +105,12 @@ class WindowCallsStep:
         for number, arguments in enumerate(self._arguments.of(table)):
             partitions = self._partitions[number].numbers(table, state.keys[number])
             tuples = Tuples(_vectors(arguments, self._types[number]), partitions, ts)
-            answers.append(self._udas[number].run(state.calls[number], tuples, until))
+            answers.append(self.udas[number].run(state.calls[number], tuples, until))
         out = self._assembly.run(table, answers)
         return out.select(self._schema.names).cast(self._schema), min(until, self._held_from())
 
     def due(self) -> int | None:
-        dues = [uda.due(state) for uda, state in zip(self._udas, self.state.calls, strict=True)]
+        dues = [uda.due(state) for uda, state in zip(self.udas, self.state.calls, strict=True)]
         return min((due for due in dues if due is not None), default=None)
 
     def _held_from(self) -> int:
@@ -128,7 +128,7 @@ class GroupCallsStep:
     ) -> None:
         schema = making.schemas[0]
         self.state = state
-        self._udas = udas
+        self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = Columns([call.arguments for call in operator.calls], schema)
         keys = [item.expr for item in operator.group_by]
@@ -151,7 +151,7 @@ class GroupCallsStep:
         answers = [
             uda.run(kept, Tuples(_vectors(arguments, types), groups, ts))
             for uda, kept, arguments, types in zip(
-                self._udas, state.calls, self._arguments.of(table), self._types, strict=True
+                self.udas, state.calls, self._arguments.of(table), self._types, strict=True
             )
         ]
         if len(ts):
@@ -173,7 +173,7 @@ class GroupCallsStep:
         state = self.state
         if not len(state.keys[0]) and not self._always:
             return self._schema.empty_table()
-        results = [uda.finish(kept) for uda, kept in zip(self._udas, state.calls, strict=True)]
+        results = [uda.finish(kept) for uda, kept in zip(self.udas, state.calls, strict=True)]
         count = max(len(state.keys[0]), 1)
         times = np.full(count, state.latest_ts)
         numbers = np.arange(count)
@@ -194,6 +194,15 @@ class GroupCallsStep:
         ]
         out = Assembly(AssemblyState(), self._names).run(rows, answers)
         return out.select(self._schema.names).cast(self._schema)
+
+
+def warm(making: Making) -> None:
+    """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
+    for maker in (window_calls, group_calls):
+        step = maker(making)
+        if step is not None:
+            for uda in step.udas:
+                uda.warm()
 
 
 def window_calls(making: Making) -> WindowCallsStep | None:
