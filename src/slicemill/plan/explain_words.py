@@ -16,6 +16,7 @@ from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.panes import KEPT, edge_grids
+from slicemill.plan.slices.shared import ASSUMED, planned_chain
 
 
 class Role(StrEnum):
@@ -151,7 +152,25 @@ def _shared_join(join: op.SharedJoin) -> Words:
     facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
     if len(join.members) == 1:
         return Words("⋈", "Join", (*facts, *_own_part(join.members[0])))
-    return Words("⋈", f"{_many(len(join.members), 'join')} in slices", facts)
+    return Words("⋈", f"{_many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+
+
+def _chain(join: op.SharedJoin) -> tuple[Fact, ...]:
+    """Where the slices end, and what they should keep and compare beside the ways without slices."""
+    chain = planned_chain(join)
+    if chain is None:
+        return ()
+    ends = [", ".join(f"{end:g} s" for end in dict.fromkeys(side)) for side in chain.ends]
+    costs = {"slices": chain.expected, **chain.baselines}
+    kept = ", ".join(f"{name} {cost.memory:,.0f}" for name, cost in costs.items())
+    compared = ", ".join(f"{name} {cost.cpu:,.0f}" for name, cost in costs.items())
+    assumed = f"{ASSUMED.rate:g} tuples/s a stream, {ASSUMED.selected:.0%} pass a condition"
+    return (
+        ("slices end at", ends[0] if ends[0] == ends[1] else f"0: {ends[0]}; 1: {ends[1]}"),
+        ("tuples kept", kept),
+        ("comparisons/s", compared),
+        ("assuming", f"{assumed}, {ASSUMED.matching:.0%} of pairs match"),
+    )
 
 
 def _own_part(member: op.JoinMember) -> tuple[Fact, ...]:
