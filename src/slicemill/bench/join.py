@@ -130,8 +130,8 @@ def _result(bench: JoinBench) -> Result:
             "4 joins: rows per CPU second, slicemill / 4 Spark queries",
             shared[4].rows_per_cpu_s / spark_4.rows_per_cpu_s,
             sizes.least_for_four,
-            "the aim was 40, which is not reached; our tasks find and write some 20 results a row, Spark's noop "
-            "sink only counts them",
+            "the aim was 40, which is not reached; our tasks find and write some 20 results a row, "
+            "Spark's noop sink only counts them",
         ),
         at_most(
             "16 joins: rows in state, times those of the longest join alone",
