@@ -20,7 +20,7 @@ from slicemill.esl.expression import (
 from slicemill.esl.query import Frame
 from slicemill.esl.types import Kind, Type
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, Project, WindowJoin
+from slicemill.plan.operators import Filter, WindowJoin
 from slicemill.plan.units import log_of
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -43,21 +43,6 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
         conditions.insert(0, source.operator.condition)
         source = graph[source.inputs[0]]
     return source, conjunction(tuple(conditions))
-
-
-def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """The columns of a node that are read behind it; all of them, where they are kept."""
-    if log_of(node, graph) is not None:
-        return frozenset(node.schema.names)
-    read: set[str] = set()
-    for reader in graph.consumers(node.id):
-        if isinstance(reader.operator, Project):
-            read.update(*(columns_of(item.expr) for item in reader.operator.items))
-        elif isinstance(reader.operator, Filter):
-            read |= columns_of(reader.operator.condition) | columns_read(graph, reader)
-        else:
-            read.update(node.schema.names)
-    return frozenset(read)
 
 
 def places_of(graph: QueryGraph, node: Node) -> Places:

@@ -13,7 +13,6 @@ is rewritten where it stands, for itself alone.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,21 +21,19 @@ from slicemill.esl.expression import conjuncts
 from slicemill.esl.render import render
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import (
-    Filter,
     JoinMember,
-    Lookup,
-    Operator,
     Part,
-    Project,
-    Scan,
     SharedJoin,
-    Sink,
     WindowJoin,
 )
-from slicemill.plan.rules.join_parts import Keys, columns_read, input_of, keys_of, places_of
-from slicemill.plan.units import log_of
-
-_LONGEST_NAME = 60
+from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
+from slicemill.plan.rules.sharing import (
+    between_logs,
+    columns_read,
+    short,
+    source_name,
+    without_loose_ends,
+)
 
 
 @dataclass
@@ -63,7 +60,7 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
         member = JoinMember(node.id, windows, (left_where, right_where), residual, columns)
-        if _between_logs(graph, node):
+        if between_logs(graph, node):
             name = _name(graph, (left, right), keys)
             found = shared.setdefault(name, _Shared((left, right), keys))
             made[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
@@ -85,63 +82,11 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Nod
                 inputs = tuple(source.id for source in found.sources)
                 nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind)
         nodes[node.id] = new
-    return _without_loose_ends(QueryGraph(nodes, graph.streams))
-
-
-def _without_loose_ends(graph: QueryGraph) -> QueryGraph:
-    """Selections that have gone into a shared node are read by nobody any more."""
-    while True:
-        read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
-        loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
-        if not loose:
-            return graph
-        graph = QueryGraph({n.id: n for n in graph if n.id not in loose}, graph.streams)
-
-
-# -- what a join reads, and who reads it ---------------------------------------------------------------
-
-
-def _between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Is there nothing that keeps tuples between the node and the logs around it?"""
-    for source in map(graph.__getitem__, node.inputs):
-        while log_of(source, graph) is None:
-            if not isinstance(source.operator, (Filter, Project)):
-                return False
-            source = graph[source.inputs[0]]
-    behind = [node]
-    while behind:
-        current = behind.pop()
-        if log_of(current, graph) is not None:
-            continue
-        readers = graph.consumers(current.id)
-        if not all(_keeps_nothing(graph, reader) for reader in readers):
-            return False
-        behind += readers
-    return True
-
-
-def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
-    if isinstance(node.operator, Lookup):
-        return isinstance(graph[node.inputs[1]].operator, Scan)
-    return isinstance(node.operator, (Filter, Project, Sink))
+    return without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
 def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys) -> str:
     """The same for as long as anybody joins these inputs on these keys, whichever queries they are."""
-    inputs = " and ".join(_source_name(graph, source) for source in sources)
-    equal = ", ".join(f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True))
-    if len(equal) > _LONGEST_NAME:
-        equal = _digest(keys)
+    inputs = " and ".join(source_name(graph, source) for source in sources)
+    equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     return f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
-
-
-def _source_name(graph: QueryGraph, source: Node) -> str:
-    steps: list[Operator] = []
-    while (log := log_of(source, graph)) is None:
-        steps.append(source.operator)
-        source = graph[source.inputs[0]]
-    return f"{log} {_digest(steps)}" if steps else log
-
-
-def _digest(what: object) -> str:
-    return f"#{zlib.crc32(repr(what).encode()):08x}"

@@ -15,11 +15,10 @@ a unit of its own, whose id does not change while queries come and go.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field, replace
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr, columns_of
+from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window
 from slicemill.esl.render import render
 from slicemill.plan.graph import Node, QueryGraph
@@ -27,17 +26,20 @@ from slicemill.plan.operators import (
     Filter,
     Operator,
     Part,
-    Project,
     RelationAggregate,
     SharedWindows,
-    Sink,
     WindowAggregate,
     WindowMember,
 )
 from slicemill.plan.panes import kept_in_panes
+from slicemill.plan.rules.sharing import (
+    between_logs,
+    columns_read,
+    short,
+    source_name,
+    without_loose_ends,
+)
 from slicemill.plan.units import log_of
-
-_LONGEST_NAME = 60
 
 
 @dataclass
@@ -55,7 +57,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     parts: dict[str, Node] = {}
     for node in graph:
         keys = _keys(node.operator)
-        if keys is None or not _between_logs(graph, node):
+        if keys is None or not between_logs(graph, node):
             continue
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
@@ -64,7 +66,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         source, conditions = _input(graph, node)
         name = _name(graph, source, keys)
         found = shared.setdefault(name, _Shared(name, source, keys))
-        columns = tuple(column for column in node.schema if column.name in _read(graph, node))
+        columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         parts[node.id] = replace(
             node,
             operator=Part(len(found.members)),
@@ -91,17 +93,7 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], parts: dict[str, No
             nodes[node.id] = part
         else:
             nodes[node.id] = node
-    return _without_loose_ends(QueryGraph(nodes, graph.streams))
-
-
-def _without_loose_ends(graph: QueryGraph) -> QueryGraph:
-    """Selections that have gone into a shared node are read by nobody any more."""
-    while True:
-        read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
-        loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
-        if not loose:
-            return graph
-        graph = QueryGraph({n.id: n for n in graph if n.id not in loose}, graph.streams)
+    return without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
@@ -123,25 +115,6 @@ def _slides(window: Window) -> bool:
     )
 
 
-def _between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Is there nothing but selections and projections between the node and the logs around it?"""
-    above = graph[node.inputs[0]]
-    while log_of(above, graph) is None:
-        if not isinstance(above.operator, (Filter, Project)):
-            return False
-        above = graph[above.inputs[0]]
-    below = [node]
-    while below:
-        current = below.pop()
-        readers = graph.consumers(current.id)
-        if log_of(current, graph) is not None or all(isinstance(r.operator, Sink) for r in readers):
-            continue
-        if not all(isinstance(reader.operator, (Filter, Project, Sink)) for reader in readers):
-            return False
-        below += readers
-    return True
-
-
 def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
     """What an aggregate reads before its selections, and these, the first one first."""
     conditions: list[Expr] = []
@@ -152,29 +125,7 @@ def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
     return above, tuple(conditions)
 
 
-def _read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """The columns of a node that are read behind it; all of them, where they are kept."""
-    if log_of(node, graph) is not None:
-        return frozenset(node.schema.names)
-    read: set[str] = set()
-    for reader in graph.consumers(node.id):
-        if isinstance(reader.operator, Project):
-            read.update(*(columns_of(item.expr) for item in reader.operator.items))
-        elif isinstance(reader.operator, Filter):
-            read |= columns_of(reader.operator.condition) | _read(graph, reader)
-        else:
-            read.update(node.schema.names)
-    return frozenset(read)
-
-
 def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:
     """The same for as long as anybody reads this input by these keys, whichever queries they are."""
-    steps: list[Operator] = []
-    while (log := log_of(source, graph)) is None:
-        steps.append(source.operator)
-        source = graph[source.inputs[0]]
-    what = f"{log} #{zlib.crc32(repr(steps).encode()):08x}" if steps else log
-    by = ", ".join(render(key) for key in keys)
-    if len(by) > _LONGEST_NAME:
-        by = f"#{zlib.crc32(repr(keys).encode()):08x}"
+    what, by = source_name(graph, source), short([render(key) for key in keys], keys)
     return f"windows of {what} by {by}" if keys else f"windows of {what}"

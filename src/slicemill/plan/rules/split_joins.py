@@ -22,7 +22,8 @@ from slicemill.esl.query import Frame, Window
 from slicemill.esl.types import BIGINT, TIMESTAMP, Column, Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import InOrder, JoinMember, SharedJoin, WindowJoin
-from slicemill.plan.rules.join_parts import Places, columns_read, input_of, keys_of, places_of
+from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
+from slicemill.plan.rules.sharing import columns_read
 
 
 def split_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001

@@ -1,0 +1,85 @@
+"""What the rules that share an operator between queries have in common."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from slicemill.esl.expression import columns_of
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import Filter, Lookup, Operator, Project, Scan, Sink
+from slicemill.plan.units import log_of
+
+_LONGEST_NAME = 60
+
+
+def between_logs(graph: QueryGraph, node: Node) -> bool:
+    """Is there nothing that keeps tuples between the node and the logs around it?
+
+    Then a shared node in its place is a unit of its own, whose id does not change while queries come and go.
+    """
+    for source in map(graph.__getitem__, node.inputs):
+        while log_of(source, graph) is None:
+            if not isinstance(source.operator, (Filter, Project)):
+                return False
+            source = graph[source.inputs[0]]
+    behind = [node]
+    while behind:
+        current = behind.pop()
+        if log_of(current, graph) is not None:
+            continue
+        readers = graph.consumers(current.id)
+        if not all(_keeps_nothing(graph, reader) for reader in readers):
+            return False
+        behind += readers
+    return True
+
+
+def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
+    if isinstance(node.operator, Lookup):
+        return isinstance(graph[node.inputs[1]].operator, Scan)
+    return isinstance(node.operator, (Filter, Project, Sink))
+
+
+def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
+    """The columns of a node that are read behind it; all of them, where they are kept."""
+    if log_of(node, graph) is not None:
+        return frozenset(node.schema.names)
+    read: set[str] = set()
+    for reader in graph.consumers(node.id):
+        if isinstance(reader.operator, Project):
+            read.update(*(columns_of(item.expr) for item in reader.operator.items))
+        elif isinstance(reader.operator, Filter):
+            read |= columns_of(reader.operator.condition) | columns_read(graph, reader)
+        else:
+            read.update(node.schema.names)
+    return frozenset(read)
+
+
+def without_loose_ends(graph: QueryGraph) -> QueryGraph:
+    """Selections that have gone into a shared node are read by nobody any more."""
+    while True:
+        read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
+        loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
+        if not loose:
+            return graph
+        graph = QueryGraph({n.id: n for n in graph if n.id not in loose}, graph.streams)
+
+
+def source_name(graph: QueryGraph, source: Node) -> str:
+    """A name for an input that is the same whichever queries read it."""
+    steps: list[Operator] = []
+    while (log := log_of(source, graph)) is None:
+        steps.append(source.operator)
+        source = graph[source.inputs[0]]
+    return f"{log} {digest(steps)}" if steps else log
+
+
+def short(words: Sequence[str], what: object) -> str:
+    """The words as a part of a name; where they are too many, a digest of what they stand for."""
+    text = ", ".join(words)
+    return digest(what) if len(text) > _LONGEST_NAME else text
+
+
+def digest(what: object) -> str:
+    return f"#{zlib.crc32(repr(what).encode()):08x}"
