@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+# Named here so that it is loaded: a pickler that does not find the module of a class takes the class apart.
+import numpy.rec
+
 from slicemill.uda.external import objects_of
 from slicemill.uda.layout import MACHINE
 from slicemill.uda.module import Module
@@ -49,7 +52,7 @@ def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -
 def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
     """Rows of a record; Python reads their fields as attributes, as machine code does."""
     made = np.zeros(count, dtype)
-    return made if form == MACHINE else made.view(np.recarray)
+    return made if form == MACHINE else made.view(numpy.rec.recarray)
 
 
 def allow_nulls(state: CompiledState, module: Module) -> None:
