@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -30,10 +29,15 @@ def test_a_child_of_a_child_that_ended_is_counted() -> None:
 
 
 def test_a_process_whose_parent_died_is_counted_until_it_was_last_seen() -> None:
-    child = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {BURN.format(0.4)!r}])\n"
+    orphan = f"{BURN.format(0.1)}\nprint(flush=True)\n{BURN.format(0.4)}"
+    child = (
+        "import subprocess, sys\n"
+        f"orphan = subprocess.Popen([sys.executable, '-c', {orphan!r}], stdout=subprocess.PIPE)\n"
+        "orphan.stdout.readline()"
+    )
     with measured(sample_s=0.01) as usage:
-        # The grandchild has the pipe too: this ends when both have.
-        subprocess.run([sys.executable, "-c", child + "time.sleep(0.1)"], check=True, capture_output=True)
+        # The grandchild has the pipe for errors too: this ends when both have.
+        subprocess.run([sys.executable, "-c", child], check=True, capture_output=True)
     assert usage.cpu_s >= 0.3
 
 
@@ -49,8 +53,10 @@ def test_a_child_that_nobody_waited_for_is_counted_until_it_was_last_seen() -> N
 
 
 def test_no_kind_of_process_takes_less_than_nothing_when_one_ends() -> None:
-    child = subprocess.Popen([sys.executable, "-c", BURN.format(0.4) + "\ninput()"], stdin=subprocess.PIPE)
-    time.sleep(0.8)
+    code = f"{BURN.format(0.4)}\nprint(flush=True)\ninput()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
     with measured() as usage:
         child.communicate(b"\n")
     assert all(cpu_s > -0.01 for cpu_s in usage.cpu_s_by_kind.values())
@@ -65,18 +71,21 @@ def test_what_was_done_before_the_phase_is_not_counted() -> None:
 
 
 def test_a_child_that_started_before_the_phase_counts_from_then_on() -> None:
-    child = subprocess.Popen([sys.executable, "-c", BURN.format(0.6)])
+    code = f"{BURN.format(0.2)}\nprint(flush=True)\n{BURN.format(0.6)}"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
     try:
-        time.sleep(0.2)
+        child.stdout.readline()
         with measured() as usage:
             child.wait()
     finally:
         child.kill()
+        child.stdout.close()
     assert 0 < usage.cpu_s < 0.7
 
 
 def test_the_peak_of_memory_is_that_of_all_processes_together() -> None:
-    hold = "import time\nheld = bytearray(80_000_000)\ntime.sleep(0.3)"
+    hold = f"held = bytearray(80_000_000)\n{BURN.format(0.3)}"
     with measured(sample_s=0.02) as usage:
         subprocess.run([sys.executable, "-c", hold], check=True)
     with measured() as alone:

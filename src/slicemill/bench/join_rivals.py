@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from slicemill.bench.bids import Feed
+from slicemill.bench.rivals import SparkQueries
 from slicemill.errors import SlicemillError
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.state_view import slices_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 STREAMS = ("a", "b")
 SCHEMA = "k BIGINT, v BIGINT, ts TIMESTAMP"
@@ -144,14 +144,13 @@ class MillJoins:
 
 
 @dataclass
-class SparkJoins:
+class SparkJoins(SparkQueries):
     """One streaming query for each join."""
 
     spark: SparkSession
     folder: Path
     files_per_batch: int
     joins: Sequence[WindowedJoin]
-    _queries: list[StreamingQuery] = field(default_factory=list)
 
     def start(self) -> None:
         from pyspark.sql import functions as F  # noqa: N812
@@ -169,20 +168,6 @@ class SparkJoins:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
         frame = reader.parquet(str(self.folder / stream)).withWatermark("ts", "1 second")
         return frame.withColumnsRenamed({name: f"{name}{stream}" for name in ("k", "v", "ts")})
-
-    def finish(self, expected: Sequence[int]) -> None:  # noqa: ARG002 - it knows by itself
-        for query in self._queries:
-            query.processAllAvailable()
-
-    def counts(self) -> list[int]:
-        # A trigger without input says -1.
-        return [
-            sum(max(0, batch.sink.numOutputRows) for batch in query.recentProgress) for query in self._queries
-        ]
-
-    def stop(self) -> None:
-        for query in self._queries:
-            query.stop()
 
 
 @dataclass

@@ -62,22 +62,10 @@ def batch_times_ms(progress: Iterable[StreamingQueryProgress]) -> dict[str, floa
 
 
 @dataclass
-class SparkSide:
-    """One streaming query for each filter."""
+class SparkQueries:
+    """Spark's own streaming queries, whose results a noop sink counts."""
 
-    spark: SparkSession
-    folder: Path
-    files_per_batch: int
-    conditions: Sequence[str]
-    checkpoints: Path
-    _queries: list[StreamingQuery] = field(default_factory=list)
-
-    def start(self) -> None:
-        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
-        for number, condition in enumerate(self.conditions):
-            writer = reader.parquet(str(self.folder)).where(condition).writeStream.format("noop")
-            writer = writer.option("checkpointLocation", str(self.checkpoints / str(number)))
-            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
+    _queries: list[StreamingQuery] = field(init=False, default_factory=list)
 
     def finish(self, expected: Sequence[int]) -> None:  # noqa: ARG002 - it knows by itself
         for query in self._queries:
@@ -92,6 +80,24 @@ class SparkSide:
     def stop(self) -> None:
         for query in self._queries:
             query.stop()
+
+
+@dataclass
+class SparkSide(SparkQueries):
+    """One streaming query for each filter."""
+
+    spark: SparkSession
+    folder: Path
+    files_per_batch: int
+    conditions: Sequence[str]
+    checkpoints: Path
+
+    def start(self) -> None:
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
+        for number, condition in enumerate(self.conditions):
+            writer = reader.parquet(str(self.folder)).where(condition).writeStream.format("noop")
+            writer = writer.option("checkpointLocation", str(self.checkpoints / str(number)))
+            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
 
 
 @dataclass

@@ -10,6 +10,7 @@ What has no machine form is, in Python, a call of the reference's own function.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -47,7 +48,7 @@ _TRUNCATED = {
 }
 
 
-class Scalars:
+class Scalars(ABC):
     """Writes the expressions of one aggregate's statements."""
 
     def __init__(self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any]) -> None:
@@ -58,17 +59,17 @@ class Scalars:
         self.fail: Callable[[], None] = lambda: None
 
     # What names mean is up to whoever has tables and arguments.
-    def argument(self, expr: Argument) -> Code:
-        raise NotImplementedError
+    @abstractmethod
+    def argument(self, expr: Argument) -> Code: ...
 
-    def oldest(self, expr: Oldest) -> Code:
-        raise NotImplementedError
+    @abstractmethod
+    def oldest(self, expr: Oldest) -> Code: ...
 
-    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code:
-        raise NotImplementedError
+    @abstractmethod
+    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
 
-    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code:
-        raise NotImplementedError
+    @abstractmethod
+    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
 
     def fail_if(self, condition: str) -> None:
         with self.out.block(f"if {condition}:"):

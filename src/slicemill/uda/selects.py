@@ -6,6 +6,7 @@ the table they come from, are collected first.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
@@ -32,17 +33,20 @@ class Selects(Scalars):
     bounds: Mapping[str, int]  # how many rows each table holds at most
     user_defined: frozenset[str]  # names of aggregates that are not the built-in ones
 
+    @abstractmethod
     def rows_of(self, table: str) -> str:
         """The text of how many rows a table holds."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def if_any(self, table: str) -> AbstractContextManager[None]:
         """A condition for the row of a table that holds one at most."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
         """The columns of a row under the names that expressions use."""
-        raise NotImplementedError
+        ...
 
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
         """Writes `take` for each row of the result; once `stop` is true no more rows are needed."""
