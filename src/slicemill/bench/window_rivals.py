@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from slicemill.bench.events import SCHEMA, Expected
-from slicemill.bench.rivals import POLL_MS
+from slicemill.bench.rivals import POLL_MS, SparkQueries
 from slicemill.errors import SlicemillError
 from slicemill.runtime.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _PATIENCE_S = 900
 
@@ -89,7 +88,7 @@ class MillWindows:
 
 
 @dataclass
-class SparkWindows:
+class SparkWindows(SparkQueries):
     """A streaming query for each aggregate."""
 
     spark: SparkSession
@@ -97,7 +96,6 @@ class SparkWindows:
     files_per_batch: int
     ranges: Sequence[int]
     home: Path
-    _queries: list[StreamingQuery] = field(default_factory=list)
 
     def start(self) -> None:
         from pyspark.sql import functions as F  # noqa: N812
@@ -111,20 +109,9 @@ class SparkWindows:
             self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
 
     def finish(self, expected: Sequence[int]) -> None:
-        for query in self._queries:
-            query.processAllAvailable()
+        super().finish(expected)
         # Windows come out in the batch after the one that has moved the watermark.
         _wait(self, expected)
 
-    def counts(self) -> list[int]:
-        # A trigger without input says -1.
-        return [
-            sum(max(0, batch.sink.numOutputRows) for batch in query.recentProgress) for query in self._queries
-        ]
-
     def differences(self, expected: Expected) -> int:  # noqa: ARG002 - the noop sink keeps nothing
         return 0
-
-    def stop(self) -> None:
-        for query in self._queries:
-            query.stop()
