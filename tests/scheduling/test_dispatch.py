@@ -1,0 +1,165 @@
+"""The batch forms of the policies, and the dispatcher's choice with them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.deadlines import Instant
+from slicemill.scheduling.deadlines import hybrid as pick_hybrid
+from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
+from slicemill.scheduling.fas import fas_priority
+from slicemill.scheduling.registry import UnknownPolicyError
+
+
+def batches(n: int, **columns: object) -> Batches:
+    """Batches that are all alike but for the given columns."""
+    plain = {
+        "rows": 1.0,
+        "wait": 1.0,
+        "selectivity": 1.0,
+        "overhead": 0.0,
+        "per_row": 1.0,
+        "weight": 1.0,
+        "outputs": 1.0,
+        "slack": np.inf,
+        "idle": 1.0,
+    }
+    return Batches(
+        **{name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
+    )
+
+
+def priorities(policy: str, given_batches: Batches) -> list[float]:
+    return list(policy_named(policy).priority(given_batches))
+
+
+def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
+    # G5 and G6: c = 5 with s = 1, and c = 2 with s = 1/3, after a wait of 10.
+    two = batches(2, per_row=[5, 2], selectivity=[1, 1 / 3], wait=10)
+    assert priorities("hr", two) == pytest.approx([0.2, 1 / 6])
+    assert priorities("hnr", two) == pytest.approx([0.04, 1 / 12])
+    assert priorities("bsd", two) == pytest.approx([0.08, 0.0416667 * 10], rel=1e-5)
+    assert priorities("brt", two) == pytest.approx([2, 10 / 6])
+    assert priorities("lsf", two) == pytest.approx([2, 5])
+    assert priorities("srpt", two) == pytest.approx([0.2, 0.5])
+    assert priorities("fcfs", two) == [10, 10]
+
+
+@pytest.mark.parametrize("beta", [0, 0.25, 0.5, 1])
+def test_freshness_is_that_of_single_tuples(beta: float) -> None:
+    given_batches = batches(3, selectivity=[0.5, 1, 0.01], per_row=[4, 2, 1], rows=10)
+    expected = [fas_priority(s, c, 10, beta=beta) for s, c in ((0.5, 4), (1, 2), (0.01, 1))]
+    assert priorities(f"fas({beta})", given_batches) == pytest.approx(expected)
+
+
+def test_freshness_counts_each_query_of_a_unit() -> None:
+    one, three = batches(1, selectivity=0.5, rows=4), batches(1, selectivity=1.5, rows=4, outputs=3)
+    assert priorities("fas", three)[0] == pytest.approx(3 * priorities("fas", one)[0])
+
+
+figure = st.floats(0.05, 20)
+
+
+@st.composite
+def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
+    n = draw(st.integers(least, most))
+    column = st.lists(figure, min_size=n, max_size=n)
+    rows = [max(1, round(value)) for value in draw(column)]
+    selectivity = [min(value, 20) / 20 for value in draw(column)]
+    names = ("wait", "overhead", "per_row", "weight", "slack", "idle")
+    return batches(n, rows=rows, selectivity=selectivity, **{name: draw(column) for name in names})
+
+
+@given(some_batches())
+@settings(max_examples=60, deadline=None)
+def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
+    """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
+    time = given_batches.time
+    stale = 1 - (1 - given_batches.selectivity) ** given_batches.rows
+    counted = {
+        "hr": given_batches.weight * given_batches.results,
+        "hnr": given_batches.weight * given_batches.results / given_batches.ideal_time,
+        "fas": given_batches.weight * stale,
+        "chain": given_batches.rows,
+        "srpt": np.ones(len(given_batches)),
+    }
+
+    def cost(order: tuple[int, ...] | list[int], weights: np.ndarray) -> float:
+        starts = np.concatenate([[0], np.cumsum(time[list(order)])[:-1]])
+        return float(weights[list(order)] @ starts)
+
+    for name, weights in counted.items():
+        chosen = Chooser(policy_named(name)).choose(given_batches, len(given_batches))
+        best = min(cost(order, weights) for order in permutations(range(len(given_batches))))
+        assert cost(chosen, weights) == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+@given(some_batches(most=8))
+@settings(max_examples=60, deadline=None)
+def test_the_hybrid_picks_as_it_does_with_lists(given_batches: Batches) -> None:
+    """The rule of P25, head by head, against the one sort that puts all of them in order."""
+    left = list(range(len(given_batches)))
+    work, rate = given_batches.time, policy_named("hr").priority(given_batches)
+    expected = []
+    while left:
+        late = sorted((i for i in left if work[i] > given_batches.slack[i]), key=lambda i: -rate[i])
+        timely = sorted((i for i in left if i not in late), key=lambda i: given_batches.slack[i])
+        late_first = late and (not timely or work[late[0]] < given_batches.slack[timely[0]])
+        expected.append(late[0] if late_first else timely[0])
+        left.remove(expected[-1])
+    chosen = Chooser(policy_named("hybrid")).choose(given_batches, len(given_batches))
+    keys = [(rate[i], given_batches.slack[i], work[i]) for i in chosen]
+    assert keys == [(rate[i], given_batches.slack[i], work[i]) for i in expected]
+
+
+def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
+    """G12: with one result a batch, highest rate is least work."""
+    jobs = [(1, 100), (4, 1), (10, 0.5), (2, 9)]
+    given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
+    first = Chooser(policy_named("hybrid")).choose(given_batches)
+    assert first == [pick_hybrid([Instant(c, d) for c, d in jobs], 0.0)] == [1]
+
+
+def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:
+    given_batches = batches(3, wait=[1, 3, 2])
+    assert Chooser(policy_named("hr")).choose(given_batches, 2) == [1, 2]
+    assert Chooser(policy_named("hr")).choose(batches(0)) == []
+
+
+@pytest.mark.parametrize("name", ["hr", "hnr", "bsd", "fas", "srpt", "edf"])
+def test_a_unit_that_would_never_run_runs_within_a_bound(name: str) -> None:
+    """Three units always have something pending; one gives no results, is slow and has no deadline."""
+    chooser, clock = Chooser(policy_named(name), patience=5, guarded_every=4), 0.0
+    came = np.zeros(3)
+    waits = []
+    for _ in range(60):
+        clock += 1
+        given_batches = batches(
+            3, wait=clock - came, selectivity=[1, 1, 0], per_row=[1, 1, 50], slack=[1, 1, np.inf]
+        )
+        chosen = chooser.choose(given_batches)[0]
+        if chosen == 2:
+            waits.append(clock - came[2])
+        came[chosen] = clock
+    assert waits and max(waits) <= 5 + 4
+    assert len(waits) <= 60 / 4
+
+
+def test_names_are_found_and_mistakes_explained() -> None:
+    assert all(policy_named(name.upper()) is policy for name, policy in POLICIES.items())
+    assert policy_named(" fas ( 0.5 ) ").name == "fas(0.5)"
+    for wrong, message in (
+        ("hrn", "did you mean"),
+        ("fas(2)", "between 0 and 1"),
+        ("hr(1)", "takes no number"),
+        ("", "there is no policy"),
+        ("quick; please", "there is no policy"),
+    ):
+        with pytest.raises(UnknownPolicyError, match=message):
+            policy_named(wrong)
