@@ -17,7 +17,7 @@ from slicemill.esl import types as t
 from slicemill.esl.catalog import SourceSpec, Stream, Table, TimestampKind
 from slicemill.esl.types import Column, Kind, Schema, Type
 from slicemill.runtime.source_frame import batch_frame, streaming_frame, table_frame
-from slicemill.runtime.source_open import origin_of
+from slicemill.sources.origin import origin_of
 from slicemill.sources.reader import BadRow, read_rows
 
 BID = Schema(

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from slicemill.esl.catalog import Stream
 from slicemill.runtime.source_checks import fits_always
 from slicemill.runtime.source_frame import checked_frame
-from slicemill.runtime.source_open import GLOB, file_options, loaded, origin_of, schema_found
+from slicemill.runtime.source_open import GLOB, file_options, loaded, schema_found
+from slicemill.sources.origin import origin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

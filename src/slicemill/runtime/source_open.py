@@ -1,8 +1,6 @@
 """Opening what a declaration names: files, sockets, generators, Kafka and every other format Spark knows.
 
-A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
-`rfid://reading?tags=5`, `kafka://host:9092/topic`, a path) or `USING format OPTIONS (…)`. Some have typed
-columns; others have lines of JSON or CSV in a column `value`.
+Some have typed columns; others have lines of JSON or CSV in a column `value`.
 """
 
 from __future__ import annotations
@@ -10,10 +8,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyspark
 from py4j.protocol import Py4JJavaError
@@ -25,70 +21,21 @@ from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec, Stream, Table
+from slicemill.esl.catalog import Stream, Table
 from slicemill.esl.types import Schema
 from slicemill.runtime import tcp_source
 from slicemill.runtime.nexmark_source import NexmarkSource, nexmark_options
 from slicemill.runtime.rfid_source import RfidSource, rfid_options
 from slicemill.runtime.source_checks import spark_type
 from slicemill.runtime.source_lines import CSV, EITHER, JSON, LineFormat, line_format
+from slicemill.sources.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PORT = re.compile(r"port(\d+)")
-_LINE_FORMATS = {"csv": CSV, "json": JSON, "jsonl": JSON, "ndjson": JSON}
-_TYPED_FILES = ("parquet", "orc", "avro")
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
 Opened = tuple[DataFrame, LineFormat | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A source, however it was spelled: a format and its options, in lower case where Spark does not care."""
-
-    format: str
-    options: Mapping[str, str]
-
-    def option(self, name: str) -> str | None:
-        return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
-
-    def without(self, *names: str) -> dict[str, str]:
-        return {key: value for key, value in self.options.items() if key.lower() not in names}
-
-
-def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> Origin:
-    """What a declaration's source clause means."""
-    if spec.format is not None:
-        return Origin(spec.format.lower(), dict(spec.options))
-    if spec.url is None:
-        raise SlicemillError(f"{name} has no SOURCE, so there is nothing to read; rows are fed by a program")
-    port = _PORT.fullmatch(spec.url)
-    url = urlsplit(f"tcp://localhost:{port[1]}" if port else spec.url)
-    options = dict(parse_qsl(url.query))
-    if url.scheme == "tcp":
-        return Origin("tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options})
-    if url.scheme in ("nexmark", "rfid"):
-        return Origin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
-    if url.scheme == "kafka":
-        return Origin(
-            "kafka", {"kafka.bootstrap.servers": url.netloc, "subscribe": url.path.strip("/"), **options}
-        )
-    if url.scheme == "rate":
-        return Origin("rate", options)
-    path = unquote(url.path) if url.scheme == "file" else spec.url.partition("?")[0]
-    return Origin(options.pop("format", "") or _format_of(folder / path), {"path": path, **options})
-
-
-def _format_of(path: Path) -> str:
-    """By a file's name, or that of a file in the folder."""
-    inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
-    for entry in (path, *inside):
-        for suffix in entry.suffixes:
-            if suffix[1:].lower() in (*_LINE_FORMATS, *_TYPED_FILES):
-                return suffix[1:].lower()
-    raise SlicemillError(f"cannot tell the format of {path}; say USING csv OPTIONS (path '…'), or another")
 
 
 def opened_for_streaming(spark: SparkSession, stream: Stream, home: Path, folder: Path) -> Opened:
@@ -113,9 +60,9 @@ def _opened(
     folder: Path,
 ) -> Opened:
     form = origin.format
-    if form in _LINE_FORMATS:
+    if form in LINES_IN_FILES:
         return _lines_of_files(spark, reader, origin, schema, folder)
-    if form in _TYPED_FILES:
+    if form in TYPED_FILES:
         return _typed_files(spark, reader, origin, schema, folder), None
     if form == "nexmark":
         nexmark_options(origin.options)
@@ -154,7 +101,7 @@ def _lines_of_files(
         raise SlicemillError("a row is one line; multiLine files cannot be read")
     options = file_options(origin, folder)
     files = {key: value for key, value in options.items() if key.lower() != "header"}
-    lines = line_format(_LINE_FORMATS[origin.format], schema, origin.options)
+    lines = line_format(CSV if origin.format == CSV else JSON, schema, origin.options)
     frame = loaded(reader, "text", files)
     if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
         header = _header(spark, files)
@@ -203,12 +150,9 @@ def schema_found(
 
 
 def file_options(origin: Origin, folder: Path) -> dict[str, str]:
-    given = origin.option("path")
-    if given is None:
-        raise SlicemillError(f"USING {origin.format} needs OPTIONS (path '…')")
-    if urlsplit(given).scheme not in ("", "file"):
+    path = origin.path(folder)
+    if path is None:
         return dict(origin.options)
-    path = folder / (urlsplit(given).path if given.startswith("file:") else given)
     options = {**origin.without("path"), "path": str(path.absolute())}
     if not path.is_file():
         return options

@@ -6,12 +6,12 @@ A row that does not fit its schema is not lost: it comes out as a BadRow with th
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
 
 import numpy.typing as npt
 import pyarrow.parquet as parquet
@@ -21,6 +21,7 @@ from slicemill.esl.catalog import SourceSpec
 from slicemill.esl.types import Schema
 from slicemill.execution.scalars_calendar import BLANKS
 from slicemill.sources import nexmark, rfid
+from slicemill.sources.origin import Origin, origin_of
 from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
 Row = tuple[object, ...]
@@ -83,42 +84,32 @@ def _value_of(record: Record, name: str) -> object:
 
 
 def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
-    options = dict(spec.options)
-    if spec.format is not None:
-        given = options.pop("path", None)
-        if given is None:
-            raise SlicemillError(f"USING {spec.format} needs OPTIONS (path '…') to run without Spark")
-        return _files(spec.format.lower(), folder / given, schema, options)
-    if spec.url is None:
-        raise SlicemillError("this stream has no SOURCE, so there is nothing to read")
-    url = urlsplit(spec.url)
-    if url.scheme == "nexmark":
-        return _nexmark(url.netloc or url.path.strip("/"), dict(parse_qsl(url.query)))
-    if url.scheme == "rfid":
-        return _rfid(url.netloc or url.path.strip("/"), dict(parse_qsl(url.query)))
-    if url.scheme in ("", "file"):
-        path = folder / (url.path if url.scheme else spec.url)
-        return _files(path.suffix.lstrip(".").lower(), path, schema, options)
-    raise SlicemillError(
-        f"cannot read {spec.url} without Spark: it reads files (csv, json, parquet), nexmark:// and rfid://"
-    )
+    origin = origin_of(spec, "this stream", folder)
+    if origin.format in _GENERATORS:
+        options = origin.without("stream")
+        return _GENERATORS[origin.format](origin.options["stream"], options)
+    if origin.format in _FORMATS:
+        return _files(origin, schema, folder)
+    readable = ", ".join((*_FORMATS, *(f"{name}://" for name in _GENERATORS)))
+    raise SlicemillError(f"cannot read {spec.url or origin.format} without Spark, only {readable}")
 
 
-def _files(form: str, path: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
-    read = _FORMATS.get(form)
-    if read is None:
-        raise SlicemillError(f"cannot read {form or path} without Spark: csv, json and parquet can be read")
+def _files(origin: Origin, schema: Schema, folder: Path) -> Iterator[Entry]:
+    path = origin.path(folder)
+    if path is None:
+        raise SlicemillError(f"cannot read {origin.option('path')} without Spark: it is not on this machine")
     if not path.exists():
-        raise SlicemillError(f"there is no file {path}")
+        raise SlicemillError(f"there is no file or folder {path}")
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in files:
         if not file.name.startswith(("_", ".")):
-            yield from read(file, schema, options)
+            yield from _FORMATS[origin.format](file, schema, origin.options)
 
 
 def _lines(file: Path) -> Iterator[str | BadRow]:
     """The lines that are not blank."""
-    with file.open(encoding="utf-8", errors="surrogateescape") as lines:
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rt", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             text = line.rstrip("\n")
             if not text.strip(BLANKS):
@@ -178,6 +169,7 @@ _FORMATS: dict[str, Callable[[Path, Schema, Mapping[str, str]], Iterator[Entry]]
     "csv": _csv,
     "json": _json,
     "jsonl": _json,
+    "ndjson": _json,
     "parquet": _parquet,
 }
 
@@ -210,3 +202,9 @@ def _generated(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
     names = list(columns)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield None, dict(zip(names, values, strict=True))
+
+
+_GENERATORS: dict[str, Callable[[str, Mapping[str, str]], Iterator[Entry]]] = {
+    "nexmark": _nexmark,
+    "rfid": _rfid,
+}
