@@ -225,7 +225,7 @@ def test_a_table_has_its_good_rows_and_columns_only(spark: SparkSession, tmp_pat
         (using("nosuch"), "Spark knows no format nosuch"),
         (using("csv"), r"USING csv needs OPTIONS \(path"),
         (using("csv", path="/no/such/folder"), "there is no file or folder /no/such/folder"),
-        (SourceSpec(url="/no/such/folder"), "cannot tell the format of /no/such/folder"),
+        (SourceSpec(url="/no/such/folder"), "there is no file or folder /no/such/folder"),
         (SourceSpec(), "bid has no SOURCE"),
         (SourceSpec(url="tcp://localhost"), "from 1 to 65535"),
         (SourceSpec(url="tcp://localhost:4445?lines=xml"), "lines are json, csv or either, not 'xml'"),
