@@ -11,6 +11,7 @@ from rich.table import Table
 
 from slicemill.esl.types import Kind, Schema, Type
 from slicemill.esl.units import format_us
+from slicemill.json_values import plain
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,8 +55,9 @@ def show_rows(
     for name, schema, rows in results:
         if as_json:
             for ts, row in rows:
-                values = dict(zip(schema.names, row, strict=True))
-                print(json.dumps({"query": name, "ts": ts, **values}, default=str))
+                values = {c.name: plain(value, c.type.kind) for c, value in zip(schema, row, strict=True)}
+                record = {"query": name, "_ts": plain(ts, Kind.TIMESTAMP), **values}
+                print(json.dumps(record, ensure_ascii=False, allow_nan=False))
         else:
             console.print(results_table(name, schema, rows[-last:] if last else [], len(rows)))
             console.print()

@@ -6,86 +6,23 @@ meets half a line. `cat folder/*.jsonl` is the growing file.
 
 from __future__ import annotations
 
-import base64
 import json
-import math
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import cast
 
 import pyarrow as pa
 
-from slicemill.esl.types import TIMESTAMP, Kind
+from slicemill.esl.types import TIMESTAMP
+from slicemill.json_values import plain
 from slicemill.runtime.arrow_schema import TS, from_arrow
 from slicemill.runtime.rows import column_values
 
 SUFFIX = "jsonl"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def encode(table: pa.Table) -> bytes:
-    """Rows as objects; JSON has no types for times, decimals and bytes, see `plain`."""
+    """Rows as objects; JSON has no types for times, decimals and bytes, see `json_values`."""
     kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in from_arrow(table.schema)}
     columns = [
         [plain(v, kind) for v in column_values(table.column(name), kind)] for name, kind in kinds.items()
     ]
     rows = (dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True))
     return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
-
-
-def plain(value: object, kind: Kind) -> object:
-    """A value as JSON has it.
-
-    Times are ISO 8601 in UTC, intervals microseconds, decimals text with all their digits, bytes base64.
-
-    >>> plain(1_500_000, Kind.TIMESTAMP), plain(float("nan"), Kind.DOUBLE), plain(None, Kind.DATE)
-    ('1970-01-01T00:00:01.500000Z', 'NaN', None)
-    """
-    convert = _PLAIN.get(kind)
-    return value if value is None or convert is None else convert(value)
-
-
-def _instant(value: object) -> object:
-    try:
-        return (_EPOCH + timedelta(microseconds=cast(int, value))).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return value  # no calendar has this year
-
-
-def _date(value: object) -> object:
-    try:
-        return (_EPOCH + timedelta(days=cast(int, value))).date().isoformat()
-    except OverflowError:
-        return value
-
-
-def _double(value: object) -> object:
-    number = cast(float, value)
-    if math.isfinite(number):
-        return number
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def _decimal(value: object) -> object:
-    return f"{cast(Decimal, value):f}"
-
-
-def _bytes(value: object) -> object:
-    return base64.b64encode(cast(bytes, value)).decode()
-
-
-def _period(value: object) -> object:
-    begin, end = cast(tuple[int, int], value)
-    return {"begin": plain(begin, Kind.TIMESTAMP), "end": plain(end, Kind.TIMESTAMP)}
-
-
-_PLAIN: dict[Kind, Callable[[object], object]] = {
-    Kind.TIMESTAMP: _instant,
-    Kind.DATE: _date,
-    Kind.DOUBLE: _double,
-    Kind.DECIMAL: _decimal,
-    Kind.BINARY: _bytes,
-    Kind.PERIOD: _period,
-}
