@@ -1,0 +1,1 @@
+"""What to drop when memory is short, and what it costs: pure logic that both engines use."""

@@ -1,0 +1,103 @@
+"""A classifier over time units: predictions, lags, forced looks, and state that can be put away."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from slicemill.shedding.classify import Classifier, Decisions, Settings, learn
+from slicemill.shedding.classify.bins import bins_between
+from slicemill.shedding.classify.markov import chains
+from slicemill.shedding.classify.policies.registry import POLICIES
+
+Floats = npt.NDArray[np.float64]
+TASKS, FEATURES, BINS = 3, 2, 6
+
+
+def history(seed: int, length: int = 120) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Walks between 0 and 1, and the class that their mean says."""
+    random = np.random.default_rng(seed)
+    steps = random.normal(0, 0.15, (length, TASKS, FEATURES)).cumsum(axis=0) + 0.5
+    values = 1 - np.abs(1 - np.mod(steps, 2))
+    return values, (values.mean(axis=2) > 0.5).astype(np.int64)
+
+
+def classifier(policy: str, settings: Settings, window: int | None = None) -> Classifier:
+    values, labels = history(1)
+    lagged = np.concatenate([np.roll(values, lag, axis=0) for lag in range(settings.lags + 1)], axis=2)
+    zeros = np.zeros((TASKS, FEATURES))
+    bins = bins_between(zeros, zeros + 1, BINS)
+    model = learn(lagged[settings.lags :], labels[settings.lags :], 2)
+    return Classifier(model, bins, chains(bins.of(values), BINS, window), POLICIES[policy](), settings)
+
+
+def run(one: Classifier, values: Floats) -> list[Decisions]:
+    return [one.step(row) for row in values]
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_with_room_for_all_it_says_what_the_model_says(policy: str) -> None:
+    values, _ = history(2)
+    found = run(classifier(policy, Settings(capacity=TASKS * FEATURES)), values)
+    model = learn(*history(1), 2)
+    assert np.array([one.classes for one in found]).tolist() == model.classify(values).tolist()
+    risk = np.array([one.risks for one in found])
+    assert risk == pytest.approx(1 - model.posterior(values).max(axis=-1), abs=1e-12)
+
+
+def test_with_room_for_all_lags_are_the_values_of_earlier_units() -> None:
+    values, _ = history(2)
+    found = run(classifier("random", Settings(capacity=TASKS * FEATURES, lags=2)), values)
+    trained, labels = history(1)
+    lagged = [np.concatenate([v[2:], v[1:-1], v[:-2]], axis=2) for v in (trained, values)]
+    model = learn(lagged[0], labels[2:], 2)
+    assert np.array([one.classes for one in found[2:]]).tolist() == model.classify(lagged[1]).tolist()
+
+
+def test_what_is_not_looked_at_is_predicted() -> None:
+    one = classifier("random", Settings(capacity=0))
+    values, _ = history(2, 3)
+    p = np.full((TASKS, FEATURES, BINS), 1 / BINS)
+    for row in values:
+        decisions = one.step(row)
+        p = np.einsum("tfi,tfij->tfj", p, one._chains.matrices)
+        assert one._p == pytest.approx(p)
+        assert not decisions.observed.any()
+
+
+def test_an_observation_is_a_unit_vector() -> None:
+    one = classifier("random", Settings(capacity=TASKS * FEATURES))
+    one.step(np.full((TASKS, FEATURES), 0.99))
+    assert one._p[..., -1].tolist() == np.ones((TASKS, FEATURES)).tolist()
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_classifier_that_was_put_away_goes_on_as_if_nothing_had_happened(policy: str) -> None:
+    values, _ = history(2, 30)
+    settings = Settings(capacity=3, lags=1, renew=5)
+    through = run(classifier(policy, settings, window=10), values)
+    first = classifier(policy, settings, window=10)
+    parts = run(first, values[:11])
+    parts += run(pickle.loads(pickle.dumps(first)), values[11:])
+    for a, b in zip(through, parts, strict=True):
+        assert (a.classes.tolist(), a.risks.tolist()) == (b.classes.tolist(), b.risks.tolist())
+        assert a.observed.tolist() == b.observed.tolist()
+
+
+def test_every_stream_is_looked_at_in_two_units_running_now_and_then() -> None:
+    values, _ = history(2, 60)
+    found = run(classifier("hvwt", Settings(capacity=2, renew=5), window=50), values)
+    observed = np.array([one.observed for one in found])
+    assert (observed[:-1] & observed[1:]).any(axis=0).all()
+    assert (observed.sum(axis=(1, 2)) == 2).all()
+
+
+def test_a_stream_that_brings_nothing_is_not_looked_at() -> None:
+    one = classifier("bff", Settings(capacity=6, renew=2), window=50)
+    silent = np.full((TASKS, FEATURES), np.nan)
+    silent[0, 1] = 0.5
+    for _ in range(4):
+        assert np.argwhere(one.step(silent).observed).tolist() == [[0, 1]]

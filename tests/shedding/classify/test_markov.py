@@ -1,0 +1,56 @@
+"""Markov chains of features: golden, and against counting the last transitions by hand (M50)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.shedding.classify.markov import Chains, chains
+
+
+def test_golden_transitions_and_two_predictions() -> None:
+    # G23: 1→1, 1→2, 1→2, 2→1, not all in one history.
+    counted = Chains(np.zeros((1, 1, 2, 2), np.int64))
+    for before, after in ((0, 0), (0, 1), (0, 1), (1, 0)):
+        counted.learn(np.array([[before]]), np.array([[after]]), np.array([[True]]))
+    np.testing.assert_allclose(counted.matrices[0, 0], [[1 / 3, 2 / 3], [1, 0]])
+    p = counted.predict(np.array([[[1.0, 0.0]]]))
+    np.testing.assert_allclose(p[0, 0], [1 / 3, 2 / 3])
+    np.testing.assert_allclose(counted.predict(p)[0, 0], [7 / 9, 2 / 9])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=25),
+    st.sampled_from([None, 1, 4]),
+)
+def test_matrices_are_shares_of_the_last_transitions_seen(
+    steps: list[tuple[int, int, bool]], window: int | None
+) -> None:
+    learnt = Chains(np.zeros((1, 1, 3, 3), np.int64), window)
+    for before, after, seen in steps:
+        learnt.learn(np.array([[before]]), np.array([[after]]), np.array([[seen]]))
+    counted = [(before, after) for before, after, seen in steps if seen]
+    last = Counter(counted if window is None else counted[-window:])
+    for i in range(3):
+        total = sum(last[i, j] for j in range(3))
+        row = [last[i, j] / total if total else float(i == j) for j in range(3)]
+        assert learnt.matrices[0, 0, i].tolist() == row
+
+
+def test_histories_have_breaks() -> None:
+    bins = np.array([0, 1, 1]).reshape(-1, 1, 1)
+    breaks = np.array([[True], [True], [False]])
+    assert chains(bins, 2, breaks=breaks).counts[0, 0].tolist() == [[0, 0], [0, 1]]
+
+
+def test_movement_variance_is_that_of_the_moves() -> None:
+    bins = np.random.default_rng(3).integers(0, 4, (50, 2, 1))
+    centres = np.tile(np.array([0.0, 1.0, 2.0, 5.0]), (2, 1, 1))
+    values = np.stack([centres[t, 0][bins[:, t, 0]] for t in range(2)], axis=1)
+    variance = chains(bins, 4).movement_variance(centres)
+    assert variance[:, 0] == pytest.approx(np.diff(values, axis=0).var(axis=0))
