@@ -40,9 +40,11 @@ class MaximumSlopeSegment:
     tuple that one operator produces joins the queue of the next.
     """
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_lines", "weights")
 
-    def __init__(self) -> None:
+    def __init__(self, weights: tuple[float, ...] = ()) -> None:
+        """`weights` has what a unit's slope counts for, if not the same for all."""
+        self.weights = weights
         self._lines: dict[int, _Line] = {}
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
@@ -56,7 +58,7 @@ class MaximumSlopeSegment:
         line = self._lines.get(queue.unit)
         if line is None or line.left == 0 or line.pending != len(queue):
             line = self._lines[queue.unit] = _first_line(queue)
-        return line.slope
+        return line.slope * (self.weights[queue.unit] if self.weights else 1.0)
 
 
 def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001

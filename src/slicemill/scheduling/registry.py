@@ -17,6 +17,7 @@ from slicemill.scheduling.hnr import hnr
 from slicemill.scheduling.hr import hr
 from slicemill.scheduling.lsf import lsf
 from slicemill.scheduling.mss import mss
+from slicemill.scheduling.oracle import hnr_oracle, hr_oracle
 from slicemill.scheduling.policy import Policy, Unit
 from slicemill.scheduling.round_robin import round_robin
 from slicemill.scheduling.srpt import srpt
@@ -31,7 +32,9 @@ POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
         "fcfs": fcfs,
         "greedy": greedy,
         "hnr": hnr,
+        "hnr-o": hnr_oracle,
         "hr": hr,
+        "hr-o": hr_oracle,
         "lsf": lsf,
         "mss": mss,
         "rr": round_robin,

@@ -1,0 +1,34 @@
+"""Statistics that follow the data (P21)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.scheduling.adaptive import BatchCost, Selectivity
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.175, 0.4475), (0.125, 0.4625), (0.0, 0.5), (1.0, 0.2)])
+def test_golden_g9_selectivity_follows_the_window(alpha: float, expected: float) -> None:
+    selectivity = Selectivity(0.5, alpha)
+    assert not selectivity.observe(60, 12)
+    assert selectivity.observe(40, 8) == (alpha > 0)
+    assert selectivity.value == pytest.approx(expected)
+
+
+def test_selectivity_converges_geometrically() -> None:
+    selectivity = Selectivity(1.0)
+    for _ in range(10):
+        selectivity.observe(100, 20)
+    assert selectivity.value - 0.2 == pytest.approx(0.8 * 0.825**10)
+
+
+def test_batch_cost_is_fitted_to_past_runs() -> None:
+    cost = BatchCost()
+    for rows in (10, 1000, 500, 20_000, 7):
+        cost.observe(rows, 0.08 + 2e-6 * rows)
+    assert (cost.overhead, cost.per_row) == pytest.approx((0.08, 2e-6))
+    assert cost.of(1000) == pytest.approx(0.082)
+    same = BatchCost()
+    same.observe(100, 0.2)
+    same.observe(100, 0.2)
+    assert same.of(100) == pytest.approx(0.2)
