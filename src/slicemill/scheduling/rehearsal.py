@@ -1,0 +1,252 @@
+"""The dispatcher in virtual time: which units would run when, and what users would feel (P6-P9, P29-P31).
+
+Jobs follow each other as on Spark: a job runs the units that the policy picks, as many as there are cores,
+each over all rows that wait for it, and their results are there when the job has ended. The choice is made by
+the same `Chooser` as on Spark. Rows of a poll have one arrival time, so they are counted, not drawn: of the
+first n rows of a unit's input, the whole part of S·n have given results, under whatever policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.dispatch import Chooser
+from slicemill.scheduling.metrics import QueryFigures, StaleTime, Summary
+from slicemill.scheduling.traffic import Poll
+
+_JUST_COME_S = 1e-6
+
+
+@dataclass(slots=True)
+class QueryOutcome:
+    """What the users of one query feel, and what waits for its unit."""
+
+    figures: QueryFigures = field(default_factory=QueryFigures)
+    stale: StaleTime = field(default_factory=StaleTime)
+    staleness: float = math.nan
+    mean_waiting: float = math.nan
+    most_waiting: int = 0
+
+    def felt(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
+        """Some results of one arrival time have left."""
+        response = departure - arrival
+        self.figures.response.merge(_equal(response, results))
+        self.figures.slowdown.merge(_equal(response / ideal_s, results))
+        self.stale.add(arrival, departure)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A run under one policy, in virtual time or measured, from the first poll to the end of the last job."""
+
+    queries: dict[str, QueryOutcome]
+    loaded_s: float
+    """Until the last row arrived."""
+    lasted_s: float = 0.0
+    """Until the last result was there."""
+    busy_s: float = 0.0
+    jobs: int = 0
+    mean_waiting: float = math.nan
+    most_waiting: int = 0
+
+    def overall(self) -> QueryFigures:
+        whole = QueryFigures()
+        for query in self.queries.values():
+            whole.merge(query.figures)
+        return whole
+
+    @property
+    def staleness(self) -> float:
+        """The mean over queries (P31)."""
+        known = [query.staleness for query in self.queries.values()]
+        return sum(known) / len(known) if known else math.nan
+
+    @property
+    def behind_s(self) -> float:
+        """How long it took, when nothing came any more, until nothing waited."""
+        return self.lasted_s - self.loaded_s
+
+
+class _Rows(NamedTuple):
+    """Rows that came to a unit's log at one time, of one arrival in the system."""
+
+    arrival: float
+    came: float
+    number: int
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits for a unit, oldest first. A row waits until the job that reads it has ended."""
+
+    parts: deque[_Rows] = field(default_factory=deque)
+    rows: int = 0
+    most: int = 0
+    waited: float = 0.0
+    """Rows times seconds, of those that no longer wait."""
+    read: int = 0
+    ran: float = 0.0
+
+    def put(self, part: _Rows) -> None:
+        self.parts.append(part)
+        self.rows += part.number
+        self.most = max(self.most, self.rows)
+
+    def take(self, count: int, now: float) -> list[_Rows]:
+        """The first so many parts leave."""
+        taken = [self.parts.popleft() for _ in range(count)]
+        self.rows -= sum(part.number for part in taken)
+        self.waited += sum(part.number * (now - part.came) for part in taken)
+        self.ran = now
+        return taken
+
+
+class _Figures(NamedTuple):
+    """What a policy sees of a unit in advance: of the whole way to the results (P2)."""
+
+    selectivity: float
+    overhead: float
+    per_row: float
+    weight: float
+    outputs: float
+
+
+def rehearse(costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> Outcome:
+    """What would happen if rows arrived like this; it ends when all of them are through."""
+    return _Rehearsal(costs, cores, chooser, arrivals).played()
+
+
+class _Rehearsal:
+    def __init__(self, costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> None:
+        self._costs = costs
+        self._cores = cores
+        self._chooser = chooser
+        self._coming = deque(arrivals)
+        self._queues = {unit.id: _Queue() for unit in costs.units}
+        self._readers: dict[str, list[_Queue]] = {}
+        for unit in costs.units:
+            for log in unit.inputs:
+                self._readers.setdefault(log, []).append(self._queues[unit.id])
+        self._seen = {unit.id: _figures(unit, costs, cores) for unit in costs.units}
+        queries = [output.log for _, output in costs.queries()]
+        self._ideal = {log: costs.ideal_s(log, cores) for log in queries}
+        loaded_s = arrivals[-1].at if arrivals else 0.0
+        self._outcome = Outcome({log: QueryOutcome() for log in queries}, loaded_s)
+
+    def played(self) -> Outcome:
+        now = 0.0
+        while True:
+            self._admit(now)
+            ready = [unit for unit in self._costs.units if self._queues[unit.id].parts]
+            if ready:
+                now = self._job([ready[place] for place in self._chosen(ready, now)], now)
+            elif self._coming:
+                now = self._coming[0].at
+            else:
+                return self._finished(now)
+
+    def _admit(self, now: float) -> None:
+        while self._coming and self._coming[0].at <= now:
+            at, stream, rows = self._coming.popleft()
+            self._arrive(stream, _Rows(at, at, rows))
+
+    def _arrive(self, log: str, part: _Rows) -> None:
+        for queue in self._readers.get(log, ()):
+            queue.put(part)
+        waiting = sum(queue.rows for queue in self._queues.values())
+        self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
+
+    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[int]:
+        queues = [self._queues[unit.id] for unit in ready]
+        seen = np.array([self._seen[unit.id] for unit in ready]).T
+        selectivity, overhead, per_row, weight, outputs = seen
+        batches = Batches(
+            rows=np.array([float(queue.rows) for queue in queues]),
+            wait=np.array([max(now - queue.parts[0].came, _JUST_COME_S) for queue in queues]),
+            selectivity=selectivity,
+            overhead=overhead,
+            per_row=per_row,
+            weight=weight,
+            outputs=outputs,
+            slack=np.full(len(queues), math.inf),
+            idle=np.array([now - queue.ran for queue in queues]),
+        )
+        return self._chooser.choose(batches, self._cores)
+
+    def _job(self, units: Sequence[UnitCost], now: float) -> float:
+        """Run units over all that waits for them now; what comes meanwhile waits for the next job."""
+        rows = [(unit, float(self._queues[unit.id].rows)) for unit in units]
+        parts = [len(self._queues[unit.id].parts) for unit in units]
+        end = now + self._costs.together_s(rows, self._cores)
+        self._admit(end)
+        self._outcome.jobs += 1
+        self._outcome.busy_s += end - now
+        for unit, count in zip(units, parts, strict=True):
+            queue = self._queues[unit.id]
+            taken = queue.take(count, end)
+            for output in unit.outputs:
+                self._give(output, _results(output.per_row, queue.read, taken), end)
+            queue.read += sum(part.number for part in taken)
+        return end
+
+    def _give(self, output: Output, results: Sequence[tuple[float, int]], end: float) -> None:
+        for arrival, count in results:
+            self._arrive(output.log, _Rows(arrival, end, count))
+            if output.is_query:
+                self._outcome.queries[output.log].felt(arrival, end, count, self._ideal[output.log])
+
+    def _finished(self, now: float) -> Outcome:
+        outcome = self._outcome
+        outcome.lasted_s = now
+        outcome.mean_waiting = sum(queue.waited for queue in self._queues.values()) / now if now else 0.0
+        for unit, output in self._costs.queries():
+            query, queue = outcome.queries[output.log], self._queues[unit.id]
+            query.staleness = min(1.0, query.stale.stale / now) if now else 0.0
+            query.mean_waiting = queue.waited / now if now else 0.0
+            query.most_waiting = queue.most
+        return outcome
+
+
+def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
+    """Arrival and number of results of rows that a unit reads after so many others."""
+    results = []
+    for part in taken:
+        made = _whole(per_row * (read + part.number)) - _whole(per_row * read)
+        read += part.number
+        if made:
+            results.append((part.arrival, made))
+    return results
+
+
+def _whole(results: float) -> int:
+    return math.floor(results + 1e-9)
+
+
+def _equal(value: float, count: int) -> Summary:
+    return Summary(count, count * value, count * value * value, value)
+
+
+def _figures(unit: UnitCost, costs: Costs, cores: int) -> _Figures:
+    """Results and costs per row of a unit with those of all units that go on with its results."""
+    own = costs.alone(unit, cores)
+    selectivity, overhead, per_row, outputs = 0.0, own.overhead, own.per_row, 0.0
+    for output in unit.outputs:
+        if output.is_query:
+            selectivity += output.per_row
+            outputs += 1
+        for reader in costs.units:
+            if output.log in reader.inputs:
+                behind = _figures(reader, costs, cores)
+                selectivity += output.per_row * behind.selectivity
+                overhead += behind.overhead
+                per_row += output.per_row * behind.per_row
+                outputs += behind.outputs
+    return _Figures(selectivity, overhead, per_row, unit.weight, max(outputs, 1.0))

@@ -1,0 +1,183 @@
+"""The dispatcher in virtual time: cases worked by hand, closed forms, and what holds under every policy."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
+from slicemill.scheduling.rehearsal import Outcome, rehearse
+from slicemill.scheduling.traffic import Poll, Traffic, polls, total_rows
+
+
+def unit(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits: bool = False) -> UnitCost:
+    return UnitCost(name, (reads,), (Output(f"q{name}", per_row),), splits, 0.0, 0.0, row_s)
+
+
+def played(costs: Costs, arrivals: list[Poll], policy: str = "fcfs", cores: int = 1) -> Outcome:
+    return rehearse(costs, cores, Chooser(policy_named(policy)), arrivals)
+
+
+def test_what_comes_during_a_job_waits_for_the_next() -> None:
+    outcome = played(Costs(1.0, (unit("a", 0.1),)), [Poll(0.0, "s", 10), Poll(1.0, "s", 20)])
+    # The first job ends at 2 with 10 results, the second reads 20 rows and ends at 5.
+    figures = outcome.overall()
+    assert (outcome.jobs, outcome.lasted_s, outcome.behind_s) == (2, pytest.approx(5.0), pytest.approx(4.0))
+    assert figures.response.mean == pytest.approx((10 * 2 + 20 * 4) / 30)
+    assert figures.response.largest == pytest.approx(4.0)
+    assert figures.slowdown.mean == pytest.approx((10 * 2 + 20 * 4) / 30 / 1.1)
+    assert outcome.queries["qa"].staleness == pytest.approx(1.0)
+    assert outcome.most_waiting == 30
+    assert outcome.mean_waiting == pytest.approx((10 * 2 + 20 * 4) / 5)
+
+
+def test_time_without_rows_is_fresh() -> None:
+    outcome = played(Costs(1.0, (unit("a", 0.1),)), [Poll(0.0, "s", 10), Poll(6.0, "s", 10)])
+    assert outcome.lasted_s == pytest.approx(8.0)
+    assert outcome.queries["qa"].staleness == pytest.approx(0.5)
+    assert outcome.busy_s == pytest.approx(4.0)
+
+
+def test_the_choice_is_the_policy_s() -> None:
+    """G5: HR runs the dear and productive query first, HNR the cheap one."""
+    costs = Costs(0.0, (unit("dear", 5.0), unit("cheap", 2.0, 1 / 3)))
+    at_once = [Poll(0.0, "s", 3)]
+    responses = {
+        policy: {
+            name: query.figures.response.mean
+            for name, query in played(costs, at_once, policy).queries.items()
+        }
+        for policy in ("hr", "hnr")
+    }
+    assert responses["hr"] == {"qdear": pytest.approx(15.0), "qcheap": pytest.approx(21.0)}
+    assert responses["hnr"] == {"qdear": pytest.approx(21.0), "qcheap": pytest.approx(6.0)}
+
+
+def test_units_run_side_by_side_and_end_together() -> None:
+    outcome = played(Costs(0.0, (unit("a", 1.0), unit("b", 3.0))), [Poll(0.0, "s", 1)], cores=2)
+    assert outcome.jobs == 1
+    assert [query.figures.response.mean for query in outcome.queries.values()] == [3.0, 3.0]
+
+
+def test_results_of_a_derived_stream_keep_their_arrival() -> None:
+    first = UnitCost("a", ("s",), (Output("d", 0.5, is_query=False),), False, 0.0, 0.0, 1.0)
+    outcome = played(Costs(0.0, (first, unit("b", 1.0, reads="d"))), [Poll(0.0, "s", 4)])
+    # Four rows take 4 s, the two that are left 2 s.
+    assert outcome.overall().response.mean == pytest.approx(6.0)
+    assert outcome.overall().response.count == 2
+    assert outcome.overall().slowdown.mean == pytest.approx(6.0 / 2.0)
+
+
+def test_no_rows_give_no_figures() -> None:
+    outcome = played(Costs(1.0, (unit("a", 0.1),)), [])
+    assert outcome.overall().response.count == 0
+    assert math.isnan(outcome.overall().response.mean)
+    assert outcome.lasted_s == 0
+
+
+def test_below_capacity_each_poll_is_one_batch() -> None:
+    """D/D/1: with jobs shorter than a poll nothing waits, and the response is the time of the job."""
+    outcome = played(Costs(0.05, (unit("a", 0.001),)), polls({"s": Traffic(100.0)}, 0.5, 60.0))
+    assert outcome.overall().response.mean == pytest.approx(0.05 + 0.05)
+    assert outcome.overall().response.largest == pytest.approx(0.05 + 0.05)
+    assert outcome.busy_s / outcome.lasted_s == pytest.approx(0.2, rel=0.01)
+
+
+def test_batches_grow_until_they_carry_the_load() -> None:
+    """With a + b·N per job and λ rows a second, a cycle of a / (1 - λb) is where work and rows balance."""
+    rate, fixed, per_row = 800.0, 0.05, 0.001
+    costs = Costs(fixed, (unit("a", per_row),))
+    outcome = played(costs, polls({"s": Traffic(rate)}, 0.002, 100.0))
+    cycle = fixed / (1 - rate * per_row)
+    assert outcome.busy_s / outcome.jobs == pytest.approx(cycle, rel=0.02)
+    # A row waits half a cycle for its job on average, and then through the job.
+    assert outcome.overall().response.mean == pytest.approx(1.5 * cycle, rel=0.02)
+
+
+def test_single_rows_that_come_by_chance_wait_as_in_a_queue_that_serves_in_batches() -> None:
+    """M/D/1 with service in bulk, a fixed time D: many rows respond in 1.5 D, few in little more than D."""
+    costs = Costs(1.0, (unit("a", 0.0),))
+    random = np.random.default_rng(5)
+
+    def response(rate: float, rows: int) -> float:
+        times = np.cumsum(random.exponential(1 / rate, rows)).tolist()
+        return played(costs, [Poll(at, "s", 1) for at in times]).overall().response.mean
+
+    many, few = response(50.0, 20_000), response(0.02, 20_000)
+    assert many == pytest.approx(1.5, rel=0.02)
+    # To first order in λD: a row meets a job under way with probability λD and then waits half of it.
+    assert few == pytest.approx(1.0 + 0.02 / 2, rel=0.01)
+
+
+COSTS = st.builds(
+    Costs,
+    st.floats(0.001, 0.2),
+    st.lists(
+        st.tuples(st.floats(1e-5, 1e-2), st.floats(0.0, 2.0), st.booleans()), min_size=1, max_size=6
+    ).map(lambda drawn: tuple(unit(str(n), *given_[:2], splits=given_[2]) for n, given_ in enumerate(drawn))),
+)
+ARRIVALS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 200)), min_size=1, max_size=20).map(
+    lambda drawn: sorted(Poll(at, "s", rows) for at, rows in drawn)
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(COSTS, ARRIVALS, st.integers(1, 3))
+def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_rows_wait(
+    costs: Costs, arrivals: list[Poll], cores: int
+) -> None:
+    rows = total_rows(arrivals)
+    for policy in POLICIES:
+        outcome = played(costs, arrivals, policy, cores)
+        for source, output in costs.queries():
+            figures = outcome.queries[output.log].figures
+            assert figures.response.count == math.floor(output.per_row * rows + 1e-9)
+            if figures.response.count:
+                # Nobody is served faster than alone.
+                assert figures.response.mean >= costs.alone(source, cores).ideal_time - 1e-9
+                assert figures.slowdown.mean >= 1 - 1e-9
+        # Work is conserved: from the first arrival on the dispatcher stops only when nothing waits, and no
+        # stretch without a job reaches beyond the next arrival.
+        gaps = [b.at - a.at for a, b in pairwise(arrivals)]
+        assert outcome.lasted_s - arrivals[0].at - outcome.busy_s <= sum(gaps) + 1e-9
+        assert outcome.most_waiting <= rows * len(costs.units)
+        assert 0 <= outcome.staleness <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(COSTS, ARRIVALS)
+def test_on_one_core_the_order_of_units_does_not_change_the_work_of_rows(
+    costs: Costs, arrivals: list[Poll]
+) -> None:
+    for policy in ("fcfs", "hnr", "fas"):
+        outcome = played(costs, arrivals, policy)
+        of_rows = outcome.busy_s - outcome.jobs * costs.job_s
+        assert of_rows == pytest.approx(sum(u.row_s for u in costs.units) * total_rows(arrivals))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
+    """A unit without any result has no priority under most policies, and the others always have work."""
+    costs = Costs(0.1, (*(unit(name, 0.0015) for name in "abc"), unit("empty", 1e-5, 0.0)))
+    arrivals = polls({"s": Traffic(210.0)}, 0.25, 120.0)
+    guarded = rehearse(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
+    # The patience, then up to three others that have waited longer: ten jobs of about a second for each.
+    assert guarded.queries["qempty"].most_waiting < 210 * 40
+    if policy in ("hr", "hnr", "brt", "bsd", "fas"):
+        alone = rehearse(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)
+        assert alone.queries["qempty"].most_waiting > 2 * guarded.queries["qempty"].most_waiting
+
+
+def test_a_load_above_capacity_is_behind_when_it_ends() -> None:
+    costs = Costs(0.05, (unit("a", 0.01),))
+    fits = played(costs, polls({"s": Traffic(80.0)}, 0.25, 100.0))
+    exceeds = played(costs, polls({"s": Traffic(150.0)}, 0.25, 100.0))
+    assert costs.utilisation({"s": 150.0}, 1) == pytest.approx(1.5)
+    assert fits.behind_s < 2
+    assert exceeds.behind_s == pytest.approx(50.0, rel=0.05)
