@@ -1,0 +1,45 @@
+"""RAND: when memory is full, one of the tuples goes, each with the same chance (L18)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slicemill.shedding.chains import Memory, Tuple
+from slicemill.shedding.methods import Method, scattered
+
+
+class BlindMemory(Memory):
+    """Tuples lie in slots; which slot is emptied depends on the seed and the number of decisions alone."""
+
+    def __init__(self, capacity: int, method: Method, slots: list[int] | None = None, drawn: int = 0) -> None:
+        super().__init__(capacity)
+        self.method = method
+        self._slots: list[Tuple] = []
+        self._places: dict[int, int] = {}
+        self._order = slots or []  # serials as they were stored
+        self._drawn = drawn
+
+    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+        self._drawn += 1
+        return self._slots[scattered(self._drawn, self.method.seed) % len(self._slots)]
+
+    def _added(self, tuple_: Tuple) -> None:
+        self._places[tuple_.serial] = len(self._slots)
+        self._slots.append(tuple_)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        """The last one takes the place that is free now."""
+        place, last = self._places.pop(tuple_.serial), self._slots.pop()
+        if last is not tuple_:
+            self._slots[place] = last
+            self._places[last.serial] = place
+
+    def _settings(self) -> dict[str, Any]:
+        return {"method": self.method, "slots": [one.serial for one in self._slots], "drawn": self._drawn}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        by_serial = {tuple_.serial: tuple_ for tuple_ in self._slots}
+        self._slots = [by_serial[serial] for serial in self._order]
+        self._places = {serial: place for place, serial in enumerate(self._order)}
+        self._order = []

@@ -1,0 +1,33 @@
+"""What dropping one tuple costs, by the definition (L15, L23): look at its whole run each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicemill.shedding.chains import Follower, Tuple
+from slicemill.shedding.methods import Method
+
+
+def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
+    """The first and last place of the run of kept neighbours that a tuple is in."""
+    first = last = place
+    while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
+        first -= 1
+    while last + 1 < len(kept) and kept[last + 1].goes_on(kept[last].values, kept[last].end):
+        last += 1
+    return first, last
+
+
+def cost(kept: Sequence[Tuple], place: int, follower: Follower | None, method: Method) -> tuple[float, bool]:
+    """The cost of dropping one of a partition's tuples, in order of time, and whether it splits its run."""
+    first, last = run_around(kept, place)
+    begin, end, dropped = kept[first].begin, kept[last].end, kept[place]
+    grows = method.lookahead and follower is not None and follower.goes_on(kept[last].values, end)
+    inner = place > first and (place < last or grows)
+    if method.threshold is None or grows:
+        return method.split * inner + method.lost * ((dropped.end - dropped.begin) / (end - begin)), inner
+    if end - begin < method.threshold:
+        return 0.0, inner
+    parts = [part for part in (dropped.begin - begin, end - dropped.end) if part and part >= method.threshold]
+    lost = (end - begin - sum(parts)) / (end - begin)
+    return method.split * max(0, len(parts) - 1) + method.lost * lost, inner

@@ -1,0 +1,172 @@
+"""CALS with a heap of runs: a decision takes time in proportion to the logarithm of the tuples kept (L22).
+
+A split costs at least as much as all of a run's time, so the tuple that is cheapest of all is the first or
+the last of its run of kept neighbours, its fragment. A fragment offers the cheaper one of the two; the heap
+has the fragments by what they offer. Counting time alone (CALS-I), any tuple may be the cheapest: there a
+fragment keeps its tuples by length, and one that is split gives the smaller part of them away.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, TypeAlias
+
+from slicemill.shedding.chains import Chain, Memory, Tuple
+from slicemill.shedding.methods import Method
+
+_SLACK = 64
+
+
+class Fragment:
+    """A run of kept neighbours, in a heap under the entry of number `entry`; older entries are void."""
+
+    __slots__ = ("by_length", "entry", "first", "last")
+
+    def __init__(self, tuple_: Tuple) -> None:
+        self.first = self.last = tuple_
+        self.entry = -1
+        self.by_length: list[tuple[int, int, Tuple]] = []
+
+    @property
+    def length(self) -> int:
+        return self.last.end - self.first.begin
+
+
+_Entry: TypeAlias = tuple[float, int, int, Fragment, Tuple]
+
+
+class FastMemory(Memory):
+    """Chooses what `ScanMemory` chooses."""
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity)
+        assert method.split >= method.lost or method.split == 0, "else an inner tuple may be the cheapest"
+        self.method = method
+        self._any = method.split == 0 and method.threshold is None
+        self._heap: list[_Entry] = []
+        self._entries = count()
+        self._fragments = 0
+
+    # -- the heap ---------------------------------------------------------------------------------------
+
+    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+        while True:
+            _, _, entry, fragment, tuple_ = self._heap[0]
+            if fragment.entry == entry:
+                return tuple_
+            heappop(self._heap)
+
+    def _offer(self, fragment: Fragment) -> None:
+        """A fragment has changed: so has what it offers."""
+        fragment.entry = next(self._entries)
+        heappush(self._heap, self._entry(fragment))
+        if len(self._heap) > 4 * self._fragments + _SLACK:
+            self._heap = [found for found in self._heap if found[3].entry == found[2]]
+            heapify(self._heap)
+
+    def _withdraw(self, fragment: Fragment) -> None:
+        fragment.entry = -1
+        self._fragments -= 1
+
+    def _entry(self, fragment: Fragment) -> _Entry:
+        if self._any:
+            while fragment.by_length[0][2].fragment is not fragment:
+                heappop(fragment.by_length)
+            length, tie, tuple_ = fragment.by_length[0]
+            return self.method.lost * (length / fragment.length), tie, fragment.entry, fragment, tuple_
+        grows = self._grows(fragment)
+        ends = {fragment.first} if grows else {fragment.first, fragment.last}
+        cost, tie, tuple_ = min(
+            (self._cost(fragment, end, grows), self.method.tie(end.serial), end) for end in ends
+        )
+        return cost, tie, fragment.entry, fragment, tuple_
+
+    def _cost(self, fragment: Fragment, end: Tuple, grows: bool) -> float:
+        length, threshold = fragment.length, self.method.threshold
+        if threshold is None or grows:
+            return self.method.lost * (end.length / length)
+        if length < threshold:
+            return 0.0
+        rest = length - end.length
+        return self.method.lost * ((length - (rest if rest >= threshold else 0)) / length)
+
+    def _grows(self, fragment: Fragment) -> bool:
+        # A tuple that is being removed is still linked here: what it was the last of has an end now.
+        if not self.method.lookahead or fragment.last.after is not None:
+            return False
+        chain = fragment.last.chain
+        assert chain is not None
+        follower = chain.follower
+        return follower is not None and follower.goes_on(fragment.last.values, fragment.last.end)
+
+    # -- fragments --------------------------------------------------------------------------------------
+
+    def _added(self, tuple_: Tuple) -> None:
+        before = tuple_.before
+        if before is not None and tuple_.goes_on(before.values, before.end):
+            fragment: Fragment = before.fragment
+            fragment.last = tuple_
+        else:
+            if before is not None:
+                self._offer(before.fragment)  # which grows no more
+            fragment = Fragment(tuple_)
+            self._fragments += 1
+        self._take(fragment, tuple_)
+        self._offer(fragment)
+
+    def _take(self, fragment: Fragment, tuple_: Tuple) -> None:
+        tuple_.fragment = fragment
+        if self._any:
+            heappush(fragment.by_length, (tuple_.length, self.method.tie(tuple_.serial), tuple_))
+
+    def _followed(self, chain: Chain) -> None:
+        if chain.last is not None:
+            self._offer(chain.last.fragment)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        fragment: Fragment = tuple_.fragment
+        tuple_.fragment = None
+        if fragment.first is fragment.last:
+            self._withdraw(fragment)
+        elif fragment.first is tuple_:
+            assert tuple_.after is not None
+            fragment.first = tuple_.after
+            self._offer(fragment)
+        elif fragment.last is tuple_:
+            assert tuple_.before is not None
+            fragment.last = tuple_.before
+            self._offer(fragment)
+        else:
+            self._split(fragment, tuple_)
+
+    def _split(self, fragment: Fragment, tuple_: Tuple) -> None:
+        """The smaller part becomes a fragment of its own: each tuple moves a few times at most."""
+        left, right = tuple_.before, tuple_.after
+        assert left is not None and right is not None
+        first, last = fragment.first, fragment.last
+        down, up = left, right
+        while down is not first and up is not last:
+            assert down.before is not None and up.after is not None
+            down, up = down.before, up.after
+        if down is first:
+            moved = self._moved(first, left)
+            fragment.first = right
+        else:
+            moved = self._moved(right, last)
+            fragment.last = left
+        self._fragments += 1
+        self._offer(fragment)
+        self._offer(moved)
+
+    def _moved(self, first: Tuple, last: Tuple) -> Fragment:
+        moved = Fragment(first)
+        moved.last = last
+        current: Tuple | None = first
+        while current is not None:
+            self._take(moved, current)
+            current = current.after if current is not last else None
+        return moved
+
+    def _settings(self) -> dict[str, Any]:
+        return {"method": self.method}

@@ -1,0 +1,83 @@
+"""Run slots: tuples are coalesced as they come, and memory counts runs (L24).
+
+With long runs this needs far fewer slots. Only whole runs are dropped, the shortest first, and never one
+that is still growing while there is another. A run does not know where its tuples began: one that the window
+has partly passed is cut at the window's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, TypeAlias
+
+from slicemill.shedding.chains import Chain, Follower, Memory, Tuple
+from slicemill.shedding.methods import Method
+
+_SLACK = 64
+
+_Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
+
+
+class RunMemory(Memory):
+    """A `Tuple` here is a run; the `fragment` of one is the number of its entry in the heap."""
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity)
+        self.method = method
+        self._heap: list[_Entry] = []
+        self._entries = count()
+
+    def arrive(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> Tuple | None:
+        last = self.chains[partition].last if partition in self.chains else None
+        if closed is None or last is None or not closed.goes_on(last.values, last.end):
+            return super().arrive(partition, closed, follower)
+        last.end, last.number, last.count = closed.end, closed.number, last.count + closed.count
+        self.chains[partition].follower = follower
+        self._offer(last)
+        return None
+
+    def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
+        assert number is None or begin is None, "windows are of time, or all is forgotten"
+        if number is not None:
+            super().expire(partition, number=number)
+            return
+        chain = self.chains.get(partition)
+        while begin is not None and chain is not None and (oldest := chain.first) is not None:
+            if oldest.end > begin:
+                if oldest.begin < begin:
+                    oldest.begin = begin
+                    self._offer(oldest)
+                break
+            self._remove(oldest)
+
+    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+        while self._heap[0][4].fragment != self._heap[0][3]:
+            heappop(self._heap)
+        return self._heap[0][4]
+
+    def _offer(self, run: Tuple) -> None:
+        assert run.chain is not None
+        follower = run.chain.follower
+        grows = run.after is None and follower is not None and follower.goes_on(run.values, run.end)
+        run.fragment = next(self._entries)
+        heappush(self._heap, (grows, run.length, self.method.tie(run.serial), run.fragment, run))
+        if len(self._heap) > 4 * self.held + _SLACK:
+            self._heap = [found for found in self._heap if found[4].fragment == found[3]]
+            heapify(self._heap)
+
+    def _added(self, tuple_: Tuple) -> None:
+        if tuple_.before is not None:
+            self._offer(tuple_.before)  # which grows no more
+        self._offer(tuple_)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        tuple_.fragment = None
+
+    def _followed(self, chain: Chain) -> None:
+        if chain.last is not None:
+            self._offer(chain.last)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"method": self.method}

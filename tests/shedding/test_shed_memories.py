@@ -1,0 +1,211 @@
+"""CALS and its kin: traces by hand, the fast form against the definition, and what each may never do."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from shed_streams import accuracy_of, closed, copy, feed, fragments
+
+from slicemill.shedding.blind import BlindMemory
+from slicemill.shedding.budget import Budget, Slot
+from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.fast import FastMemory
+from slicemill.shedding.methods import METHODS, Method, Ties, method_of
+from slicemill.shedding.runs import RunMemory
+from slicemill.shedding.scan import ScanMemory
+
+EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
+FORMS = (ScanMemory, FastMemory)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
+    method = replace(METHODS["cals"], ties=Ties.OLDEST)
+    three = form(3, method)
+    assert feed(three, EXAMPLE_4) == [None, None, None, 1, 2]
+    assert accuracy_of(EXAMPLE_4, three.kept("p")) == Fraction(7, 9)
+    four = form(4, method)
+    assert feed(four, EXAMPLE_4) == [None, None, None, None, 1]
+    assert accuracy_of(EXAMPLE_4, four.kept("p")) == Fraction(8, 9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_look_ahead_a_growing_run_is_cut_at_its_tip(form: type[ScanMemory | FastMemory]) -> None:
+    tuples = closed("aaaa", [0, 1, 2, 3, 4])
+    literal = form(2, replace(METHODS["cals"], ties=Ties.NEWEST))
+    assert feed(literal, tuples)[2] == 2
+    assert feed(form(2, replace(METHODS["lookahead"], ties=Ties.NEWEST)), tuples)[2] == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nothing_is_dropped_while_there_is_room(name: str) -> None:
+    memory = Budget(5, method=name).memory()
+    assert feed(memory, EXAMPLE_4) == [None] * 5
+    assert accuracy_of(EXAMPLE_4, memory.kept("p")) == 1
+
+
+@pytest.mark.parametrize("name", ["cals", "lookahead", "interval", "random"])
+def test_where_all_values_differ_accuracy_is_the_share_of_memory(name: str) -> None:
+    random = Random(5)
+    times = [0]
+    for _ in range(300):
+        times.append(times[-1] + random.randint(1, 10))
+    tuples = closed(list(range(300)), times)
+    memory = Budget(50, method=name).memory()
+    feed(memory, tuples, window=100)
+    assert accuracy_of(tuples[-100:], memory.kept("p")) == Fraction(len(memory.kept("p")), 100)
+    assert memory.held == 50
+
+
+def test_where_all_values_are_equal_one_fragment_is_left() -> None:
+    tuples = closed("a" * 200, list(range(201)))
+    memory = Budget(60).memory()
+    feed(memory, tuples, window=100)
+    assert [len(pieces) for pieces in fragments(memory.kept("p")).values()] == [1]
+    assert accuracy_of(tuples[-100:], memory.kept("p")) == Fraction(60, 100)
+
+
+def test_greedy_choices_are_close_to_the_best_there_are() -> None:
+    worst = 1.0
+    for seed in range(12):
+        random = Random(seed)
+        values, times = [0], [0]
+        for _ in range(11):
+            values.append(values[-1] if random.random() < (0.3, 0.7)[seed % 2] else values[-1] + 1)
+        for _ in range(12):
+            times.append(times[-1] + random.randint(1, 10))
+        tuples = closed(values, times)
+        memory = Budget(8).memory()
+        feed(memory, tuples)
+        best = max(accuracy_of(tuples, kept) for kept in combinations(tuples, 8))
+        worst = min(worst, float(accuracy_of(tuples, memory.kept("p")) / best))
+    assert worst >= 0.88
+
+
+def test_a_threshold_lets_runs_go_that_are_too_short() -> None:
+    tuples = closed("aabbbbbbcdd", list(range(12)))
+    memory = Budget(7, method="threshold", threshold=6).memory()
+    feed(memory, tuples)
+    assert fragments(memory.kept("p"))[1] == [(2, 8)]
+
+
+def test_run_slots_hold_a_long_run_in_one_place() -> None:
+    tuples = closed("aaaaabccccd", list(range(12)))
+    memory = Budget(2, Slot.RUNS).memory()
+    dropped = feed(memory, tuples)
+    assert [one for one in dropped if one is not None] == [5, 10]
+    assert [(one.values, one.begin, one.end, one.count) for one in memory.kept("p")] == [
+        ("a", 0, 5, 5),
+        ("c", 6, 10, 4),
+    ]
+    memory.expire("p", begin=3)
+    assert memory.kept("p")[0].begin == 3
+    memory.expire("p", begin=7)
+    assert [one.values for one in memory.kept("p")] == ["c"]
+
+
+def test_a_growing_run_is_not_dropped_while_there_is_another() -> None:
+    tuples = closed("aaabb", [0, 5, 10, 15, 16, 17])
+    memory = RunMemory(1, method_of("lookahead"))
+    dropped = feed(memory, tuples)
+    assert [one.values for one in memory.kept("p")] == ["b"]
+    assert dropped[3] is not None
+
+
+# -- the fast form --------------------------------------------------------------------------------------
+
+arrivals = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(0, 4), st.integers(0, 9)), max_size=40
+)
+
+
+def choices(
+    memory: Memory, rows: list[tuple[int, str, int, int]], restart: int | None = None
+) -> list[object]:
+    """Drops of tuples that arrive on three partitions: a value, a gap, and 0 for one that makes no run.
+
+    Time windows of 25 pass over them.
+    """
+    now, run, out = 0, 0, []
+    newest: dict[int, tuple[str, int, int, bool]] = {}
+    for serial, (partition, value, gap, luck) in enumerate(rows):
+        now += gap
+        for key in range(3):
+            memory.expire(key, begin=now - 25)
+        wanted = luck > 0
+        before = newest.get(partition)
+        ended = None
+        if before is not None and before[3] and before[1] < now:
+            run += 1
+            ended = Tuple(before[0], before[1], now, before[2], before[2], run)
+        follower = Follower(value, now) if wanted else None
+        victim = memory.arrive(partition, ended, follower)
+        out.append((serial, victim.serial if victim is not None else None))
+        newest[partition] = (value, now, serial, wanted)
+        if serial == restart:
+            memory = pickle.loads(pickle.dumps(memory))
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrivals, st.integers(0, 6), st.sampled_from(sorted(METHODS)), st.sampled_from(Ties), st.integers(0, 12)
+)
+@example([(0, "a", 1, 1)] * 12, 3, "interval", Ties.RANDOM, 0)
+@example([(0, "a", 4, 1)] * 5 + [(0, "b", 1, 1)] * 5, 2, "threshold", Ties.OLDEST, 6)
+def test_the_fast_form_chooses_what_the_definition_chooses(
+    rows: list[tuple[int, str, int, int]], capacity: int, name: str, ties: Ties, threshold: int
+) -> None:
+    method = replace(method_of(name, threshold), ties=ties, blind=False)
+    expected = choices(ScanMemory(capacity, method), rows)
+    assert choices(FastMemory(capacity, method), rows) == expected
+    assert choices(FastMemory(capacity, method), rows, restart=len(rows) // 2) == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(arrivals, st.integers(0, 6), st.sampled_from((Slot.RUNS, Slot.TUPLES)))
+def test_a_restart_changes_no_choice(
+    rows: list[tuple[int, str, int, int]], capacity: int, slot: Slot
+) -> None:
+    budget = Budget(capacity, slot, "random")
+    assert choices(budget.memory(), rows) == choices(budget.memory(), rows, restart=len(rows) // 2)
+
+
+def test_weights_that_make_a_split_cheap_are_for_the_scan() -> None:
+    with pytest.raises(AssertionError):
+        FastMemory(3, Method(split=0.5))
+
+
+# -- RAND -----------------------------------------------------------------------------------------------
+
+
+def test_random_dropping_gives_all_the_same_chance_at_each_decision() -> None:
+    kept = [0] * 20
+    for seed in range(400):
+        memory = BlindMemory(10, method_of("random", seed=seed))
+        feed(memory, [copy(one) for one in closed(list(range(20)), list(range(21)))])
+        for one in memory.kept("p"):
+            kept[one.number] += 1
+    for number, count in enumerate(kept):
+        survived = (10 / 11) ** min(10, 20 - number)
+        assert count / 400 == pytest.approx(survived, abs=0.09)
+
+
+def test_accuracy_of_independent_retention_is_the_closed_form() -> None:
+    random, p, q = Random(2), 0.7, 0.6
+    values, times = [0], [0]
+    for _ in range(100_000):
+        values.append(values[-1] if random.random() < p else values[-1] + 1)
+        times.append(times[-1] + random.randint(1, 10))
+    tuples = closed(values[:-1], times)
+    kept = [one for one in tuples if random.random() < q]
+    closed_form = q / (q + q * (1 - q) * p / (1 - p) + (1 - p) * (1 - q) / (1 - p * (1 - q)))
+    assert closed_form == pytest.approx(0.452, abs=0.001)
+    assert float(accuracy_of(tuples, kept)) == pytest.approx(closed_form, abs=0.01)
