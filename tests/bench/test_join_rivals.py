@@ -33,8 +33,9 @@ def test_expected_pairs_are_those_of_comparing_all_with_all(
     assert made.expected(join, files) == pairs
 
 
-def test_of_many_joins_the_longest_selects_nothing_and_half_of_the_others_do() -> None:
-    for count in (1, 4, 16):
-        made = joins(count, 80)
-        assert made[-1] == WindowedJoin(80)
+def test_windows_go_from_the_shortest_to_the_longest_and_half_of_many_joins_select() -> None:
+    assert joins(1, 5, 80) == [WindowedJoin(80)]
+    for count in (4, 16):
+        made = joins(count, 5, 80)
+        assert [made[0].window_s, made[-1].window_s] == [5, 80]
         assert sum(join.below < 1000 for join in made) == count // 2

@@ -1,8 +1,9 @@
 """Joins of two streams of Parquet files over windows of time: by slicemill, and by Spark's own streaming.
 
-Both run in one session and take as many files a batch. slicemill runs all joins in one mill and writes their
-results to logs. Spark has a streaming query for each join, with the window as a condition on event times and
-watermarks to free its state, and gives results to its noop sink, which only counts.
+Both run in one session and take as many files a batch. slicemill runs all joins in one mill. Spark has a
+streaming query for each join, with the window as a condition on event times and watermarks to free its state.
+Both write results to files that people can read: slicemill to its logs, Spark to Parquet. Or Spark gives them
+to its noop sink, which only counts: less than is asked of slicemill.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from slicemill.runtime.state_view import slices_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STREAMS = ("a", "b")
 SCHEMA = "k BIGINT, v BIGINT, ts TIMESTAMP"
@@ -145,7 +147,7 @@ class MillJoins:
 
 @dataclass
 class SparkJoins(SparkQueries):
-    """One streaming query for each join."""
+    """One streaming query for each join, whose results become Parquet files."""
 
     spark: SparkSession
     folder: Path
@@ -160,14 +162,37 @@ class SparkJoins(SparkQueries):
             length = f"INTERVAL {round(join.window_s * _SECOND)} MICROSECONDS"
             within = F.expr(f"ka = kb AND tsb > tsa - {length} AND tsb < tsa + {length}")
             joined = a.where(f"va < {join.below}").join(b, within).select("ka", "va", "vb")
-            writer = joined.writeStream.format("noop").outputMode("append")
+            writer = self._sink(joined.writeStream, number).outputMode("append")
             writer = writer.option("checkpointLocation", str(self.folder / f"checkpoint-{number}"))
             self._queries.append(writer.trigger(processingTime="50 milliseconds").start())
+
+    def counts(self) -> list[int]:
+        return [
+            sum(pq.read_metadata(path).num_rows for path in self._results(number).glob("*.parquet"))
+            for number in range(len(self.joins))
+        ]
+
+    def _results(self, number: int) -> Path:
+        return self.folder / f"results-{number}"
+
+    def _sink(self, writer: DataStreamWriter, number: int) -> DataStreamWriter:
+        return writer.format("parquet").option("path", str(self._results(number)))
 
     def _stream(self, stream: str) -> DataFrame:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
         frame = reader.parquet(str(self.folder / stream)).withWatermark("ts", "1 second")
         return frame.withColumnsRenamed({name: f"{name}{stream}" for name in ("k", "v", "ts")})
+
+
+@dataclass
+class SparkJoinsDropping(SparkJoins):
+    """The same, with results that are only counted."""
+
+    def counts(self) -> list[int]:
+        return SparkQueries.counts(self)
+
+    def _sink(self, writer: DataStreamWriter, number: int) -> DataStreamWriter:  # noqa: ARG002 - nowhere
+        return writer.format("noop")
 
 
 @dataclass
