@@ -33,17 +33,12 @@ lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 
-# Two processes, for two cores: one with Spark, one without; the second's output comes when both are done.
-PLAIN_TESTS := $(addprefix tests/,kernels lab plan scheduling sources uda test_bench_simulator.py \
-  test_corpus_front_end.py test_corpus_on_reference.py test_corpus_reader.py test_doctests.py test_oracle.py \
-  test_oracle_windows.py)
-NO_TESTS    := tests/support tests/corpus tests/__pycache__
-SPARK_TESTS := $(filter-out $(PLAIN_TESTS) $(NO_TESTS),$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
-
+# Two processes, for two cores: one has a Spark session for all tests that use it, the other runs the rest; the
+# second's output comes when both are done.
 test: lint ## lint, then the whole test suite
 	@mkdir -p out
-	@$(BIN)/python -m pytest -p no:cacheprovider $(PLAIN_TESTS) > out/plain-tests.log 2>&1 & plain=$$!; \
-	$(BIN)/python -m pytest $(SPARK_TESTS); spark=$$?; \
+	@$(BIN)/python -m pytest -p no:cacheprovider -m "not spark" > out/plain-tests.log 2>&1 & plain=$$!; \
+	$(BIN)/python -m pytest -m spark; spark=$$?; \
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
 
 recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)

@@ -23,6 +23,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("where", "text"), blocks("python"))
 def test_every_python_example_runs(where: str, text: str) -> None:
     exec(compile(text, where, "exec"), {})
