@@ -1,0 +1,261 @@
+"""From an expression to its cores and what is done with their values (C20: level check, collect, share)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from slicemill.model.algebra import Monomial, canonical, monomial_expression, polynomial
+from slicemill.model.core import Core
+from slicemill.model.terms import (
+    AGE,
+    CONDITIONS,
+    DIMENSION,
+    FROM_NEWEST,
+    ONE,
+    POSITION,
+    ZERO,
+    Aggregate,
+    Apply,
+    Column,
+    Expr,
+    Let,
+    ModelError,
+    Number,
+    Symbol,
+    add,
+    multiply,
+    shown,
+    transformed,
+    walk,
+)
+from slicemill.model.weights import symbols_of, weight_of
+
+_PLACES = frozenset({"i", "j", "age"})
+
+
+@dataclass(slots=True)
+class Collected:
+    """Cores in order of first use; `result` is an expression over their values, `Symbol("c0")` and so on.
+
+    `lets` are the values that blocked cores need, in the order in which they can be computed.
+    """
+
+    cores: list[Core] = field(default_factory=list)
+    lets: dict[str, Expr] = field(default_factory=dict)
+    result: Expr = ZERO
+
+    def reference(self, core: Core) -> Expr:
+        if core not in self.cores:
+            self.cores.append(core)
+        return Symbol(f"c{self.cores.index(core)}")
+
+
+def collect(expr: Expr) -> Collected:
+    """
+    >>> from slicemill.model.parse import parse
+    >>> found = collect(parse("let m = mean(x) in sum((x - m)^2)"))
+    >>> [str(core) for core in found.cores]
+    ['sum(x)', 'sum(1)', 'sum(x^2)']
+    """
+    _check_levels(expr, inside=False)
+    collected = Collected()
+    collected.result = _scalar(expr, {}, collected)
+    _drop_unused(collected)
+    return collected
+
+
+def _check_levels(expr: Expr, inside: bool) -> None:
+    if isinstance(expr, Aggregate):
+        if inside:
+            raise ModelError(
+                f"{expr} stands inside another aggregate: name it first, as in let m = {expr} in …"
+            )
+        _check_levels(expr.argument, inside=True)
+        return
+    if not inside and (isinstance(expr, Column) or expr in (POSITION, AGE)):
+        what = "a column" if isinstance(expr, Column) else "a property of elements"
+        raise ModelError(f"{expr} is {what}, outside an aggregate it has no single value: write sum({expr}), "
+                         f"mean({expr}), max({expr}), …")  # fmt: skip
+    if isinstance(expr, Apply):
+        for argument in expr.arguments:
+            _check_levels(argument, inside)
+    elif isinstance(expr, Let):
+        if inside:
+            raise ModelError(f"let {expr.name} stands inside an aggregate: write it in front")
+        _check_levels(expr.value, inside=False)
+        _check_levels(expr.body, inside=False)
+
+
+def _scalar(expr: Expr, lets: Mapping[str, Expr], into: Collected) -> Expr:
+    """The expression over values of cores."""
+    match expr:
+        case Aggregate():
+            return _aggregate(expr, lets, into)
+        case Let(name, value, body):
+            computed = _scalar(value, lets, into)
+            into.lets[name] = computed
+            return _scalar(body, {**lets, name: computed}, into)
+        case Symbol(name):
+            if expr == DIMENSION:
+                return into.reference(Core("sum", ONE))
+            return lets.get(name, expr)
+        case Apply(function, arguments):
+            return Apply(function, tuple(_scalar(argument, lets, into) for argument in arguments))
+    return expr
+
+
+def _aggregate(expr: Aggregate, lets: Mapping[str, Expr], into: Collected) -> Expr:
+    if expr.name == "sum":
+        parts = [_term(monomial, factor) for monomial, factor in _terms(expr.argument)]
+        blocked = [part for part in parts if isinstance(part, str)]
+        if not blocked:
+            result: Expr = ZERO
+            for part in parts:
+                assert not isinstance(part, str)
+                outside, core = part
+                scaled = multiply(_scalar(outside, lets, into), into.reference(core))
+                result = scaled if result == ZERO else add(result, scaled)
+            return _tidy(result)
+        reason = blocked[0]
+    else:
+        argument = canonical(expr.argument)
+        used = symbols_of(argument)
+        if not used:
+            condition = isinstance(argument, Apply) and argument.function in CONDITIONS
+            if expr.name in ("all", "any") and not condition:
+                raise ModelError(f"{expr.name} asks for a condition, as in {expr.name}({argument} > 0)")
+            return into.reference(Core(expr.name, argument, expr.options))
+        reason = _why_not_uniform(used)
+    argument = canonical(expr.argument)
+    scalars = tuple(sorted(symbols_of(argument) - _PLACES - {"n"}))
+    return into.reference(Core(expr.name, argument, expr.options, blocked=reason, scalars=scalars))
+
+
+def _why_not_uniform(used: frozenset[str]) -> str:
+    if "i" in used:
+        return "not uniform: uses position i"
+    if "age" in used:
+        return "not uniform: uses age"
+    if "n" in used:
+        return "not uniform: uses the dimension n for each element"
+    return f"uses {', '.join(sorted(used))}, which is known only when the window has been read once"
+
+
+def _terms(argument: Expr) -> list[tuple[Monomial, Fraction]]:
+    """The sum of products that an argument is, with weights and values of the whole window apart."""
+    separated = polynomial(transformed(canonical(argument), _addition_formula))
+    terms: list[tuple[Monomial, Fraction]] = []
+    for monomial, factor in separated.terms:
+        if _grows(monomial):
+            # Counted from the newest element, weights that grow become weights that fade: they neither
+            # overflow nor magnify rounding errors.
+            turned = transformed(monomial_expression(monomial, factor), _from_newest)
+            terms += polynomial(transformed(canonical(turned), _addition_formula)).terms
+        else:
+            terms.append((monomial, factor))
+    return terms
+
+
+def _grows(monomial: Monomial) -> bool:
+    places = tuple((atom, power) for atom, power in monomial if symbols_of(atom) == {"i"})
+    weight = weight_of(places, POSITION)
+    return weight is not None and weight.growing
+
+
+def _from_newest(expr: Expr) -> Expr | None:
+    return Apply("-", (DIMENSION, FROM_NEWEST)) if expr == POSITION else None
+
+
+def _addition_formula(expr: Expr) -> Expr | None:
+    """cos(a + b) and sin(a + b), where a is the same for all elements and b is not."""
+    match expr:
+        case Apply("cos" | "sin" as name, (argument,)):
+            terms = polynomial(argument).terms
+            moving = [term for term in terms if symbols_of(monomial_expression(term[0])) & _PLACES]
+            fixed = [term for term in terms if term not in moving]
+            if not moving or not any(symbols_of(monomial_expression(m)) for m, _ in fixed):
+                return None
+            a, b = (_sum_of(part) for part in (fixed, moving))
+            both = {f: (Apply(f, (a,)), Apply(f, (b,))) for f in ("cos", "sin")}
+            cos, sin = both["cos"], both["sin"]
+            if name == "cos":
+                return Apply("-", (multiply(*cos), multiply(*sin)))
+            return add(multiply(sin[0], cos[1]), multiply(cos[0], sin[1]))
+    return None
+
+
+def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
+    result: Expr = ZERO
+    for monomial, factor in terms:
+        result = add(result, monomial_expression(monomial, factor))
+    return canonical(result)
+
+
+def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
+    """What stands before the sum, and the core; or why there is no such core."""
+    outside: list[tuple[Expr, int]] = []
+    places: list[tuple[Expr, int]] = []
+    elements: list[tuple[Expr, int]] = []
+    for atom, power in monomial:
+        used = symbols_of(atom)
+        of_element = any(isinstance(part, Column) for part in walk(atom))
+        if not used:
+            (elements if of_element else outside).append((atom, power))
+        elif used <= _PLACES:
+            if of_element:
+                return f"{_why_not_uniform(used)}, which cannot be told from the element in {shown(atom)}"
+            places.append((atom, power))
+        elif used & _PLACES:
+            return f"not uniform: in {shown(atom)} the weight of each position changes with the dimension n"
+        elif of_element:
+            return _why_not_uniform(used)
+        else:
+            outside.append((atom, power))
+    scale = monomial_expression(tuple(outside), factor)
+    transform = monomial_expression(tuple(elements))
+    if not places:
+        return scale, Core("sum", transform)
+    weight_expr = monomial_expression(tuple(places))
+    variables = frozenset().union(*(symbols_of(atom) for atom, _ in places))
+    if len(variables) > 1:
+        return f"not uniform: {shown(weight_expr)} uses both position and age"
+    weight = weight_of(tuple(places), Symbol(next(iter(variables))))
+    if weight is None:
+        name, weights = _name(variables), shown(weight_expr)
+        return f"not uniform: uses {name}, and weights {weights} are not closed under shifts"
+    return scale, Core("sum", transform, weight_expr=weight_expr, weight=weight)
+
+
+def _name(variables: frozenset[str]) -> str:
+    return "age" if "age" in variables else "position i"
+
+
+def _tidy(expr: Expr) -> Expr:
+    """Without factors of 1."""
+
+    def change(part: Expr) -> Expr | None:
+        match part:
+            case Apply("*", (left, right)) if left == ONE:
+                return right
+            case Apply("*", (left, right)) if right == ONE:
+                return left
+            case Apply("*", (Number(value), right)) if value == -1:
+                return Apply("neg", (right,))
+            case Apply("+", (left, Apply("neg", (right,)))):
+                return Apply("-", (left, right))
+        return None
+
+    return transformed(expr, change)
+
+
+def _drop_unused(collected: Collected) -> None:
+    """Values given by let that no blocked core needs are part of the result already."""
+    needed: set[str] = set()
+    for core in collected.cores:
+        needed |= set(core.scalars)
+    for name in reversed(collected.lets):
+        if name in needed:
+            needed |= symbols_of(collected.lets[name])
+    collected.lets = {name: value for name, value in collected.lets.items() if name in needed}

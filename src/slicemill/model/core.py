@@ -1,0 +1,60 @@
+"""Cores: the parts of a model that look at the window (the paper's Ac·T and A·T)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulator, Search
+from slicemill.model.terms import ONE, Aggregate, Apply, Column, Expr, shown, walk
+from slicemill.model.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """`aggregate(weight·transform)`. Cores that are equal are computed once.
+
+    `blocked` says why the core cannot be kept up from slide to slide; its transform then has everything, also
+    positions and the names in `scalars`, which are values of the whole window.
+    """
+
+    aggregate: str
+    transform: Expr
+    options: tuple[Fraction, ...] = ()
+    weight_expr: Expr = ONE
+    weight: Weight | None = field(default=None, compare=False)
+    blocked: str = ""
+    scalars: tuple[str, ...] = ()
+
+    @property
+    def accumulator(self) -> Accumulator | None:
+        """⊕, or None where the core is a search."""
+        return ACCUMULATORS.get(self.aggregate)
+
+    @property
+    def search(self) -> Search | None:
+        return SEARCHES.get(self.aggregate)
+
+    @property
+    def argument(self) -> Expr:
+        """What is accumulated or searched, weights included."""
+        return self.transform if self.weight_expr == ONE else Apply("*", (self.weight_expr, self.transform))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.name for p in walk(self.transform) if isinstance(p, Column)))
+
+    @property
+    def counts(self) -> bool:
+        """Is it n itself?"""
+        return self.aggregate == "sum" and self.transform == ONE and self.weight is None and not self.blocked
+
+    @property
+    def symbol(self) -> str:
+        """In the paper's notation: Ac[+]·T[x^2], A[max]·T[x]."""
+        accumulator = self.accumulator
+        head = f"A[{self.aggregate}]" if accumulator is None else f"Ac[{accumulator.symbol}]"
+        return f"{head}·T[{shown(self.argument)}]"
+
+    def __str__(self) -> str:
+        return shown(Aggregate(self.aggregate, self.argument, self.options))

@@ -1,0 +1,128 @@
+"""Statistics that are abbreviations: they are written out in sums before anything else looks at them.
+
+So `variance(x)` and `mean(x)` in one model share Σx and n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slicemill.model.terms import (
+    CONDITIONS,
+    DIMENSION,
+    ONE,
+    ZERO,
+    Aggregate,
+    Apply,
+    Expr,
+    ModelError,
+    Number,
+    number,
+)
+
+Args = Sequence[Expr]
+N = DIMENSION
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    takes: tuple[int, ...]
+    expand: Callable[[Args], Expr]
+
+
+def _times(left: Expr, right: Expr) -> Expr:
+    return Apply("*", (left, right))
+
+
+def _minus(left: Expr, right: Expr) -> Expr:
+    return Apply("-", (left, right))
+
+
+def _over(left: Expr, right: Expr) -> Expr:
+    return Apply("/", (left, right))
+
+
+def _sum(expr: Expr) -> Expr:
+    return Aggregate("sum", expr)
+
+
+def _root(expr: Expr) -> Expr:
+    return Apply("sqrt", (expr,))
+
+
+def _scatter(x: Expr, y: Expr) -> Expr:
+    """n²·cov(x, y): whole numbers stay whole numbers."""
+    return _minus(_times(N, _sum(_times(x, y))), _times(_sum(x), _sum(y)))
+
+
+def _spread(x: Expr) -> Expr:
+    """n²·var(x), which rounding never makes negative (C24)."""
+    return Apply("nonnegative", (_scatter(x, x),))
+
+
+def _less_one() -> Expr:
+    return _times(N, _minus(N, ONE))
+
+
+def _count(args: Args) -> Expr:
+    """Of a condition how often it holds; of a value how many elements there are."""
+    (of,) = args
+    holds = isinstance(of, Apply) and of.function in CONDITIONS
+    return _sum(Apply("where", (of, ONE, ZERO))) if holds else N
+
+
+def _norm(args: Args) -> Expr:
+    """L_p, of absolute values."""
+    x, p = args
+    if not isinstance(p, Number) or p.value <= 0:
+        raise ModelError("the second argument of norm is a number above 0: norm(x, 2)")
+    even = p.value.denominator == 1 and p.value.numerator % 2 == 0
+    of = Apply("^", (x if even else Apply("abs", (x,)), p))
+    return Apply("^", (_sum(of), _over(ONE, p))) if p.value != 2 else _root(_sum(of))
+
+
+def _slope(args: Args) -> Expr:
+    return _over(_scatter(args[0], args[1]), _spread(args[0]))
+
+
+def _intercept(args: Args) -> Expr:
+    x, y = args
+    above = _minus(_times(_sum(Apply("^", (x, number(2)))), _sum(y)), _times(_sum(x), _sum(_times(x, y))))
+    return _over(above, _spread(x))
+
+
+def _determination(args: Args) -> Expr:
+    x, y = args
+    return _over(Apply("^", (_scatter(x, y), number(2))), _times(_spread(x), _spread(y)))
+
+
+def _correlation(args: Args) -> Expr:
+    x, y = args
+    return _over(_scatter(x, y), _times(_root(_spread(x)), _root(_spread(y))))
+
+
+def _variance(args: Args) -> Expr:
+    return _over(_spread(args[0]), _less_one())
+
+
+def _variance_of_all(args: Args) -> Expr:
+    return _over(_spread(args[0]), Apply("^", (N, number(2))))
+
+
+MACROS: dict[str, Macro] = {
+    "count": Macro((1,), _count),
+    "mean": Macro((1,), lambda args: _over(_sum(args[0]), N)),
+    "avg": Macro((1,), lambda args: _over(_sum(args[0]), N)),
+    "variance": Macro((1,), _variance),
+    "var_pop": Macro((1,), _variance_of_all),
+    "stddev": Macro((1,), lambda args: _root(_variance(args))),
+    "stddev_pop": Macro((1,), lambda args: _root(_variance_of_all(args))),
+    "covariance": Macro((2,), lambda args: _over(_scatter(*args), _less_one())),
+    "covar_pop": Macro((2,), lambda args: _over(_scatter(*args), Apply("^", (N, number(2))))),
+    "correlation": Macro((2,), _correlation),
+    "slope": Macro((2,), _slope),
+    "intercept": Macro((2,), _intercept),
+    "r2": Macro((2,), _determination),
+    "norm": Macro((2,), _norm),
+}

@@ -1,0 +1,121 @@
+"""A model: an expression over windows, taken apart into cores and what is done with their values (C20)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from slicemill.model import naive
+from slicemill.model.classify import Classification, Way, classify, worst
+from slicemill.model.collect import collect
+from slicemill.model.core import Core
+from slicemill.model.naive import Nulls
+from slicemill.model.parse import RESERVED, parse
+from slicemill.model.scalars import Value
+from slicemill.model.terms import (
+    AGE,
+    POSITION,
+    Aggregate,
+    Column,
+    Expr,
+    ModelError,
+    Symbol,
+    shown,
+    transformed,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """
+    `cores` are what looks at the window, equal parts once. `result` is the finalisation: an expression in
+    which `Symbol("c0")`, `Symbol("c1")`, … are the cores' values. `lets` are values of the whole window that
+    blocked cores need, in the order in which they can be computed, in the same form.
+
+    >>> model = expression("sum(x^2)/n - (sum(x)/n)^2")
+    >>> model.parameters, [str(core) for core in model.cores]
+    (('x',), ['sum(x^2)', 'sum(1)', 'sum(x)'])
+    >>> model.value([{"x": 2}, {"x": 4}])
+    Fraction(1, 1)
+    """
+
+    text: str
+    parsed: Expr
+    parameters: tuple[str, ...]
+    nulls: Nulls
+    cores: tuple[Core, ...]
+    result: Expr
+    lets: Mapping[str, Expr]
+
+    @cached_property
+    def classes(self) -> tuple[Classification, ...]:
+        """One for each core."""
+        return tuple(classify(core) for core in self.cores)
+
+    @cached_property
+    def classification(self) -> Classification:
+        return worst(self.classes)
+
+    @property
+    def finalisation(self) -> str:
+        """The result as a formula of the cores."""
+        named: dict[str, Expr] = {
+            f"c{k}": Symbol("n") if core.counts else Aggregate(core.aggregate, core.argument, core.options)
+            for k, core in enumerate(self.cores)
+        }
+        return shown(transformed(self.result, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
+
+    @property
+    def uses_age(self) -> bool:
+        """Does it need timestamps?"""
+        return AGE in walk(self.parsed)
+
+    @property
+    def uses_position(self) -> bool:
+        """Does it say what happens to an element by its place in the window?"""
+        return POSITION in walk(self.parsed)
+
+    @property
+    def recomputed(self) -> bool:
+        """Must the window be read again at each slide?"""
+        return any(found.way is Way.RECOMPUTE for found in self.classes)
+
+    def value(self, rows: Sequence[Mapping[str, object]], stamps: Sequence[object] | None = None) -> Value:
+        """Its value over one window, by the definition; without timestamps, tuples come one unit apart."""
+        return naive.value(self.parsed, rows, stamps, self.nulls)
+
+    def check_window(self, *, counts_rows: bool) -> None:
+        """A model that goes by position is for windows that count rows (C6)."""
+        if self.uses_position and not counts_rows:
+            raise ModelError(
+                f"the model {self.text} uses position i, and a window of time has no fixed number of "
+                f"positions: use ROWS … PRECEDING, or weights by age"
+            )
+
+
+def expression(
+    text: str, parameters: Sequence[str] | None = None, *, nulls: Nulls | str = Nulls.SKIP
+) -> Model:
+    """The model that a text describes. Without `parameters` these are its columns, in order of appearance."""
+    parsed = parse(text)
+    used = tuple(dict.fromkeys(part.name for part in walk(parsed) if isinstance(part, Column)))
+    wanted = used if parameters is None else tuple(parameters)
+    if len(set(wanted)) < len(wanted):
+        raise ModelError(f"the parameters ({', '.join(wanted)}) name a column twice")
+    for name in wanted:
+        if name in RESERVED:
+            raise ModelError(f"{name} means something else in a model: give the parameter another name")
+    unknown = [name for name in used if name not in wanted]
+    if unknown:
+        given = ", ".join(wanted) or "none"
+        raise ModelError(f"the model uses {', '.join(unknown)}, but its parameters are {given}")
+    collected = collect(parsed)
+    cores = tuple(collected.cores)
+    return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, collected.lets)
+
+
+def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:
+    """The cores of several models over one window, equal ones once."""
+    return tuple(dict.fromkeys(core for model in models for core in model.cores))

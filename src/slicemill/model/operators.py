@@ -1,0 +1,172 @@
+"""What can accumulate a window (Ac, C8) and what can search it (A, C7), and what is known of each."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """⊕: `combine` with its `identity`; `inverse` undoes an element.
+
+    Some operators can be undone only on a wider domain, into which `lift` takes an element and from which
+    `lower` comes back: a product counts its zeros apart. `counter` says what is counted.
+    """
+
+    symbol: str
+    combine: Callable[[Any, Any], Any]
+    identity: Any
+    inverse: Callable[[Any], Any] | None = None
+    commutative: bool = True
+    associative: bool = True
+    lift: Callable[[Any], Any] = _same
+    lower: Callable[[Any], Any] = _same
+    counter: str = ""
+    exact: bool = False
+
+    @property
+    def reversible(self) -> bool:
+        return self.inverse is not None
+
+    def combined(self, lifted: Iterable[Any]) -> Any:
+        return reduce(self.combine, lifted, self.identity)
+
+    def fold(self, values: Iterable[Any]) -> Any:
+        """Ac itself: over no element at all, the identity."""
+        return self.lower(self.combined(map(self.lift, values)))
+
+
+def _gcd(left: Any, right: Any) -> Fraction:
+    return Fraction(math.gcd(int(left), int(right)))
+
+
+def _xor(left: Any, right: Any) -> Fraction:
+    return Fraction(int(left) ^ int(right))
+
+
+def _pairs(left: Any, right: Any) -> Any:
+    return left[0] * right[0], left[1] + right[1]
+
+
+def _is_false(value: Any) -> int:
+    return int(not value)
+
+
+def _is_true(value: Any) -> int:
+    return int(bool(value))
+
+
+_PRODUCT = Accumulator(
+    "×",
+    _pairs,
+    (Fraction(1), 0),
+    lambda pair: (1 / pair[0], -pair[1]),
+    lift=lambda x: (Fraction(1), 1) if x == 0 else (x, 0),
+    lower=lambda pair: Fraction(0) if pair[1] else pair[0],
+    counter="zeros",
+)
+_ALL = Accumulator(
+    "and",
+    operator.add,
+    0,
+    operator.neg,
+    lift=_is_false,
+    lower=lambda count: count == 0,
+    counter="elements that are false",
+    exact=True,
+)
+_ANY = Accumulator(
+    "or",
+    operator.add,
+    0,
+    operator.neg,
+    lift=_is_true,
+    lower=lambda count: count > 0,
+    counter="elements that are true",
+    exact=True,
+)
+
+ACCUMULATORS: dict[str, Accumulator] = {
+    "sum": Accumulator("+", operator.add, Fraction(0), operator.neg),
+    "prod": _PRODUCT,
+    "xor": Accumulator("xor", _xor, Fraction(0), _same, exact=True),
+    "all": _ALL,
+    "any": _ANY,
+    "gcd": Accumulator("gcd", _gcd, Fraction(0), exact=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A: `find` gives the element looked for, or None. `memory` says what an incremental form keeps."""
+
+    find: Callable[..., Any]
+    memory: str
+    structure: str
+    options: int = 0
+    # An increasing function may be applied after the search in place of before it (R7).
+    ordered: bool = False
+
+
+def quantile(values: Sequence[Any], share: Fraction) -> Any:
+    """Between the two nearest elements, linearly."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * share
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def median(values: Sequence[Any]) -> Any:
+    return quantile(values, Fraction(1, 2))
+
+
+def nth_greatest(values: Sequence[Any], count: Fraction) -> Any:
+    ordered = sorted(values, reverse=True)
+    return ordered[int(count) - 1] if 1 <= count <= len(ordered) else None
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    return max(values, default=None)
+
+
+def _least(values: Sequence[Any]) -> Any:
+    return min(values, default=None)
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0] if values else None
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return values[-1] if values else None
+
+
+def _position_of_greatest(values: Sequence[Any]) -> Any:
+    return Fraction(values.index(max(values)) + 1) if values else None
+
+
+DEQUE, QUEUE, SORTED = "deque", "queue", "sorted list"
+
+SEARCHES: dict[str, Search] = {
+    "max": Search(_greatest, "a deque of candidates, at most n", DEQUE, ordered=True),
+    "min": Search(_least, "a deque of candidates, at most n", DEQUE, ordered=True),
+    "argmax": Search(_position_of_greatest, "a deque of candidates, at most n", DEQUE),
+    "first": Search(_first, "a queue of the elements, n", QUEUE),
+    "last": Search(_last, "a queue of the elements, n", QUEUE),
+    "median": Search(median, "the elements in order, n", SORTED),
+    "quantile": Search(quantile, "the elements in order, n", SORTED, options=1),
+    "topk": Search(nth_greatest, "the elements in order, n", SORTED, options=1),
+}

@@ -1,0 +1,129 @@
+"""Functions of single values, and expressions evaluated with them: exact as long as values are rational.
+
+A value is a Fraction, a float, a bool, or None where there is none: what has no value (1/0, log 0) is None,
+and so is everything that is computed from it.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from slicemill.model.terms import PI, Apply, Column, Expr, ModelError, Number, Symbol
+
+Value: TypeAlias = Fraction | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    takes: tuple[int, ...]
+    compute: Callable[..., Any]
+
+
+def exact(value: object) -> Value:
+    """A number as a rational; None for what is no number."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int):
+        return Fraction(value)
+    plain = float(value)  # type: ignore[arg-type]
+    return Fraction(plain) if math.isfinite(plain) else None
+
+
+def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where it has a finite real value, None elsewhere."""
+
+    def checked(*values: Any) -> Any:
+        try:
+            found = compute(*values)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+        return None if isinstance(found, complex) or not cmath.isfinite(found) else found
+
+    return checked
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Exact for whole exponents; a negative number has no root here."""
+    if isinstance(exponent, Fraction) and exponent.denominator == 1 and abs(exponent) <= 4096:
+        return base ** int(exponent)
+    return float(base) ** float(exponent)
+
+
+def root(value: Any) -> Any:
+    """Exact where the root is rational."""
+    if isinstance(value, Fraction) and value >= 0:
+        above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+        if above**2 == value.numerator and below**2 == value.denominator:
+            return Fraction(above, below)
+    return math.sqrt(value)
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": operator.mod,
+    "^": power,
+    "neg": operator.neg,
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "not": operator.not_,
+    "and": lambda left, right: bool(left and right),
+    "or": lambda left, right: bool(left or right),
+}
+
+FUNCTIONS: dict[str, Function] = {
+    "sqrt": Function((1,), root),
+    "abs": Function((1,), abs),
+    "sign": Function((1,), lambda x: Fraction((x > 0) - (x < 0))),
+    "floor": Function((1,), lambda x: Fraction(math.floor(x))),
+    "ceil": Function((1,), lambda x: Fraction(math.ceil(x))),
+    "log": Function((1,), math.log),
+    "exp": Function((1,), math.exp),
+    "sin": Function((1,), math.sin),
+    "cos": Function((1,), math.cos),
+    "nonnegative": Function((1,), lambda x: max(x, Fraction(0))),
+    "where": Function((3,), lambda condition, yes, no: yes if condition else no),
+}
+
+_ALL = {name: _defined(compute) for name, compute in _OPERATORS.items()}
+_ALL |= {name: _defined(function.compute) for name, function in FUNCTIONS.items()}
+
+
+def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:
+    """
+    >>> from slicemill.model.parse import parse
+    >>> evaluate(parse("x^2 + 1/x"), {"x": Fraction(2)})
+    Fraction(9, 2)
+    """
+    match expr:
+        case Number(value):
+            return value
+        case Column(name) | Symbol(name) if name in names:
+            return names[name]
+        case Symbol() if expr == PI:
+            return math.pi
+        case Apply("where", (condition, yes, no)):
+            # Only the branch that is taken needs a value.
+            chosen = evaluate(condition, names)
+            return None if chosen is None else evaluate(yes if chosen else no, names)
+        case Apply(function, arguments):
+            values = [evaluate(argument, names) for argument in arguments]
+            if any(value is None for value in values):
+                return None
+            result: Value = _ALL[function](*values)
+            return result
+    raise ModelError(f"{expr} has no value here")

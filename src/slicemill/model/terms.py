@@ -1,0 +1,186 @@
+"""Expressions of the model language as data (C20).
+
+One tree serves both levels: over the elements of a window (inside an aggregate) and over single values.
+
+>>> add(Column("x"), Number(Fraction(1, 2)))
+x + 0.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from slicemill.errors import SlicemillError
+
+
+class ModelError(SlicemillError):
+    """A model that cannot be: the message says what is wrong and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: Fraction
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A parameter of the model: a component of each element."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """`n`, the dimension; `i`, the position from 1 on, oldest first; `age`; `pi`; a name given by `let`."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function or an operator (`+`, `neg`, `<`, `sqrt`, …) on values."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over the window; `options` are its constants, as in `quantile(x, 0.9)`."""
+
+    name: str
+    argument: Expr
+    options: tuple[Fraction, ...] = ()
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    value: Expr
+    body: Expr
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+Expr: TypeAlias = Number | Column | Symbol | Apply | Aggregate | Let
+
+DIMENSION, POSITION, AGE, PI = Symbol("n"), Symbol("i"), Symbol("age"), Symbol("pi")
+FROM_NEWEST = Symbol("j")  # n - i: how many elements are newer
+ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
+
+_STRENGTH = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4}
+_STRENGTH |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7, "^": 8}
+_STRONGEST = 9
+INFIX = frozenset(_STRENGTH) - {"neg", "not"}
+CONDITIONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "and", "or", "not"})
+
+
+def number(value: Fraction | int) -> Number:
+    return Number(Fraction(value))
+
+
+def add(left: Expr, right: Expr) -> Expr:
+    return Apply("+", (left, right))
+
+
+def multiply(left: Expr, right: Expr) -> Expr:
+    return Apply("*", (left, right))
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Apply):
+        return expr.arguments
+    if isinstance(expr, Aggregate):
+        return (expr.argument,)
+    return (expr.value, expr.body) if isinstance(expr, Let) else ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything in it."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def transformed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """The expression with what `change` gives in place of each part, the innermost first."""
+    if isinstance(expr, Apply):
+        expr = Apply(expr.function, tuple(transformed(child, change) for child in expr.arguments))
+    elif isinstance(expr, Aggregate):
+        expr = Aggregate(expr.name, transformed(expr.argument, change), expr.options)
+    elif isinstance(expr, Let):
+        expr = Let(expr.name, transformed(expr.value, change), transformed(expr.body, change))
+    changed = change(expr)
+    return expr if changed is None else changed
+
+
+def shown(expr: Expr) -> str:
+    """The expression as people write it."""
+    return _text(expr)[0]
+
+
+def _text(expr: Expr) -> tuple[str, int]:
+    """Its text, and how strongly that holds together."""
+    match expr:
+        case Number(value):
+            if value.denominator == 1:
+                return str(value.numerator), _STRONGEST if value >= 0 else _STRENGTH["neg"]
+            return _fraction(value)
+        case Column(name) | Symbol(name):
+            return name, _STRONGEST
+        case Aggregate(name, argument, options):
+            return f"{name}({', '.join([shown(argument), *map(_plain, options)])})", _STRONGEST
+        case Let(name, value, body):
+            return f"let {name} = {shown(value)} in {shown(body)}", 0
+        case Apply("neg", (operand,)):
+            return f"-{_held(operand, _STRENGTH['neg'])}", _STRENGTH["neg"]
+        case Apply("not", (operand,)):
+            return f"not {_held(operand, _STRENGTH['not'])}", _STRENGTH["not"]
+        case Apply(function, (left, right)) if function in INFIX:
+            strength = _STRENGTH[function]
+            tighter = function == "^"
+            first = _held(left, strength + tighter)
+            second = _held(right, strength + (function not in ("+", "*", "and", "or", "^")))
+            space = "" if strength >= _STRENGTH["*"] else " "
+            return f"{first}{space}{function}{space}{second}", strength
+        case Apply(function, arguments):
+            return f"{function}({', '.join(map(shown, arguments))})", _STRONGEST
+
+
+def _held(expr: Expr, strength: int) -> str:
+    text, own = _text(expr)
+    return text if own >= strength else f"({text})"
+
+
+def _fraction(value: Fraction) -> tuple[str, int]:
+    plain = _plain(value)
+    if "/" in plain:
+        return plain, _STRENGTH["*"]
+    return plain, _STRONGEST if value >= 0 else _STRENGTH["neg"]
+
+
+def _plain(value: Fraction) -> str:
+    """A number as a short decimal where it is one exactly."""
+    near = repr(float(value)) if abs(value) < 10**15 else str(value)
+    if "e" not in near and len(near) <= 8 and Fraction(near) == value:
+        return near.removesuffix(".0")
+    return f"{value.numerator}/{value.denominator}" if value.denominator != 1 else str(value.numerator)
