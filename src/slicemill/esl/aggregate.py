@@ -12,6 +12,7 @@ from typing import TypeAlias
 from slicemill.esl.expression import Expr
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Schema
+from slicemill.model.model import Model
 
 RETURN = "RETURN"
 INWINDOW = "inwindow"
@@ -60,7 +61,7 @@ class LocalTable:
 class AggregateDefinition:
     """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
 
-    `external` names a Python class `module:class` in place of the bodies.
+    In place of the bodies, `external` names a Python class `module:class`, or `model` is a formula.
     """
 
     name: str
@@ -72,11 +73,13 @@ class AggregateDefinition:
     bodies: dict[State, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
     external: str | None = None
     external_terminates: bool = False
+    model: Model | None = None
 
     @property
     def blocking(self) -> bool:
         """Purely syntactic (M29): an aggregate with anything to do at the end of its input waits for it."""
-        return self.external_terminates or bool(self.bodies.get(State.TERMINATE))
+        terminates = self.external_terminates or (self.model is not None and not self.window)
+        return terminates or bool(self.bodies.get(State.TERMINATE))
 
     @property
     def returns_on_expiry(self) -> bool:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from slicemill.esl.aggregate import AggregateDefinition
-from slicemill.esl.catalog import DerivedStream, Dropped, Query, Statement, Stream, Table, TimestampKind
+from slicemill.esl.catalog import (
+    DerivedStream,
+    Dropped,
+    Query,
+    Setting,
+    Statement,
+    Stream,
+    Table,
+    TimestampKind,
+)
 from slicemill.esl.query import Select
 from slicemill.esl.types import Schema
 
@@ -20,6 +29,8 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "aggregate", _aggregate(statement)
     if isinstance(statement, Dropped):
         return "drop", statement.kind.lower()
+    if isinstance(statement, Setting):
+        return "set", statement.value
     if isinstance(statement, Query):
         kind = "query" if statement.continuous else "ad hoc query"
         return kind, f"{_columns(statement.schema)}{_options(statement)}"
@@ -44,6 +55,8 @@ def _aggregate(definition: AggregateDefinition) -> str:
         words.append("blocking" if definition.blocking else "answers at each tuple")
     if definition.external is not None:
         words.append(f"in Python: {definition.external}")
+    if definition.model is not None:
+        words.append(f"the model {definition.model.text}")
     return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
 
 

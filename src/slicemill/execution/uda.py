@@ -21,6 +21,7 @@ from slicemill.execution.builtins import BUILTINS
 from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.relation_query_compile import Lookup, Source, no_tables
 from slicemill.execution.uda_external import ExternalInstance, import_class
+from slicemill.execution.uda_model import ModelInstance
 from slicemill.execution.uda_statements import Body, Program, compile_bodies, row_converter
 
 
@@ -100,6 +101,8 @@ def _check_combines(definition: AggregateDefinition) -> None:
 
 
 def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> BaseFactory:
+    if definition.model is not None:
+        return lambda: ModelInstance(definition)
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda: ExternalInstance(definition, make)
@@ -118,6 +121,8 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
 
 
 def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> WindowFactory:
+    if definition.model is not None:
+        return lambda inwindow: ModelInstance(definition)  # noqa: ARG005
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda inwindow: ExternalInstance(definition, make, inwindow)

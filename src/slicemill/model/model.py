@@ -15,8 +15,10 @@ from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import Value
 from slicemill.model.terms import (
     AGE,
+    CONDITIONS,
     POSITION,
     Aggregate,
+    Apply,
     Column,
     Expr,
     ModelError,
@@ -47,7 +49,7 @@ class Model:
     nulls: Nulls
     cores: tuple[Core, ...]
     result: Expr
-    lets: Mapping[str, Expr]
+    lets: tuple[tuple[str, Expr], ...]
 
     @cached_property
     def classes(self) -> tuple[Classification, ...]:
@@ -66,6 +68,13 @@ class Model:
             for k, core in enumerate(self.cores)
         }
         return shown(transformed(self.result, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
+
+    @property
+    def is_condition(self) -> bool:
+        """Is its value true or false, not a number?"""
+        if isinstance(self.parsed, Aggregate):
+            return self.parsed.name in ("all", "any")
+        return isinstance(self.parsed, Apply) and self.parsed.function in CONDITIONS
 
     @property
     def uses_age(self) -> bool:
@@ -113,7 +122,7 @@ def expression(
         raise ModelError(f"the model uses {', '.join(unknown)}, but its parameters are {given}")
     collected = collect(parsed)
     cores = tuple(collected.cores)
-    return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, collected.lets)
+    return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, tuple(collected.lets.items()))
 
 
 def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:

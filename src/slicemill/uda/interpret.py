@@ -32,7 +32,7 @@ from slicemill.execution.window_slide import Answer, RunningCall
 from slicemill.kernels.vectors import Vector, from_values, to_values
 from slicemill.uda.call import Answers, How, Results, Tuples
 
-_CODE = ("_contest", "_inwindow")
+_CODE = ("_contest", "_inwindow", "_to_arguments")
 
 
 def partition_of(row: Row) -> object:
