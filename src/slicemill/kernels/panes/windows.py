@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.expression import Expr
@@ -25,6 +26,8 @@ from slicemill.kernels.panes.view import View, by_key, view_of
 
 # Rows, None for none, and how far they are complete; or why there are no more.
 Answer = tuple[pa.Table | None, int] | SlicemillError
+
+_SPARE_CELLS = 4
 
 
 class SharedWindows:
@@ -206,5 +209,8 @@ def _cells(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[
     """One number for each combination of key and pattern among some rows, and how many there are."""
     if n_patterns == 1:
         return codes, n_codes
-    both = distinct_keys([pa.array(codes), pa.array(patterns)], len(codes))
-    return both.codes, len(both.values)
+    both = codes * n_patterns + patterns
+    if n_codes * n_patterns <= _SPARE_CELLS * len(both):
+        return both, n_codes * n_patterns  # some of them empty, which costs less than to number the others
+    encoded = pc.dictionary_encode(pa.array(both))
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
