@@ -39,8 +39,27 @@ class Held:
     wanted: Mapping[str, int]  # rows by member
 
 
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Where a chain of slices is cut, in seconds of age, and the measured reasons; rates are per second.
+
+    `rewriting` is what a cut costs for each tuple that comes to it, in comparisons.
+    """
+
+    part: str
+    rate: float
+    compared: float  # how often a tuple is compared in a second that it is kept
+    rewriting: float
+    finest: tuple[float, ...]
+    cheapest: tuple[float, ...]
+    used: tuple[float, ...]
+    expected_rows: float
+
+
 @runtime_checkable
 class Telling(Protocol):
-    """A state that can say what it holds."""
+    """A state that can say what it holds, and where it is cut."""
 
     def held(self) -> Sequence[Held]: ...
+
+    def cuts(self) -> Sequence[Cuts]: ...

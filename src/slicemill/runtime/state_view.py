@@ -5,7 +5,7 @@ Only what was committed is looked at, so this works beside a mill at work, and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,7 +14,8 @@ from rich.table import Table
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.units import format_us
-from slicemill.kernels.slice import Telling
+from slicemill.kernels.slice import Cuts, Telling
+from slicemill.plan.slices.shared import ASSUMED
 from slicemill.runtime.chunk import ChunkInfo
 from slicemill.runtime.state import IDENTITY, StateStore
 from slicemill.runtime.state_slices import load_state
@@ -36,61 +37,97 @@ class HeldSlice:
 
 def slices_of(home: Path) -> Iterator[HeldSlice]:
     """The slices of all units in a home, as last committed."""
+    for unit, bucket, state in _states_of(home):
+        for held in state.held():
+            stored = held.slice.stored if held.slice is not None else None
+            size = stored.bytes if isinstance(stored, ChunkInfo) else 0
+            wanted: dict[str, int] = {}
+            for member, rows in held.wanted.items():
+                query = member.split(":")[0]
+                wanted[query] = max(rows, wanted.get(query, 0))
+            yield HeldSlice(unit, bucket, held.part, held.rows, size, held.earliest, held.latest, wanted)
+
+
+def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
+    """Unit by unit and bucket by bucket, where slices are cut and why."""
+    for unit, bucket, state in _states_of(home):
+        for cuts in state.cuts():
+            yield unit, bucket, cuts
+
+
+def _states_of(home: Path) -> Iterator[tuple[str, int, Telling]]:
     folder = home / "units"
     if not folder.exists():
         raise SlicemillError(f"{home} is no home of a mill; give the folder that `run --home` was given")
     for unit in sorted(path for path in folder.iterdir() if (path / IDENTITY).exists()):
-        yield from _slices_of_unit(unit)
+        version = StateStore(unit).latest()
+        buckets: dict[int, list[ChunkInfo]] = {}
+        for part in version.slices if version is not None else ():
+            buckets.setdefault(part.bucket, []).append(part.chunk)
+        for bucket, chunks in sorted(buckets.items()):
+            for state in load_state(unit, chunks).values():
+                if isinstance(state, Telling):
+                    yield unquote(unit.name), bucket, state
 
 
-def _slices_of_unit(folder: Path) -> Iterator[HeldSlice]:
-    version = StateStore(folder).latest()
-    buckets: dict[int, list[ChunkInfo]] = {}
-    for part in version.slices if version is not None else ():
-        buckets.setdefault(part.bucket, []).append(part.chunk)
-    for bucket, chunks in sorted(buckets.items()):
-        for state in load_state(folder, chunks).values():
-            for held in state.held() if isinstance(state, Telling) else ():
-                stored = held.slice.stored if held.slice is not None else None
-                size = stored.bytes if isinstance(stored, ChunkInfo) else 0
-                wanted: dict[str, int] = {}
-                for member, rows in held.wanted.items():
-                    query = member.split(":")[0]
-                    wanted[query] = max(rows, wanted.get(query, 0))
-                yield HeldSlice(
-                    unquote(folder.name),
-                    bucket,
-                    held.part,
-                    held.rows,
-                    size,
-                    held.earliest,
-                    held.latest,
-                    wanted,
-                )
-
-
-def state_tables(home: Path) -> tuple[Table, Table]:
-    """One line a slice, and one line a query."""
-    slices = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("unit", "bucket", "part"):
-        slices.add_column(column)
-    for column in ("rows", "bytes", "span", "age"):
-        slices.add_column(column, justify="right")
-    queries: dict[str, list[HeldSlice]] = {}
+def state_tables(home: Path) -> tuple[Table, ...]:
+    """One line a slice, one line a query, and one for each chain of slices whose streams are known by now."""
     found = list(slices_of(home))
-    newest = {held.unit: max(h.latest_us for h in found if h.unit == held.unit) for held in found}
+    cuts = list(cuts_of(home))
+    tables = (_slices_table(found), _queries_table(found))
+    return (*tables, _cuts_table(cuts)) if cuts else tables
+
+
+def _table(left: Iterable[str], right: Iterable[str]) -> Table:
+    """An empty table: columns of words, then columns of numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in left:
+        table.add_column(column)
+    for column in right:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _newest(found: Iterable[HeldSlice]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for held in found:
+        newest[held.unit] = max(held.latest_us, newest.get(held.unit, held.latest_us))
+    return newest
+
+
+def _slices_table(found: list[HeldSlice]) -> Table:
+    slices = _table(("unit", "bucket", "part"), ("rows", "bytes", "span", "age"))
+    newest = _newest(found)
     for held in found:
         span, age = held.latest_us - held.earliest_us, newest[held.unit] - held.latest_us
         counts = (f"{held.rows:,}", f"{held.bytes:,}", format_us(span), format_us(age))
         slices.add_row(held.unit, str(held.bucket), held.part, *counts)
+    return slices
+
+
+def _queries_table(found: list[HeldSlice]) -> Table:
+    queries: dict[str, list[HeldSlice]] = {}
+    newest = _newest(found)
+    for held in found:
         for query in held.wanted:
             queries.setdefault(query, []).append(held)
-    by_query = Table(box=None, pad_edge=False, header_style="bold")
-    by_query.add_column("query")
-    for column in ("rows", "slices", "reaches back"):
-        by_query.add_column(column, justify="right")
+    by_query = _table(("query",), ("rows", "slices", "reaches back"))
     for query, parts in sorted(queries.items()):
         rows = sum(part.wanted[query] for part in parts)
         back = max(newest[part.unit] - part.earliest_us for part in parts)
         by_query.add_row(query, f"{rows:,}", str(len(parts)), format_us(back))
-    return slices, by_query
+    return by_query
+
+
+def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
+    """What was measured, beside what `explain` assumes of a stream, and the cuts that follow from it."""
+    table = _table(
+        ("chain", "bucket", "part"),
+        ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),
+    )
+    for unit, bucket, cuts in found:
+        rate = f"{cuts.rate:,.0f} ({ASSUMED.rate:g})"
+        costs = (f"{cuts.compared:.3g}", f"{cuts.rewriting:.1f}")
+        ends = [", ".join(f"{end:g} s" for end in ends) for ends in (cuts.finest, cuts.cheapest, cuts.used)]
+        table.add_row(unit, str(bucket), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
+    return table

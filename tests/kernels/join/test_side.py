@@ -87,3 +87,20 @@ def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_wa
     changed.change(after.stayed(before))
     (stored,) = side.state.slices
     assert stored.wanted == {"stays": ROWS} and stored.live.tolist() == [2]
+
+
+def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slicemill.kernels.join.side._SMALL_ROWS", 1)
+    seats = Seats({}, {}).taken_by([_member("short", 20), _member("middle", 100), _member("long", 300)])
+    masks = [int(seats.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
+    held: dict[tuple[int, ...], int] = {}
+    for cuts in ((20, 100, 300), (100, 300), (300,)):
+        side = Side(SideState(cuts_us=cuts), seats, 0, SCHEMA)
+        for run in range(RUNS // 4):
+            # Slices of one run each, so that merging does not take rows out in passing.
+            monkeypatch.setattr(side, "_should_merge", lambda *_: False)
+            side.add(_block(run, [masks[0], masks[0], masks[0], masks[1], masks[2]]), (run + 1) * ROWS)
+        held[cuts] = sum(s.rows for s in side.state.slices)
+    per_run = {(20, 100, 300): 3 * 20 + 100 + 300, (100, 300): 4 * 100 + 300, (300,): 5 * 300}
+    for cuts, ages in per_run.items():
+        assert held[cuts] == pytest.approx(ages / ROWS, abs=3 * ROWS)

@@ -32,14 +32,16 @@ from slicemill.kernels.join.block import (
 )
 from slicemill.kernels.join.conditions import Residuals
 from slicemill.kernels.join.entry import Entry, key_types
+from slicemill.kernels.join.measures import Measures
 from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
 from slicemill.kernels.join.side import Side, SideState
-from slicemill.kernels.join.windows import FOREVER, Seats
-from slicemill.kernels.slice import Held
+from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
+from slicemill.kernels.slice import Cuts, Held
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember, SharedJoin
 
 PAIRS_PER_BLOCK = 1 << 19
+_SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
 SIDES = (0, 1)
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 
@@ -51,6 +53,7 @@ Answer: TypeAlias = pa.Table | ExpressionError
 class JoinState:
     seats: Seats = field(default_factory=lambda: Seats({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+    measures: Measures = field(default_factory=Measures)
 
     def held(self) -> list[Held]:
         """What each side's slices hold, oldest first, and what waits."""
@@ -59,6 +62,11 @@ class JoinState:
             for number, side in enumerate(self.sides)
             for part in side.held()
         ]
+
+    def cuts(self) -> list[Cuts]:
+        """Where each side is cut, for what has been measured by now."""
+        found = [self.measures.cuts(side, reach_of(self.seats, side)) for side in SIDES]
+        return [cuts for cuts in found if cuts is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +99,13 @@ class Join:
         before, state.seats = state.seats, state.seats.taken_by(operator.members)
         self._entries = [Entry(operator, side, schemas[side], state.seats, bucket, buckets) for side in SIDES]
         self._sides = [
-            Side(state.sides[side], state.seats, side, self._entries[side].schema) for side in SIDES
+            Side(state.sides[side], state.seats, side, self._entries[side].schema, state.measures.writing)
+            for side in SIDES
         ]
         if before.members and before != state.seats:
             for side in self._sides:
                 side.change(state.seats.stayed(before))
+            state.measures.begin_anew()
         self._residuals = Residuals(operator.members, schemas, state.seats)
 
     def next_ts(self) -> int | None:
@@ -115,15 +125,36 @@ class Join:
         for pairs in self._pairs(new):
             for name, table in self._answers(pairs, errors).items():
                 results[name].append(table)
-        for kept, rows, moments in zip(self._sides, new, passed, strict=True):
+        for kept, moments in zip(self._sides, passed, strict=True):
             kept.pass_by(moments)
-            # At the end of time nobody comes any more, and nothing has to be put in order.
-            if until < FOREVER:
+        # At the end of time nobody comes any more, and nothing has to be put in order.
+        if until < FOREVER:
+            self._measure(new, until)
+            for kept, rows in zip(self._sides, new, strict=True):
                 kept.add(rows.block, until)
         return [
             errors.get(member.name) or _joined([self._empty(member), *results[member.name]])
             for member in self._members
         ]
+
+    def _measure(self, new: Sequence[Probing], until: int) -> None:
+        """Note what has come, and plan the cuts when there is much news."""
+        measures = self.state.measures
+        begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
+        if not begins:
+            return
+        elapsed_s = measures.time_passes(min(begins), until)
+        for kept, seen, rows in zip(self._sides, measures.sides, new, strict=True):
+            window_s = kept.reach.longest_s
+            if window_s is not None and elapsed_s > 0:
+                held = sum(stored.rows for stored in kept.state.slices)
+                seen.time_passes(held, rows.block.rows, elapsed_s, window_s)
+                # Rows lie in the order of their hashes: the first ones are as good as any.
+                seen.sample(kept.last_wanting(rows.block, _SAMPLED))
+        if measures.is_due():
+            for side, kept in enumerate(self._sides):
+                cuts = measures.cuts(side, kept.reach)
+                kept.state.cuts_us = None if cuts is None else tuple(round(c * 1_000_000) for c in cuts.used)
 
     # -- pairs are found -------------------------------------------------------------------------------
 
@@ -201,13 +232,15 @@ class Join:
         most = int((target.ends - target.starts)[inside].sum())
         probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
         wanted = np.empty((most, self.state.seats.words), np.uint64)
-        block, reach = target.block, other.reach
-        count = probe.find_pairs(
-            target.starts, target.ends, probing.ranks, first, end,
-            probing.block.times, probing.seen, probing.block.words,
-            block.times, other.numbers(block), block.words, target.live,
-            reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
-        )  # fmt: skip
+        block, reach, measures = target.block, other.reach, self.state.measures
+        with measures.probing.doing(most):
+            count = probe.find_pairs(
+                target.starts, target.ends, probing.ranks, first, end,
+                probing.block.times, probing.seen, probing.block.words,
+                block.times, other.numbers(block), block.words, target.live,
+                reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
+            )  # fmt: skip
+        measures.sides[1 - target.side].compared += most
         places = np.empty(count, np.int32)
         return Found(target.side, block, probes[:count], rows[:count], places), wanted[:count]
 

@@ -3,12 +3,13 @@
 Slices are in the order of time. New rows become a slice; small ones are merged as they age, so that a row is
 written again a few times only, and there are few slices to look into. Rows that nobody can reach any more are
 left out whenever a slice is written, and a slice is written anew when a good part of it has become such
-(retention by mask, S19): that is a tuple's step from one slice of the chain to the next.
+(retention by mask, S19): that is a tuple's step from one slice of the chain to the next. At which ages that
+is worth its price the plan says (`plan.slices.set_wise`), from what is measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,13 @@ from slicemill.kernels.join.block import (
     grouped,
     opened,
 )
+from slicemill.kernels.join.measures import Timed
 from slicemill.kernels.join.windows import FOREVER, Reach, Seats, reach_of
 from slicemill.kernels.slice import Held, Slice
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
 _SLICES_PER_WINDOW = 8
-_REWRITE_SHARE = 4  # a slice is written anew when one row in so many is of no use any more
+_REWRITE_SHARE = 4  # where nothing is planned: written anew when one row in so many is of no use any more
 _SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
 
 
@@ -72,6 +74,7 @@ class SideState:
     waiting: list[Slice | pa.Table] = field(default_factory=list)
     taken: int = 0  # rows of the first waiting table that have gone on
     slices: list[Stored] = field(default_factory=list)
+    cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -87,7 +90,9 @@ class SideState:
 class Side:
     """One side of a join, with the queries it has now."""
 
-    def __init__(self, state: SideState, seats: Seats, side: int, schema: pa.Schema) -> None:
+    def __init__(
+        self, state: SideState, seats: Seats, side: int, schema: pa.Schema, writing: Timed | None = None
+    ) -> None:
         self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: Reach = reach_of(seats, side)
@@ -95,6 +100,7 @@ class Side:
         stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name != ARRIVAL]
         self._slice_schema = pa.schema(stored)
         self._seats = seats
+        self._writing = writing or Timed()
         self.everybody = seats.mask(list(seats.members))
 
     def change(self, stayed: list[str]) -> None:
@@ -114,6 +120,7 @@ class Side:
             stored.live = live & allowed
             wanted, last = self._counted(stored.block(self._seats.words), stored.live)
             stored.wanted, stored.last = wanted, last
+        state.cuts_us = None
         if not self.numbered:
             state.seen, state.moments = 0, np.zeros(0, np.int64)
 
@@ -198,11 +205,24 @@ class Side:
             state.slices += self._written([older, younger], now)
         written: list[Stored] = []
         for stored in state.slices:
-            idle = sum(rows for name, rows in stored.last.items() if not self._reaches(name, stored, now))
-            idle += stored.rows - sum(stored.last.values())
-            wasted = stored.rows >= _SMALL_ROWS and idle * _REWRITE_SHARE > stored.rows
+            wasted = stored.rows >= _SMALL_ROWS and self._is_wasted(stored, now)
             written += self._written([stored], now) if wasted else [stored]
         state.slices = written
+
+    def _is_wasted(self, stored: Stored, now: int) -> bool:
+        """Is it worth writing a slice anew, without the rows that nobody can reach any more?"""
+        unwanted = stored.rows - sum(stored.last.values())  # by queries that are gone
+        over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
+        cuts = self.state.cuts_us
+        if cuts is None:
+            return (unwanted + sum(over.values())) * _REWRITE_SHARE > stored.rows
+        passed = max((cut for cut in cuts if now - stored.latest >= cut), default=-1)
+        at_a_cut = any(self.reach.windows[name][0] <= passed for name in over)
+        return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
+
+    def last_wanting(self, block: Block, rows: int) -> dict[str, int]:
+        """Of some rows, how many each query is the last one to want."""
+        return self._counted(replace(block, words=block.words[:rows]), self.everybody)[1]
 
     def _should_merge(self, older: Stored, younger: Stored) -> bool:
         if older.rows > 2 * younger.rows:
@@ -215,9 +235,10 @@ class Side:
     def _written(self, parts: list[Stored], now: int) -> list[Stored]:
         """Slices as one, without the rows that nobody can reach any more."""
         words = self._seats.words
-        kept = [self._kept(part.block(words), part.live, now) for part in parts]
-        whole = pa.concat_tables(kept).combine_chunks()
-        return [self._stored(grouped(whole, words)[0])] if whole.num_rows else []
+        with self._writing.doing(sum(part.rows for part in parts)):
+            kept = [self._kept(part.block(words), part.live, now) for part in parts]
+            whole = pa.concat_tables(kept).combine_chunks()
+            return [self._stored(grouped(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""

@@ -75,6 +75,11 @@ class Reach:
         """Does some query count rows?"""
         return self.most_rows >= 0
 
+    @property
+    def longest_s(self) -> float | None:
+        """The longest window in seconds; None if one never ends or counts rows."""
+        return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
+
 
 def reach_of(seats: Seats, side: int) -> Reach:
     windows = {name: member.windows[side] for name, member in seats.members.items()}
