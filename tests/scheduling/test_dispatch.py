@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.deadlines import Instant
-from slicemill.scheduling.deadlines import hybrid as pick_hybrid
+from slicemill.scheduling.deadlines import Instant, Rule, play
 from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
 from slicemill.scheduling.fas import fas_priority
 from slicemill.scheduling.registry import UnknownPolicyError
@@ -123,7 +122,7 @@ def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
     jobs = [(1, 100), (4, 1), (10, 0.5), (2, 9)]
     given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
     first = Chooser(policy_named("hybrid")).choose(given_batches)
-    assert first == [pick_hybrid([Instant(c, d) for c, d in jobs], 0.0)] == [1]
+    assert first == play([Instant(c, d) for c, d in jobs], Rule.HYBRID)[0][:1] == [1]
 
 
 def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:

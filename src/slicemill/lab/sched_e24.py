@@ -6,11 +6,12 @@ FAS(β) counts the pending tuples as N^β. As β falls, response times fall and 
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from slicemill.lab.claims import ascending, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_runs import POISSON, data_mean
+from slicemill.lab.sched_runs import POISSON, Data, samples
 
 BETAS = (0.0, 0.25, 0.5, 1.0)
 LOAD = 0.95
@@ -19,10 +20,10 @@ LOAD = 0.95
 def run(seed: int, scale: Scale) -> Result:
     """Response time and staleness by β at one load, and those of HR."""
     found = {
-        objective: [data_mean(objective, "fas", LOAD, seed, scale, beta=beta) for beta in BETAS]
+        objective: [fmean(samples(objective, "fas", Data(LOAD), seed, scale, beta=beta)) for beta in BETAS]
         for objective in ("mean response", "staleness")
     }
-    rate = {objective: data_mean(objective, "hr", LOAD, seed, scale) for objective in found}
+    rate = {objective: fmean(samples(objective, "hr", Data(LOAD), seed, scale)) for objective in found}
     response = dict(zip((f"β {beta:g}" for beta in BETAS), found["mean response"], strict=True))
     stale = dict(zip((f"β {beta:g}" for beta in BETAS), found["staleness"], strict=True))
     claims = (

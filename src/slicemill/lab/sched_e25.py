@@ -7,11 +7,12 @@ Published at 95 % load: β = 1 buys 40 % less staleness for 23 % more response t
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_runs import POISSON, data_mean
+from slicemill.lab.sched_runs import POISSON, Data, samples
 
 BETAS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 LOAD = 0.95
@@ -21,8 +22,8 @@ def run(seed: int, scale: Scale) -> Result:
     """A point per β: staleness and response time relative to HR."""
     points = {
         f"β {beta:g}": [
-            data_mean(objective, "fas", LOAD, seed, scale, beta=beta)
-            / data_mean(objective, "hr", LOAD, seed, scale)
+            fmean(samples(objective, "fas", Data(LOAD), seed, scale, beta=beta))
+            / fmean(samples(objective, "hr", Data(LOAD), seed, scale))
             for objective in ("staleness", "mean response")
         ]
         for beta in BETAS

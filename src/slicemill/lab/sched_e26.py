@@ -7,11 +7,12 @@ and FAS gains on HR, from 39 % below it to 55 %.
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from slicemill.lab.claims import ascending, at_least
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_runs import NAMES, POISSON, data_mean
+from slicemill.lab.sched_runs import POISSON, Data, samples, shown
 
 SKEWS = (0.0, 1.0, 2.0, 3.0)
 POLICIES = ("fas", "hr")
@@ -21,8 +22,9 @@ LOAD = 0.95
 def run(seed: int, scale: Scale) -> Result:
     """Staleness by skew for both policies."""
     found = {
-        NAMES[policy]: [
-            data_mean("staleness", policy, LOAD, seed, scale, skew=skew, classes=1) for skew in SKEWS
+        shown(policy): [
+            fmean(samples("staleness", policy, Data(LOAD, skew=skew, cost_classes=1), seed, scale))
+            for skew in SKEWS
         ]
         for policy in POLICIES
     }

@@ -7,11 +7,12 @@ below), then less (22 % at ten). Without bursts queues are short, and both do ne
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_runs import data_mean
+from slicemill.lab.sched_runs import Data, samples
 
 BURSTY = (0, 2, 5, 8, 10)
 LOAD = 0.95
@@ -20,8 +21,8 @@ LOAD = 0.95
 def run(seed: int, scale: Scale) -> Result:
     """FAS's staleness over HR's by the number of bursty streams."""
     ratios = [
-        data_mean("staleness", "fas", LOAD, seed, scale, bursty=count)
-        / data_mean("staleness", "hr", LOAD, seed, scale, bursty=count)
+        fmean(samples("staleness", "fas", Data(LOAD, bursty=count), seed, scale))
+        / fmean(samples("staleness", "hr", Data(LOAD, bursty=count), seed, scale))
         for count in BURSTY
     ]
     claims = (

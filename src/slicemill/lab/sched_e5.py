@@ -7,11 +7,12 @@ slowdown has a greatest slowdown 44 % below HNR's and a mean 80 % below LSF's.
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
-from slicemill.lab.claims import ascending, at_least
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_runs import SYNTHETIC, mean_at, reduction
+from slicemill.lab.sched_runs import SYNTHETIC, Service, by_policy
+from slicemill.lab.spread import lower, ordered
 
 POLICIES = ("hnr", "bsd", "lsf")
 LOAD = 0.95
@@ -19,36 +20,27 @@ LOAD = 0.95
 
 def run(seed: int, scale: Scale) -> Result:
     """Mean and greatest slowdown of three policies at one load."""
-    mean = mean_at("mean slowdown", POLICIES, LOAD, seed, scale)
-    greatest = mean_at("greatest slowdown", POLICIES, LOAD, seed, scale)
-    claims = (
-        ascending("mean slowdown: BSD lies between", mean),
-        ascending("greatest slowdown: BSD lies between", dict(reversed(greatest.items()))),
-        at_least(
-            "greatest slowdown: BSD below HNR by",
-            reduction("greatest slowdown", "bsd", "hnr", LOAD, seed, scale),
-            0.2,
-            note="published: 44 %",
-        ),
-        at_least(
-            "mean slowdown: BSD below LSF by",
-            reduction("mean slowdown", "bsd", "lsf", LOAD, seed, scale),
-            0.4,
-            note="published: 80 %",
-        ),
+    mean, greatest = (
+        by_policy(objective, POLICIES, Service(LOAD), seed, scale)
+        for objective in ("mean slowdown", "greatest slowdown")
     )
-    return Result(claims, {"arrivals": SYNTHETIC, "mean": mean, "greatest": greatest})
+    claims = (
+        ordered("mean slowdown: BSD lies between", mean),
+        ordered("greatest slowdown: BSD lies between", dict(reversed(greatest.items()))),
+        lower(
+            "greatest slowdown: BSD below HNR", greatest["BSD"], greatest["HNR"], least=0.2, published="44 %"
+        ),
+        lower("mean slowdown: BSD below LSF", mean["BSD"], mean["LSF"], least=0.4, published="80 %"),
+    )
+    points = {name: [fmean(mean[name]), fmean(greatest[name])] for name in mean}
+    return Result(claims, {"arrivals": SYNTHETIC, "points": points})
 
 
 def plot(result: Result, path: Path) -> None:
     """Greatest against mean slowdown, a point per policy."""
-    points = {
-        name: curve([result.figures["mean"][name]], [[result.figures["greatest"][name]]])
-        for name in result.figures["mean"]
-    }
     draw_curves(
         path,
-        points,
+        {name: curve([at[0]], [[at[1]]]) for name, at in result.figures["points"].items()},
         title=f"BSD gives up little of either ({SYNTHETIC}, load {LOAD:g})",
         x_label="mean slowdown",
         y_label="greatest slowdown",

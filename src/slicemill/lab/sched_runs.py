@@ -1,112 +1,155 @@
-"""Runs of policies on the testbed of the scheduling experiments, shared by those that plot the same runs.
+"""Runs of policies on the testbeds of the scheduling experiments, shared by those that plot the same runs.
 
-Arrivals are synthetic ON/OFF traffic, not the published packet trace; percentages therefore have room, orders
-and signs have none.
+Arrivals are synthetic, not those of the published packet trace: orders and signs are claims, percentages are
+told beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean
 
-from slicemill.lab.experiment import Result, Scale
-from slicemill.lab.plotting import curve, draw_curves
+from slicemill.lab.claims import Claim
+from slicemill.lab.experiment import Experiment, Result, Scale
+from slicemill.lab.plotting import Curve, curve, draw_curves
+from slicemill.lab.spread import lower, lowest, seeds
 from slicemill.scheduling.charts import Objective
-from slicemill.scheduling.loop import simulate
+from slicemill.scheduling.loop import Run, simulate
 from slicemill.scheduling.measures import objectives
 from slicemill.scheduling.registry import make
 from slicemill.scheduling.testbeds import Testbed, quality_of_data, quality_of_service
 from slicemill.scheduling.units import cut
 
-SYNTHETIC = "synthetic ON/OFF arrivals"
+SYNTHETIC = "LBL-like synthetic ON/OFF arrivals"
 POISSON = "Poisson arrivals, half of the streams in bursts of ten"
-SIZES: Mapping[Scale, tuple[int, int]] = {"small": (250, 600), "full": (500, 3000)}
-SEEDS: Mapping[Scale, int] = {"small": 3, "full": 5}
 LOADS: Mapping[Scale, tuple[float, ...]] = {
     "small": (0.5, 0.7, 0.9, 0.97),
     "full": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99),
 }
-# How names of policies appear in the published plots.
-NAMES = {"slices": "RR", "srpt": "SRPT", "hr": "HR", "hnr": "HNR", "fcfs": "FCFS", "lsf": "LSF"} | {
-    "bsd": "BSD",
-    "brt": "BRT",
-    "fas": "FAS",
+DATA_LOADS: Mapping[Scale, tuple[float, ...]] = {
+    "small": (0.1, 0.5, 0.8, 0.95),
+    "full": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99),
 }
+# How names of policies appear in the published plots, where that is not in capitals.
+_NAMES = {"slices": "RR", "chain": "Chain"}
+
+
+def shown(policy: str) -> str:
+    """The name of a policy in the published plots."""
+    return _NAMES.get(policy, policy.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The testbed of P36 at a load; selectivities go up to `most` percent."""
+
+    load: float
+    most: int = 100
+    cost_classes: int = 5
+
+    def bed(self, seed: int, scale: Scale) -> Testbed:
+        queries, tuples = (250, 600) if scale == "small" else (500, 3000)
+        return quality_of_service(
+            self.load,
+            seed,
+            queries=queries,
+            tuples=tuples,
+            selectivities=(10, self.most),
+            cost_classes=self.cost_classes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The testbed of P37 at a load; `traces` has two ON/OFF streams in place of ten Poisson ones."""
+
+    load: float
+    bursty: int = 5
+    skew: float = 0.0
+    cost_classes: int = 3
+    traces: bool = False
+
+    def bed(self, seed: int, scale: Scale) -> Testbed:
+        queries, tuples = (100, 400) if scale == "small" else (250, 10_000)
+        return quality_of_data(
+            self.load,
+            seed,
+            queries=queries,
+            tuples=tuples * (5 if self.traces else 1),
+            streams=2 if self.traces else 10,
+            bursty=0 if self.traces else self.bursty,
+            skew=self.skew,
+            cost_classes=self.cost_classes,
+            traces=self.traces,
+        )
+
+
+Setting = Service | Data
 
 
 @lru_cache(maxsize=4)
-def _service(utilisation: float, seed: int, scale: Scale) -> Testbed:
-    queries, tuples = SIZES[scale]
-    return quality_of_service(utilisation, seed, queries=queries, tuples=tuples)
+def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
+    return setting.bed(seed, scale)
 
 
-@lru_cache(maxsize=2)
-def _data(utilisation: float, seed: int, scale: Scale, bursty: int, skew: float, classes: int) -> Testbed:
-    queries, tuples = (100, 400) if scale == "small" else (250, 10_000)
-    return quality_of_data(
-        utilisation, seed, queries=queries, tuples=tuples, bursty=bursty, skew=skew, cost_classes=classes
-    )
+def play(bed: Testbed, policy: str, **options: float) -> Run:
+    """A run with whole queries as units, or Chain with its own."""
+    if policy == "chain":
+        units = cut(bed.work.paths, "chain", Objective.MEMORY)
+        return simulate(bed.work, units, make("component", units.units))
+    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    return simulate(bed.work, units, make(policy, units.units, **options))
 
 
-@lru_cache(maxsize=2000)
-def service_figures(policy: str, utilisation: float, seed: int, scale: Scale) -> Mapping[str, float]:
-    """All objectives of one run on the testbed of P36."""
-    return _figures(_service(utilisation, seed, scale), policy)
+@lru_cache(maxsize=4000)
+def _figures(
+    setting: Setting, policy: str, seed: int, scale: Scale, options: tuple[tuple[str, float], ...]
+) -> Mapping[str, float]:
+    return objectives(play(bed_of(setting, seed, scale), policy, **dict(options)))
 
 
-@lru_cache(maxsize=2000)
-def data_figures(
-    policy: str,
-    utilisation: float,
+def samples(
+    objective: str, policy: str, setting: Setting, seed: int, scale: Scale, **options: float
+) -> list[float]:
+    """An objective under a policy, a figure per seed."""
+    given = tuple(options.items())
+    return [_figures(setting, policy, s, scale, given)[objective] for s in seeds(seed)]
+
+
+def by_policy(
+    objective: str, policies: Sequence[str], setting: Setting, seed: int, scale: Scale
+) -> dict[str, list[float]]:
+    """The same for several policies, in the order given."""
+    return {shown(policy): samples(objective, policy, setting, seed, scale) for policy in policies}
+
+
+def curve_over(
+    x: Sequence[float], at: Callable[[float], Setting], objective: str, policy: str, seed: int, scale: Scale
+) -> Curve:
+    """An objective under a policy as the setting changes."""
+    columns = [samples(objective, policy, at(value), seed, scale) for value in x]
+    return curve(x, list(zip(*columns, strict=True)))
+
+
+def sweep(
+    objective: str,
+    policies: Sequence[str],
     seed: int,
     scale: Scale,
     *,
-    beta: float = 1.0,
-    bursty: int = 5,
-    skew: float = 0.0,
-    classes: int = 3,
-) -> Mapping[str, float]:
-    """All objectives of one run on the testbed of P37."""
-    options = {"beta": beta} if policy == "fas" else {}
-    return _figures(_data(utilisation, seed, scale, bursty, skew, classes), policy, **options)
-
-
-def _figures(bed: Testbed, policy: str, **options: float) -> Mapping[str, float]:
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
-    return objectives(simulate(bed.work, units, make(policy, units.units, **options)))
-
-
-def seeds(seed: int, scale: Scale) -> range:
-    return range(seed, seed + SEEDS[scale])
-
-
-def reduction(objective: str, ours: str, other: str, load: float, seed: int, scale: Scale) -> float:
-    """By what part `ours` is below `other`, the mean over the seeds; negative where it is above."""
-    return fmean(
-        1
-        - service_figures(ours, load, s, scale)[objective] / service_figures(other, load, s, scale)[objective]
-        for s in seeds(seed, scale)
-    )
-
-
-def sweep(objective: str, policies: Sequence[str], seed: int, scale: Scale) -> dict[str, object]:
+    at: Callable[[float], Setting] = Service,
+    loads: Mapping[Scale, tuple[float, ...]] = LOADS,
+    arrivals: str = SYNTHETIC,
+) -> dict[str, object]:
     """The objective of each policy over the loads, as figures of a result."""
-    loads = LOADS[scale]
     return {
-        "arrivals": SYNTHETIC,
+        "arrivals": arrivals,
         "objective": objective,
-        "loads": list(loads),
+        "loads": list(loads[scale]),
         "curves": {
-            NAMES[policy]: curve(
-                loads,
-                [
-                    [service_figures(policy, x, s, scale)[objective] for x in loads]
-                    for s in seeds(seed, scale)
-                ],
-            )
-            for policy in policies
+            shown(policy): curve_over(loads[scale], at, objective, policy, seed, scale) for policy in policies
         },
     }
 
@@ -122,33 +165,50 @@ def plot_sweep(result: Result, path: Path, title: str) -> None:
     )
 
 
-def mean_at(
-    objective: str, policies: Sequence[str], load: float, seed: int, scale: Scale
-) -> dict[str, float]:
-    """The objective at one load by policy, in the order given."""
-    return {
-        NAMES[policy]: fmean(service_figures(policy, load, s, scale)[objective] for s in seeds(seed, scale))
-        for policy in policies
-    }
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A policy that another is below, at a load, by more than `least`."""
+
+    policy: str
+    load: float
+    least: float
+    published: str
 
 
-def data_mean(objective: str, policy: str, load: float, seed: int, scale: Scale, **options: float) -> float:
-    """The mean over the seeds of an objective on the testbed of P37."""
-    return fmean(data_figures(policy, load, s, scale, **options)[objective] for s in seeds(seed, scale))
+def best_at(
+    number: int,
+    title: str,
+    objective: str,
+    policies: Sequence[str],
+    *,
+    lowest_at: Sequence[float],
+    below: Sequence[Below],
+) -> Experiment:
+    """An experiment on the testbed of P36 in which the first of the policies is lowest in an objective."""
+    own = policies[0]
 
-
-def data_sweep(objective: str, policies: Sequence[str], seed: int, scale: Scale) -> dict[str, object]:
-    """The objective of each policy over the loads on the testbed of P37, as figures of a result."""
-    loads = (0.1, 0.5, 0.8, 0.95) if scale == "small" else (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-    return {
-        "arrivals": POISSON,
-        "objective": objective,
-        "loads": list(loads),
-        "curves": {
-            NAMES[policy]: curve(
-                loads,
-                [[data_figures(policy, x, s, scale)[objective] for x in loads] for s in seeds(seed, scale)],
+    def run(seed: int, scale: Scale) -> Result:
+        claims: list[Claim] = [
+            lowest(
+                f"load {load:g}: the lowest {objective}",
+                shown(own),
+                by_policy(objective, policies, Service(load), seed, scale),
             )
-            for policy in policies
-        },
-    }
+            for load in lowest_at
+        ]
+        claims += [
+            lower(
+                f"load {other.load:g}: {shown(own)} below {shown(other.policy)}",
+                samples(objective, own, Service(other.load), seed, scale),
+                samples(objective, other.policy, Service(other.load), seed, scale),
+                least=other.least,
+                published=other.published,
+            )
+            for other in below
+        ]
+        return Result(tuple(claims), sweep(objective, policies, seed, scale))
+
+    def plot(result: Result, path: Path) -> None:
+        plot_sweep(result, path, f"{shown(own)} has the lowest {objective}")
+
+    return Experiment(id=f"sched-E{number}", title=title, run=run, plot=plot)

@@ -10,6 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slicemill.scheduling.policy import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +51,55 @@ def _place(value: float, pseudo: Sequence[float]) -> int:
     return max(0, sum(bound <= value for bound in pseudo) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+def apart(priorities: Sequence[float]) -> Clusters:
+    """Every unit on its own: no approximation, and all of them to look at."""
+    return Clusters(tuple(range(len(priorities))), tuple(priorities))
+
+
+class Found(NamedTuple):
+    """The best cluster, -1 if none has input, and what was done to find it."""
+
     cluster: int
     score: float
     looked_at: int
+    """Pairs of a cluster and its head, for each of which a priority is computed and compared."""
+    rounds: int
+    """As many bounds for what was not looked at are computed and compared, too."""
 
 
-def top_one(pseudo: Sequence[float], heads: Sequence[float | None], now: float) -> Found | None:
-    """The cluster with the greatest pseudo-priority times wait of its head, by Fagin's algorithm.
+@njit(cache=True)
+def scan(pseudo: Floats, heads: Floats, now: float) -> Found:
+    """The cluster with the greatest pseudo-priority times wait of its head, by looking at all.
 
-    `heads` are the arrivals of the clusters' head tuples. Clusters are looked at by priority and by wait in
-    turns, until no cluster not yet seen can be better.
+    `heads` are the arrivals of the clusters' head tuples, not a number where there is none.
     """
-    filled = [cluster for cluster, head in enumerate(heads) if head is not None]
-    if not filled:
-        return None
-    waits = {cluster: now - head for cluster, head in enumerate(heads) if head is not None}
-    by_priority = sorted(filled, key=lambda cluster: -pseudo[cluster])
-    by_wait = sorted(filled, key=lambda cluster: (-waits[cluster], -pseudo[cluster]))
     best, best_score, seen = -1, -math.inf, 0
-    for first, second in zip(by_priority, by_wait, strict=True):
-        for cluster in (first, second):
+    for cluster in range(len(pseudo)):
+        if not math.isnan(heads[cluster]):
             seen += 1
-            score = pseudo[cluster] * waits[cluster]
+            score = pseudo[cluster] * (now - heads[cluster])
             if score > best_score or (score == best_score and pseudo[cluster] > pseudo[best]):
                 best, best_score = cluster, score
-        if best_score >= pseudo[first] * waits[second]:
-            break
-    return Found(best, best_score, seen)
+    return Found(best, best_score, seen, 0)
+
+
+@njit(cache=True)
+def top_one(pseudo: Floats, heads: Floats, now: float) -> Found:
+    """The same by Fagin's algorithm: clusters are looked at by priority and by wait in turns, until none
+    that has not been seen can be better.
+    """
+    filled = np.flatnonzero(~np.isnan(heads))
+    by_priority = filled[np.argsort(-pseudo[filled], kind="mergesort")]
+    by_wait = by_priority[np.argsort(heads[by_priority], kind="mergesort")]
+    best, best_score, seen = -1, -math.inf, 0
+    for step in range(len(filled)):
+        first, second = by_priority[step], by_wait[step]
+        for turn in range(1 if first == second else 2):
+            cluster = second if turn else first
+            seen += 1
+            score = pseudo[cluster] * (now - heads[cluster])
+            if score > best_score or (score == best_score and pseudo[cluster] > pseudo[best]):
+                best, best_score = cluster, score
+        if best_score >= pseudo[first] * (now - heads[second]):
+            return Found(best, best_score, seen, step + 1)
+    return Found(best, best_score, seen, len(filled))

@@ -93,7 +93,8 @@ def _steepest(policy: Compiled, unit: int, first: int, stop: int, times: Floats,
         if drop / time >= best:
             best = drop / time
             policy.memory[unit] = place + 1 - first
-    return best * policy.parameters[0, unit]
+    weighted: float = best * policy.parameters[0, unit]
+    return weighted
 
 
 @njit(cache=True)

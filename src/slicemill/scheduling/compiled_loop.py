@@ -192,5 +192,6 @@ def _rate(operator: int, plan: Plan, watch: Watch) -> float:
         cost += reached * watch.time[operator]
         reached *= watch.selectivity[operator]
         if plan.at_root[operator]:
-            return reached / cost
+            rate: float = reached / cost
+            return rate
         operator += 1

@@ -8,31 +8,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from slicemill.scheduling.policy import Floats
 from slicemill.scheduling.segments import SegmentFigures
+
+Numbers = float | Floats
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTimes:
-    """Ideal times, every operator once: the two sides before the join, the join itself, what follows it."""
+    """Ideal times, every operator once: the two sides before the join, the join itself, what follows it.
 
-    left: float
-    right: float
-    join: float
-    tail: float
+    Numbers, or arrays with an entry per pair.
+    """
+
+    left: Numbers
+    right: Numbers
+    join: Numbers
+    tail: Numbers
 
     @property
-    def ideal_time(self) -> float:
+    def ideal_time(self) -> Numbers:
         """T: both tuples pass their sides and the join, the pair passes what follows."""
         return self.left + self.right + 2 * self.join + self.tail
 
-    def ideal_departure(self, left_arrival: float, right_arrival: float) -> float:
+    def ideal_departure(self, left_arrival: Numbers, right_arrival: Numbers) -> Numbers:
         """When the pair would leave if nothing else were there; of equal arrivals the left goes first."""
-        sides = [(left_arrival, self.left), (right_arrival, self.right)]
-        (first, first_side), (second, second_side) = sorted(sides, key=lambda side: side[0])
-        ready = max(second, first + first_side + self.join)
-        return ready + second_side + self.join + self.tail
+        left_first = np.less_equal(left_arrival, right_arrival)
+        first_side = np.where(left_first, self.left, self.right)
+        second_side = np.where(left_first, self.right, self.left)
+        met = np.minimum(left_arrival, right_arrival) + first_side + self.join
+        ready = np.maximum(np.maximum(left_arrival, right_arrival), met)
+        departure: Numbers = ready + second_side + self.join + self.tail
+        return departure
 
-    def slowdown(self, left_arrival: float, right_arrival: float, departure: float) -> float:
+    def slowdown(self, left_arrival: Numbers, right_arrival: Numbers, departure: Numbers) -> Numbers:
         late = departure - self.ideal_departure(left_arrival, right_arrival)
         return 1.0 + late / self.ideal_time
 
@@ -58,7 +69,9 @@ def virtual_segments(
     left: JoinSide, right: JoinSide, join: Join, tail: SegmentFigures
 ) -> tuple[SegmentFigures, SegmentFigures]:
     """A join query as two segments of one stream each, for policies that know only such (P23)."""
-    times = JoinTimes(left.ideal_time, right.ideal_time, join.cost, float(tail.ideal_time))
+    ideal_time = float(
+        JoinTimes(left.ideal_time, right.ideal_time, join.cost, float(tail.ideal_time)).ideal_time
+    )
 
     def segment(own: JoinSide, other: JoinSide) -> SegmentFigures:
         partners = other.selectivity * join.window / other.gap
@@ -66,7 +79,7 @@ def virtual_segments(
         return SegmentFigures(
             pairs * tail.selectivity,
             own.cost + own.selectivity * join.cost + pairs * tail.cost,
-            times.ideal_time,
+            ideal_time,
         )
 
     return segment(left, right), segment(right, left)

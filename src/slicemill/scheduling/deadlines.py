@@ -7,9 +7,14 @@ instant whether it can still be in time, and needs no parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import IntEnum
+
+import numpy as np
+from numba import njit
+
+from slicemill.scheduling.policy import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +25,43 @@ class Instant:
     deadline: float
 
 
-Pick: TypeAlias = Callable[[Sequence[Instant], float], int]
+class Rule(IntEnum):
+    """Which instant is next."""
+
+    EDF = 0
+    """The earliest deadline."""
+    HIGHEST_RATE = 1
+    """One result per instant, so the least work (A19)."""
+    HYBRID = 2
+    """By deadline among those in time; a late one goes first if it is done by the first deadline of those."""
 
 
-def edf(instants: Sequence[Instant], now: float) -> int:  # noqa: ARG001
-    """The earliest deadline first."""
-    return min(range(len(instants)), key=lambda i: (instants[i].deadline, i))
+@njit(cache=True)
+def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> int:
+    """The position of the next instant, -1 if there is none; where the cost is not a number there is none."""
+    timely = late = -1
+    for i in range(len(costs)):
+        if np.isnan(costs[i]):
+            continue
+        in_time = rule == Rule.EDF or (rule == Rule.HYBRID and now + costs[i] <= deadlines[i])
+        if in_time and (timely < 0 or deadlines[i] < deadlines[timely]):
+            timely = i
+        if not in_time and (late < 0 or costs[i] < costs[late]):
+            late = i
+    if timely >= 0 and late >= 0:
+        return late if now + costs[late] < deadlines[timely] else timely
+    return max(timely, late)
 
 
-def highest_rate(instants: Sequence[Instant], now: float) -> int:  # noqa: ARG001
-    """One result per instant, so the least work first (A19)."""
-    return min(range(len(instants)), key=lambda i: (instants[i].cost, i))
-
-
-def hybrid(instants: Sequence[Instant], now: float) -> int:
-    """By deadline among those in time; a late one goes before them if it is done by their first deadline."""
-    timely = [i for i, instant in enumerate(instants) if now + instant.cost <= instant.deadline]
-    late = [i for i in range(len(instants)) if i not in timely]
-    if not timely or not late:
-        return (edf if timely else highest_rate)(instants, now)
-    first = min(timely, key=lambda i: (instants[i].deadline, i))
-    best = min(late, key=lambda i: (instants[i].cost, i))
-    return best if now + instants[best].cost < instants[first].deadline else first
-
-
-def play(instants: Sequence[Instant], pick: Pick) -> tuple[list[int], float]:
+def play(instants: Sequence[Instant], rule: Rule) -> tuple[list[int], float]:
     """Run instants that are all there at time 0: their order and the total tardiness."""
-    left = list(range(len(instants)))
+    costs = np.array([instant.cost for instant in instants], dtype=np.float64)
+    deadlines = np.array([instant.deadline for instant in instants], dtype=np.float64)
     order: list[int] = []
     now = late = 0.0
-    while left:
-        chosen = left.pop(pick([instants[i] for i in left], now))
+    while (chosen := choose_instant(rule, costs, deadlines, now)) >= 0:
         order.append(chosen)
         now += instants[chosen].cost
         late += max(0.0, now - instants[chosen].deadline)
+        costs[chosen] = np.nan
     return order, late

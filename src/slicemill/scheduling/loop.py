@@ -73,10 +73,11 @@ def simulate(
         if adapting or shared:
             raise ValueError("statistics that adapt and shared operators need a policy with a compiled form")
         return Run(work, *run_plain(work, units, policy, overhead, heads, stops, at_root, times, leaves))
-    known = _foreseen(work, units) if sees_ahead(compiled) else (np.zeros(1), np.zeros(1))
+    times_known, drops_known = _foreseen(work, units) if sees_ahead(compiled) else (np.zeros(1), np.zeros(1))
+    first_fed, fed, at_once = _fed(work, units, shared)
     plan = Plan(
-        work.first_tuple, heads, stops, at_root, work.cost, work.outputs, work.arrival, *known,
-        *_fed(work, units, shared),
+        work.first_tuple, heads, stops, at_root, work.cost, work.outputs, work.arrival,
+        times_known, drops_known, first_fed, fed, at_once,
     )  # fmt: skip
     finished = np.empty(work.steps)
     return Run(

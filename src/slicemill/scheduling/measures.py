@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from slicemill.scheduling.loop import Run
-from slicemill.scheduling.metrics import Summary
+from slicemill.scheduling.metrics import Record, Summary, freshness
 from slicemill.scheduling.policy import Floats
 
 
@@ -54,16 +57,25 @@ def execution_order(run: Run) -> list[str]:
     return [str(name) for name in names[operator[np.argsort(run.finished, kind="stable")]]]
 
 
-def objectives(run: Run) -> dict[str, float]:
-    """The figures that policies are made to keep low, over all results of a run (P6-P9, P31)."""
+def mean_memory(run: Run) -> float:
+    """Tuples in queues, the mean over the time of the run (P29)."""
+    return buffered_size_time(run) / _duration(run)
+
+
+def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
+    """The figures that policies are made to keep low, over all results of a run (P6-P9, P29, P31).
+
+    `ideal_times` names the paths that end in results, where not all do, with their ideal times.
+    """
     response, slowdown = Summary(), Summary()
+    queries = _ideal_times(run) if ideal_times is None else ideal_times
     stale = []
-    duration = float(run.finished.max()) - float(run.work.arrival.min())
-    for number, path in enumerate(run.work.paths):
-        latencies = output_latencies(run, number)
+    for path, ideal in queries.items():
+        latencies = output_latencies(run, path)
         response.add(latencies)
-        slowdown.add(latencies / sum(float(stage.time) for stage in path.stages))
-        stale.append(_stale_time(run, number) / duration)
+        slowdown.add(latencies / ideal)
+        stale.append(_stale_time(run, path) / _duration(run))
+    weights = [float(run.work.paths[path].weight) for path in queries]
     return {
         "mean response": response.mean,
         "mean slowdown": slowdown.mean,
@@ -71,8 +83,35 @@ def objectives(run: Run) -> dict[str, float]:
         "greatest slowdown": slowdown.largest,
         "l2 response": response.l2,
         "l2 slowdown": slowdown.l2,
-        "staleness": float(np.mean(stale)),
+        "staleness": 1.0 - freshness(stale),
+        "weighted staleness": 1.0 - freshness(stale, weights),
+        "mean memory": mean_memory(run),
     }
+
+
+def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
+    """Figures by query, class and stretch of time, in which a result's source tuple arrived."""
+    work = run.work
+    kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
+    for path, ideal in _ideal_times(run).items():
+        root = work.tuples(int(work.first_operator[path + 1]) - 1)
+        arrived = np.repeat(work.arrival[root], work.outputs[root])
+        left = np.repeat(run.finished[root], work.outputs[root])
+        borders = np.flatnonzero(np.diff(arrived // bucket)) + 1
+        for some, departures in zip(np.split(arrived, borders), np.split(left, borders), strict=True):
+            if len(some):
+                kept.at(work.paths[path].name, float(some[0])).emitted(some, departures, ideal)
+    return kept
+
+
+def _ideal_times(run: Run) -> dict[int, float]:
+    return {
+        number: sum(float(stage.time) for stage in path.stages) for number, path in enumerate(run.work.paths)
+    }
+
+
+def _duration(run: Run) -> float:
+    return float(run.finished.max()) - float(run.work.arrival.min())
 
 
 def _stale_time(run: Run, path: int) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from slicemill.scheduling.arrivals import in_bursts, on_off, poisson
 from slicemill.scheduling.charts import Path, Stage
@@ -76,8 +77,13 @@ def quality_of_data(
     bursty: int = 5,
     cost_classes: int = 3,
     skew: float = 0.0,
+    traces: bool = False,
+    weights: Sequence[float] | None = None,
 ) -> Testbed:
-    """P37: Poisson streams, some of them in bursts of ten; two predicates and a projection per query."""
+    """P37: Poisson streams, some of them in bursts of ten; two predicates and a projection per query.
+
+    With `traces` the streams are ON/OFF traffic; `weights` are what the queries matter (P33).
+    """
     random = np.random.default_rng([seed, 37])
     classes = random.integers(0, cost_classes, queries)
     steps = np.arange(10, 0, -1)  # Zipf's first rank is a selectivity of 1.0 (A3)
@@ -88,20 +94,31 @@ def quality_of_data(
     # At full load all streams together bring as much work as there is time: Σ C̄ in the mean gap of a stream.
     gap = float(expected_costs(classes, shares).sum()) / utilisation
     loads = []
-    arrivals = [poisson(tuples, gap, random) for _ in range(streams)]
+    arrivals = [(on_off if traces else poisson)(tuples, gap, random) for _ in range(streams)]
     arrivals = [in_bursts(times) if stream < bursty else times for stream, times in enumerate(arrivals)]
     attributes = random.integers(1, 101, (streams, 2, tuples))
     for query in range(queries):
         stream = reads[query]
         passes = attributes[stream] <= percent[query]
-        loads.append(_load(query, arrivals[stream], 2.0 ** classes[query], shares[query], passes))
+        weight = weights[query] if weights is not None else 1.0
+        loads.append(
+            _load(query, arrivals[stream], 2.0 ** classes[query], shares[query], passes, weight=weight)
+        )
     return Testbed(draw(loads, seed), classes, shares, 1.0)
 
 
-def _load(query: int, times: Floats, cost: float, share: float, passes: Sequence[Floats] | Floats) -> Load:
+def _load(
+    query: int,
+    times: Floats,
+    cost: float,
+    share: float,
+    passes: npt.NDArray[np.bool_],
+    *,
+    weight: float = 1.0,
+) -> Load:
     """Select and join keep what passes their predicate; the projection keeps all."""
     first = np.asarray(passes[0], np.int64)
     second = np.asarray(passes[1], np.int64)[first == 1]
     stages = (Stage("select", cost, share), Stage("join", cost, share), Stage("project", cost, 1.0))
     kept = int(second.sum())
-    return Load(Path(f"q{query}", stages), times, outputs=[first, second, np.ones(kept, np.int64)])
+    return Load(Path(f"q{query}", stages, weight), times, outputs=[first, second, np.ones(kept, np.int64)])
