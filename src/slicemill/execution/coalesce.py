@@ -1,7 +1,8 @@
 """Temporal queries, lazily: coalesce the window's tuples anew at each slide (L3-L8).
 
 A tuple holds from its own timestamp to that of the next tuple of its partition; the newest one is open and is
-shown as holding until the slide. Neighbours with equal values whose periods meet become one run.
+shown as holding until the slide. Neighbours with equal values whose periods meet become one run. Equal means
+what it means to GROUP BY: NULL equals NULL, NaN equals NaN, and there is one zero.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from slicemill.execution.aggregate import comparable, shown
 from slicemill.execution.operator import Row, Timed
 
 Period = tuple[int, int]
@@ -25,8 +27,8 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
     for values, begin, end in tuples:
         if begin == end:
             continue
-        if runs and runs[-1][0] == values and begin <= runs[-1][1][1]:
-            runs[-1] = (values, (runs[-1][1][0], max(runs[-1][1][1], end)))
+        if runs and comparable(runs[-1][0]) == comparable(values) and begin <= runs[-1][1][1]:
+            runs[-1] = (runs[-1][0], (runs[-1][1][0], max(runs[-1][1][1], end)))
         else:
             runs.append((values, (begin, end)))
     return runs
@@ -34,15 +36,18 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
 
 @dataclass(slots=True)
 class _Partition:
-    """The tuples of one partition that may still be in a window, each with its arrival number."""
+    """The tuples of one partition that may still be in a window, each with its arrival number.
 
-    key: Row
+    `head` is what the rows of its runs begin with.
+    """
+
+    head: Row
     content: deque[tuple[int, Timed]] = field(default_factory=deque)
     arrivals: int = 0
 
 
 class Coalesce:
-    """Output row: the partition's key, the run's values, the run's period; timestamp: the slide's.
+    """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
 
     With `by_rows`, `extent` and `slide` count the tuples of a partition: the last `extent` of them are in the
     window, and every `slide`-th arrival reports. Only tuples on which `where` holds make runs; the others
@@ -54,6 +59,7 @@ class Coalesce:
     def __init__(
         self,
         values: Callable[[Row], Row],
+        head: Callable[[Row], Row],
         key: Callable[[Row], Row],
         extent: int | None,
         slide: int,
@@ -61,6 +67,7 @@ class Coalesce:
         where: Callable[[Row], bool] = lambda _: True,
     ) -> None:
         self._values = values
+        self._head = head
         self._key = key
         self._extent = extent
         self._slide = slide
@@ -77,8 +84,10 @@ class Coalesce:
         out = [] if self._by_rows else self._close_until(tuple_.ts)
         if self._next_end is None:
             self._next_end = (tuple_.ts // self._slide + 1) * self._slide
-        key = self._key(tuple_.row)
-        partition = self._partitions.setdefault(key, _Partition(key))
+        key = comparable(self._key(tuple_.row))
+        if key not in self._partitions:
+            self._partitions[key] = _Partition(shown(self._head(tuple_.row)))
+        partition = self._partitions[key]
         partition.content.append((partition.arrivals, tuple_))
         partition.arrivals += 1
         if self._by_rows:
@@ -129,8 +138,8 @@ class Coalesce:
         tuples = [tuple_ for _, tuple_ in partition.content]
         ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
         closed = [
-            (self._values(t.row), t.ts, end)
+            (shown(self._values(t.row)), t.ts, end)
             for t, end in zip(tuples, ends, strict=True)
             if self._where(t.row)
         ]
-        return [Timed(now, (*partition.key, *values, period)) for values, period in coalesce(closed)]
+        return [Timed(now, (*partition.head, *values, period)) for values, period in coalesce(closed)]

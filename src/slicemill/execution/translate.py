@@ -177,12 +177,13 @@ def join_window(window: Window) -> JoinWindow:
 def _coalesce(operator: op.Coalesce, schema: Schema) -> Coalesce:
     attributes = [schema.index(name) for name in operator.attributes]
     # A partition column that is coalesced on as well is shown once, as the attribute.
-    key = _row_of(tuple(i for i in operator.partition_by if i.name not in operator.attributes), schema)
+    head = _row_of(tuple(i for i in operator.partition_by if i.name not in operator.attributes), schema)
     window = operator.window
     assert window.slide is not None, "the grammar asks for SLIDES"
     return Coalesce(
         lambda row: tuple(row[place] for place in attributes),
-        key,
+        head,
+        _row_of(operator.partition_by, schema),
         window.extent,
         window.slide,
         window.frame is FrameKind.ROWS,

@@ -42,7 +42,7 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
     if not columns:
         first = np.zeros(min(rows, 1), np.int64)
         return DistinctKeys(np.zeros(rows, np.int64), [()] * min(rows, 1), first)
-    plain = [part for column in columns for part in _comparable(column)]
+    plain = [part for column in columns for part in comparable(column)]
     codes, values = _encoded(plain[0])
     for column in plain[1:]:
         more, added = _encoded(column)
@@ -68,7 +68,7 @@ def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return rows
 
 
-def _comparable(column: Column) -> list[pa.Array]:
+def comparable(column: Column) -> list[pa.Array]:
     """The column in a form whose values are equal if and only if the keys are: floats as bits, for one."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
@@ -82,7 +82,7 @@ def _comparable(column: Column) -> list[pa.Array]:
     if pa.types.is_date32(kind):
         return [array.cast(pa.int32())]
     if pa.types.is_struct(kind):
-        return [_comparable(pc.struct_field(array, place))[0] for place in range(kind.num_fields)]
+        return [comparable(pc.struct_field(array, place))[0] for place in range(kind.num_fields)]
     if pa.types.is_null(kind):
         return [array.cast(pa.int8())]
     return [array]
@@ -107,7 +107,7 @@ class Keys:
         known = len(self._columns[0]) if self._columns else 0
         if self._columns is None or (columns and known < len(numbers)):
             new = keys.rows[found >= known]
-            added = [_shown(_chunked(column).take(pa.array(new))) for column in columns]
+            added = [shown(_chunked(column).take(pa.array(new))) for column in columns]
             old = self._columns or [column.slice(0, 0) for column in added]
             self._columns = [
                 pa.chunked_array([*before.chunks, *after.chunks], before.type)
@@ -135,6 +135,6 @@ def _chunked(column: Column) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], column.type)
 
 
-def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A key that is zero is shown as 0.0, whichever zero came first."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column

@@ -13,6 +13,7 @@ from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
 from slicemill.plan.partitions import partition_keys
 from slicemill.runtime.steps.aggregates import group_calls, window_calls
+from slicemill.runtime.steps.coalesce import coalesce
 from slicemill.runtime.steps.hosted import RowState, RowStep, Share
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.merge import MergeState, MergeStep
@@ -67,4 +68,12 @@ def _hosted(making: Making) -> StatefulStep:
     return RowStep(state, schemas, making.node.schema, share)
 
 
-MAKERS: tuple[Maker, ...] = (_merge, shared_windows, shared_join, window_calls, group_calls, builtin_windows)
+MAKERS: tuple[Maker, ...] = (
+    _merge,
+    shared_windows,
+    shared_join,
+    window_calls,
+    group_calls,
+    builtin_windows,
+    coalesce,
+)
