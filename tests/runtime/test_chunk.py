@@ -79,14 +79,16 @@ def same(left: object, right: object) -> bool:
     return both_nan or left == right
 
 
-@given(ROWS)
+@given(ROWS, st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]]) -> None:
+def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]], compress: bool) -> None:
     files = MemoryFiles()
     files.make_folder(FOLDER / "chunks")
     schema = to_arrow(ALL_TYPES)
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
-    chunk = write_chunk(FOLDER, "chunks", pa.table(columns, schema=schema), files)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("slicemill.runtime.chunk._COMPRESSED_BYTES", 0)
+        chunk = write_chunk(FOLDER, "chunks", pa.table(columns, schema=schema), files, compress=compress)
     back = open_chunk(FOLDER, chunk, files)
     assert from_arrow(back.schema) == ALL_TYPES
     assert chunk.rows == back.num_rows == len(rows)
@@ -162,6 +164,15 @@ def test_a_chunk_knows_its_times(tmp_path: Path) -> None:
     empty = write_chunk(tmp_path, "c", timed())
     assert (empty.rows, empty.min_ts, empty.max_ts) == (0, None, None)
     assert open_chunk(tmp_path, empty).schema == timed().schema
+
+
+def test_a_large_chunk_that_is_compressed_is_smaller_and_a_small_one_is_mapped(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    for table, smaller in ((timed(*range(20_000)), True), (timed(*range(20)), False)):
+        plain, compressed = (write_chunk(tmp_path, "c", table, compress=how) for how in (False, True))
+        assert (compressed.bytes < plain.bytes / 2) == smaller
+        assert compressed.bytes == (tmp_path / compressed.path).stat().st_size
+        assert open_chunk(tmp_path, compressed) == table
 
 
 @pytest.mark.parametrize(

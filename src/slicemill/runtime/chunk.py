@@ -2,7 +2,8 @@
 
 A chunk has a unique name and no reader until a manifest names it, so it is written in place: a part of one,
 left by a writer that died, is an orphan like any other. Reading maps the file: columns are views of the page
-cache, shared by all processes on the machine, and no byte is touched that nobody looks at.
+cache, shared by all processes on the machine, and no byte is touched that nobody looks at. Chunks of results
+are compressed instead: most are read once, if at all, and writing fewer bytes takes less time than LZ4 does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ SUFFIX = ".arrow"
 # Handling a run costs about as much as copying so many rows.
 _ROWS_PER_RUN = 1_000
 
+_COMPRESSED_BYTES = 1 << 16
+
 
 class ChunkError(SlicemillError):
     """A table that cannot become a chunk, or a chunk that is not what its manifest says."""
@@ -42,13 +45,21 @@ class ChunkInfo:
 
 
 def write_chunk(
-    folder: Path, subfolder: str, table: pa.Table, files: FileSystem = LOCAL, durable: bool = False
+    folder: Path,
+    subfolder: str,
+    table: pa.Table,
+    files: FileSystem = LOCAL,
+    durable: bool = False,
+    compress: bool = False,
 ) -> ChunkInfo:
-    """Write a table sorted by `_ts` (or without `_ts`) as a new chunk in `folder / subfolder`."""
+    """Write a table sorted by `_ts` (or without `_ts`) as a new chunk in `folder / subfolder`.
+
+    `compress` is for what need not be mapped; a small table is mapped in any case.
+    """
     min_ts, max_ts = _ts_range(table)
     # One batch per chunk, so that a kernel gets each column as one vector.
     whole = table.combine_chunks() if _pieces(table) > 1 else table
-    data = _encoded(whole)
+    data = _compressed(whole) if compress and whole.nbytes >= _COMPRESSED_BYTES else _encoded(whole)
     path = f"{subfolder}/{unique_name()}{SUFFIX}"
     files.write(folder / path, data)
     if durable:
@@ -65,8 +76,15 @@ def _encoded(table: pa.Table) -> pa.Buffer:
     return data
 
 
-def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
-    with pa.ipc.new_file(sink, table.schema) as writer:
+def _compressed(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    # Tasks run side by side already: one that took other cores as well would take them from the next.
+    _write_to(sink, table, pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False))
+    return sink.getvalue()
+
+
+def _write_to(sink: pa.NativeFile, table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> None:
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table)
 
 
