@@ -92,7 +92,7 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
     outcome = program.run(tables, complete)
     clock.append(time.perf_counter())
     chunks = {
-        log: write_chunk(task.outputs[log], CHUNKS, table)
+        log: write_chunk(task.outputs[log], CHUNKS, table, compress=True)
         for log, table in outcome.tables.items()
         if table.num_rows
     }
