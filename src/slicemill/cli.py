@@ -31,6 +31,7 @@ from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.svg import explain_svg
+from slicemill.scheduling.dispatch import POLICIES, policy_named
 from slicemill.show import show_counts, show_rows
 
 app = typer.Typer(
@@ -141,13 +142,23 @@ def run(
     duration: Annotated[str | None, typer.Option("--for", metavar="30s", help="How long to run.")] = None,
     home: Annotated[Path | None, typer.Option(help="Keep logs and state here, and go on from them.")] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
-    policy: Annotated[str, typer.Option(help="Which unit runs next: fcfs or rr.")] = "fcfs",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"Which query runs next: {', '.join(POLICIES)}; fcfs if nothing is set."
+        ),
+    ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write response times, slowdown and more as JSON.")
+    ] = None,
     rows: Annotated[int, typer.Option(min=0, help="How many of each query's last rows to show.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print every row as a JSON line instead.")] = False,
 ) -> None:
     """Run every query of a script, and show what comes out."""
     source = read(file)
     catalog = bind(source).catalog
+    if policy is not None:
+        policy_named(policy)  # before Spark starts
     if engine is EngineName.reference:
         with Console(stderr=True).status("running"):
             result = run_script(catalog)
@@ -159,7 +170,7 @@ def run(
     # Spark takes seconds to import and start; checking a script should not.
     from slicemill.runtime.console import run_on_spark
 
-    run_on_spark(source, seconds_of(duration), home, master, policy, rows, as_json)
+    run_on_spark(source, seconds_of(duration), home, master, policy, rows, as_json, metrics)
 
 
 def seconds_of(duration: str | None) -> float | None:

@@ -148,9 +148,9 @@ def test_a_program_kept_by_a_run_that_was_never_committed_is_not_used(
     run_over(1, 1.0)  # and the job fails elsewhere
     monkeypatch.setattr(task, "_programs", {})
     run, results = run_over(2, 10.0)
-    running.finish(run, results, 0)
+    running.finish(run, results, 0, seconds=0.1)
     monkeypatch.setattr(task, "_programs", in_one_worker)
     run, results = run_over(3, 100.0)
-    running.finish(run, results, 0)
+    running.finish(run, results, 0, seconds=0.1)
     sums = [row["s"] for epoch in total.epochs() for row in total.read(epoch.number).to_pylist()]
     assert sums == [1.0, 11.0, 111.0]

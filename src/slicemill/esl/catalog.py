@@ -10,6 +10,7 @@ from typing import TypeAlias
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
+from slicemill.esl.service_level import ServiceLevel
 from slicemill.esl.types import VARCHAR, Column, Schema
 
 LATE = "_late"
@@ -81,7 +82,7 @@ class View:
 class QueryOptions:
     weight: float = 1.0
     sink: str | None = None
-    slo: str | None = None
+    slo: ServiceLevel | None = None
     memory: str | None = None
 
 
@@ -109,8 +110,16 @@ class Dropped:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`SET name = 'value'`: how the mill works from then on; what comes out does not depend on it."""
+
+    name: str
+    value: str
+
+
 Relation: TypeAlias = Stream | DerivedStream | Table | View
-Statement: TypeAlias = Relation | Query | AggregateDefinition | Dropped
+Statement: TypeAlias = Relation | Query | AggregateDefinition | Dropped | Setting
 
 
 @dataclass(slots=True)
@@ -119,6 +128,7 @@ class Catalog:
     queries: dict[str, Query] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
         return Catalog(
@@ -126,6 +136,7 @@ class Catalog:
             dict(self.queries),
             dict(self.base_aggregates),
             dict(self.window_aggregates),
+            dict(self.settings),
         )
 
     def relation(self, name: str) -> Relation | None:
@@ -168,6 +179,8 @@ class Catalog:
             (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
         elif isinstance(statement, Dropped):
             self._remove(statement.kind, key)
+        elif isinstance(statement, Setting):
+            self.settings[key] = statement.value
         else:
             self.relations[key] = statement
 

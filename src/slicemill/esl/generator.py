@@ -196,6 +196,9 @@ class EslGenerator(Generator):
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
 
+    def setoption_sql(self, e: nodes.SetOption) -> str:
+        return f"SET {self.sql(e, 'this')} = {self.sql(e, 'value')}"
+
     def sourceclause_sql(self, e: nodes.SourceClause) -> str:
         if child(e, "url"):
             return f"SOURCE {self.sql(e, 'url')}"

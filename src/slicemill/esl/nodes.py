@@ -153,6 +153,12 @@ class DropObject(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
 
+class SetOption(exp.Expression):
+    """`SET name = value`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
+
+
 class CreateAggregate(exp.Expression):
     """An aggregate: `bodies` in ESL, or `language` and `external` for one in a procedural language."""
 

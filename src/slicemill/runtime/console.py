@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from rich.console import Console
@@ -22,9 +23,10 @@ def run_on_spark(
     seconds: float | None,
     home: Path | None,
     master: str | None,
-    policy: str,
+    policy: str | None,
     rows: int,
     as_json: bool,
+    metrics: Path | None = None,
 ) -> None:
     """Run a script for a time, or until interrupted; then print results and figures.
 
@@ -35,9 +37,11 @@ def run_on_spark(
     with console.status("starting Spark"):
         spark = session(master)
     try:
-        with Mill(spark, home, policy=policy) as mill:
+        with Mill(spark, home) as mill:
             with console.status("planning"):
                 mill.execute(source)
+            if policy is not None:  # it goes before what the script sets
+                mill.policy = policy
             mill.start()
             with contextlib.suppress(KeyboardInterrupt):
                 watch(mill, seconds, console)
@@ -51,6 +55,8 @@ def run_on_spark(
             show_rows(results, rows, as_json)
             if not as_json:
                 _summary(mill)
+            if metrics is not None:
+                metrics.write_text(json.dumps(mill.metrics().plain(), indent=2) + "\n", encoding="utf-8")
     finally:
         spark.stop()
 

@@ -7,18 +7,20 @@ holds back. A unit that is not picked falls behind in its logs; nothing is lost.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
+from slicemill.runtime.board import Board, Goal
 from slicemill.runtime.cause import cause
-from slicemill.runtime.policies import Chooser
+from slicemill.runtime.log import StreamLog
 from slicemill.runtime.stages import stage
-from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
 from slicemill.runtime.unit_run import RunningUnit, execute
+from slicemill.scheduling.dispatch import Chooser
+from slicemill.scheduling.metrics import Summary
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -27,26 +29,42 @@ Completeness = Callable[[str], int]
 AfterRun = Callable[[RunningUnit, list[TaskResult]], None]
 
 
-@dataclass
 class Dispatcher:
-    """`complete` says how far a log is complete; `after_run` sees every run that is committed.
+    """`complete` says how far a log is complete; `after_run` sees every run that is committed."""
 
-    Asking how far a stream is complete may promise time, so it is asked only of units that run or wait.
-    """
+    def __init__(
+        self,
+        context: SparkContext,
+        logs: Mapping[str, StreamLog],
+        complete: Completeness,
+        clock: Callable[[], int],
+        chooser: Chooser,
+        after_run: AfterRun,
+        poll_s: float = 0.05,
+    ) -> None:
+        self.chooser = chooser
+        self.changed = threading.Condition()
+        self.failure: BaseException | None = None
+        self.decisions = Summary()
+        self.board = Board([], logs, {}, clock())
+        self._context = context
+        self._cores = context.defaultParallelism
+        self._logs = logs
+        self._complete = complete
+        self._clock = clock
+        self._after_run = after_run
+        self._poll_s = poll_s
+        self._running = threading.Lock()
+        self._stop = False
+        self._thread: threading.Thread | None = None
 
-    context: SparkContext
-    complete: Completeness
-    clock: Callable[[], int]
-    policy: Chooser
-    after_run: AfterRun
-    poll_s: float = 0.05
-    at_once: int = 1
-    units: dict[str, RunningUnit] = field(default_factory=dict)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    _running: threading.Lock = field(default_factory=threading.Lock)
-    _stop: bool = False
-    _thread: threading.Thread | None = None
-    failure: BaseException | None = None
+    @property
+    def units(self) -> dict[str, RunningUnit]:
+        return {unit.id: unit for unit in self.board.units}
+
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
+        """Run these units from now on, for the queries that have these goals; while paused."""
+        self.board = Board(list(units), self._logs, goals, self._clock(), self.board)
 
     def notify(self) -> None:
         """Something is new in the logs."""
@@ -83,43 +101,46 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy picks, as many at once as there are cores; False if none can run."""
+        """Run the units that the policy picks, as many at once as cores allow; False if none can run."""
         with self._running:
-            ready = [unit for unit in self.units.values() if self._can_run(unit)]
-            chosen: list[RunningUnit] = []
-            while ready and len(chosen) < self.at_once:
-                chosen.append(ready.pop(self.policy(ready)))
+            began = time.perf_counter()
+            chosen = self._choose()
+            self.decisions.add(time.perf_counter() - began)
             if chosen:
                 self._run(chosen)
             return bool(chosen)
 
+    def _choose(self) -> list[RunningUnit]:
+        """The first by the policy, and those behind it whose tasks find a core beside it."""
+        now = self._clock()
+        self.board.refresh(now)
+        positions, batches = self.board.ready(self._complete, now)
+        chosen: list[RunningUnit] = []
+        free = self._cores
+        for place in self.chooser.choose(batches, self._cores):
+            unit = self.board.units[positions[place]]
+            free -= unit.plan.buckets
+            if chosen and free < 0:
+                break
+            chosen.append(unit)
+        return chosen
+
     def _run(self, units: list[RunningUnit]) -> None:
         runs = [unit.begin(self._inputs_of(unit)) for unit in units]
-        for run, results in zip(runs, execute(self.context, runs, self.clock), strict=True):
+        for run, results in zip(runs, execute(self._context, runs, self._clock), strict=True):
             with stage("deliver"):
-                self.after_run(run.unit, results)
+                self.board.ran(run.unit, self._clock())
+                self._after_run(run.unit, results)
 
     def _inputs_of(self, unit: RunningUnit) -> Mapping[str, int]:
-        return {log: self.complete(log) for log in unit.plan.unit.inputs}
-
-    def _can_run(self, unit: RunningUnit) -> bool:
-        if all(log in unit.failed for _, log in unit.plan.unit.outputs):
-            return False
-        if unit.pending():
-            return True
-        inputs = unit.plan.unit.inputs
-        if unit.due is not None and min(self.complete(log) for log in inputs) >= unit.due:
-            return True
-        # The end of an input has to be told once, also to units that hold nothing: others read their logs.
-        told = unit.told()
-        return any(self.complete(log) == END and told.get(log) != END for log in inputs)
+        return {log: self._complete(log) for log in unit.plan.unit.inputs}
 
     def _loop(self) -> None:
         try:
             while not self._stop:
                 if not self.run_some():
                     with self.changed:
-                        self.changed.wait(self.poll_s)
+                        self.changed.wait(self._poll_s)
         except BaseException as problem:  # the thread's last words, for whoever waits for it
             self.failure = problem
             self.notify()

@@ -1,7 +1,8 @@
-"""A mill at work, as a table that renews itself: rates, lag, response times."""
+"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slicemill.runtime.mill import Mill
+from slicemill.runtime.query_metrics import QueryMetrics
 
 _RENEWALS_PER_SECOND = 2
 
@@ -44,7 +46,7 @@ def watch(mill: Mill, seconds: float | None, console: Console) -> None:
 
 
 def _picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
-    title = Text(f"{elapsed_s:5.0f} s   ctrl-c ends", style="dim")
+    title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
     return Group(title, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
 
 
@@ -61,17 +63,36 @@ def _streams(mill: Mill, rates: Rates, now: float) -> Table:
 
 
 def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
-    """One line a query: what has come out, how far it is behind, how fast it answers."""
+    """One line a query: what has come out, how far it is behind, how fast it answers.
+
+    Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
+    is the share of time in which a result was missing. The column of service levels is there if any is set.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("query")
-    for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms"):
+    for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
         table.add_column(column, justify="right")
+    levels = any(query.metrics().slo is not None for query in mill.queries.values())
+    if levels:
+        table.add_column("service level")
     table.add_column("")
     for name, query in mill.queries.items():
         metrics = query.metrics()
         response = [metrics.response_ms(q) for q in (0.5, 0.99)]
-        cells = ["" if ms is None else f"{ms:,.0f}" for ms in response]
+        cells: list[str | Text] = ["" if ms is None else f"{ms:,.0f}" for ms in response]
+        slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
+        cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
+        cells.append("" if math.isnan(stale) else f"{stale:.0%}")
+        if levels:
+            cells.append(_level(metrics))
         rate = rates.of(name, metrics.rows, now)
         error = Text(f"stopped: {query.error}", style="red") if query.error else Text("")
         table.add_row(name, f"{metrics.rows:,}", f"{rate:,.0f}", f"{mill.lag_rows(name):,}", *cells, error)
     return table
+
+
+def _level(metrics: QueryMetrics) -> Text:
+    if metrics.slo is None:
+        return Text("")
+    words = {None: "", True: "met: ", False: "missed: "}[metrics.met]
+    return Text(f"{words}{metrics.slo}", style="red" if metrics.met is False else "")

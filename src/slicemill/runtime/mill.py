@@ -9,6 +9,7 @@ with Mill(home="work") as mill:
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
-from slicemill.esl.catalog import Catalog, Dropped, Statement, Stream, Table
+from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
 from slicemill.esl.catalog import Query as QueryDefinition
 from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Row
@@ -32,15 +33,16 @@ from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import Unit, cut
+from slicemill.runtime.board import Goal
 from slicemill.runtime.cursors import Retention
 from slicemill.runtime.dispatcher import Dispatcher
 from slicemill.runtime.gc import collect
 from slicemill.runtime.home import Home
 from slicemill.runtime.intake import Intake
 from slicemill.runtime.needs import Need, need_of
-from slicemill.runtime.policies import make_policy
 from slicemill.runtime.program import UnitPlan, warm_up
 from slicemill.runtime.query import Query
+from slicemill.runtime.query_metrics import BUCKET_S, Memory, MillMetrics, QueryMetrics
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.recovery import recover
 from slicemill.runtime.rows import plain_rows
@@ -52,11 +54,14 @@ from slicemill.runtime.state_view import HeldSlice, slices_of
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
 from slicemill.runtime.unit_run import RunningUnit, open_outputs
+from slicemill.scheduling.dispatch import Chooser, policy_named
+from slicemill.scheduling.metrics import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RUNS_BETWEEN_COLLECTIONS = 50
+_US = 1_000_000
 
 
 def wall_clock_us() -> int:
@@ -67,7 +72,8 @@ class Mill:
     """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
 
     `folder` is where relative paths of sources begin, `buckets` how many ways keyed work is split, `keep_s`
-    how long results can be read after all who follow them have them.
+    how long results can be read after all who follow them have them, `policy` which query runs next where
+    several could (docs/scheduling.md).
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Mill:
     ) -> None:
         self._owns_session = spark is None
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
+        chooser = Chooser(policy_named(policy))
         self.home = Home(Path(self._temporary.name if self._temporary else home or "").resolve())
         self.home.lock()
         recover(self.home)
@@ -102,14 +109,16 @@ class Mill:
         self._started = False
         self._graph = QueryGraph({})
         self._runs = 0
+        self._metrics: dict[str, QueryMetrics] = {}
+        self._record = Record(BUCKET_S)
         self.dispatcher = Dispatcher(
             self.spark.sparkContext,
+            self.home.logs,
             self._complete,
             clock,
-            make_policy(policy),
+            chooser,
             self._after_run,
             poll_ms / 1000,
-            self.spark.sparkContext.defaultParallelism,
         )
         self.sinks = SinkRunner(self.home)
         self._reader = Reader(self.spark, self.home.sources, self._folder, self.dispatcher.notify)
@@ -120,10 +129,15 @@ class Mill:
         """Run the statements of a script; with a mistake in it, none of them."""
         bound = bind(esl, self.catalog)
         statements = [statement for statement, _ in bound.statements]
-        self._adopt(bound.catalog)
+        if all(isinstance(statement, Setting) for statement in statements):
+            self.catalog = bound.catalog  # nothing else changes, so nobody has to wait for a run to end
+        else:
+            self._adopt(bound.catalog)
         for statement in statements:
             if isinstance(statement, Dropped) and statement.name not in bound.catalog.queries:
                 self._forget(statement)
+            if isinstance(statement, Setting):
+                self.policy = statement.value
         return statements
 
     def query(self, esl: str) -> Query:
@@ -150,6 +164,24 @@ class Mill:
         order = f' ORDER BY "{time}"' if time is not None else ""
         self._reader.frames[name.lower()] = frame
         self.execute(f'CREATE STREAM "{name}" ({columns}){order}{f" SKEW {skew}" if skew else ""}')
+
+    @property
+    def policy(self) -> str:
+        """The policy by which units are picked, `hnr` for instance. Changing it loses and changes nothing."""
+        return self.dispatcher.chooser.policy.name
+
+    @policy.setter
+    def policy(self, name: str) -> None:
+        self.dispatcher.chooser.policy = policy_named(name)
+
+    def metrics(self) -> MillMetrics:
+        """How all queries are doing; `plain()` of it is for JSON."""
+        return MillMetrics(
+            self.policy,
+            self.dispatcher.decisions,
+            [query.metrics() for query in self.queries.values()],
+            self._record,
+        )
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -270,7 +302,8 @@ class Mill:
             if known.id not in running:
                 # Its queries are gone, and the logs that its last version names go with them.
                 self.home.forget_unit(known.id)
-        self.dispatcher.units = running
+        queries = [query for query in catalog.queries.values() if query.continuous]
+        self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         return [
@@ -290,7 +323,7 @@ class Mill:
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
         """The unit of a plan: as it runs already, changed, or new and starting from now."""
         open_outputs(plan, self.home)
-        known = self.dispatcher.units.get(plan.unit.id)
+        known = self.dispatcher.board.unit(plan.unit.id)
         if known is not None:
             if (known.plan.unit, known.plan.graph) == (plan.unit, plan.graph):
                 return known
@@ -320,9 +353,9 @@ class Mill:
         """How far a log is complete: a stream by its intake, a result by the unit that writes it."""
         if log in self.intakes:
             return self.intakes[log].complete()
-        for unit in self.dispatcher.units.values():
-            if any(log == output for _, output in unit.plan.unit.outputs):
-                return unit.complete(log)
+        writer = self.dispatcher.board.writers.get(log)
+        if writer is not None:
+            return writer.complete(log)
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.intakes[self.catalog.declared_stream(log).name].complete() == END:
             return END
@@ -341,8 +374,10 @@ class Mill:
             query.error = unit.failed.get(log)
             rows = sum(result.chunks[log].rows for result in results if log in result.chunks)
             if rows and query.error is None:
-                arrivals = [now - arrival for result in results for arrival in result.arrivals.get(log, ())]
-                query.delivered(rows, arrivals)
+                arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
+                ideal_s = self.dispatcher.board.ideal_s(unit)
+                self._metrics[log].add(rows, arrivals, now / _US, ideal_s, self._record)
+                query.delivered()
         self.sinks.notify()
         self._runs += 1
         if self._runs % _RUNS_BETWEEN_COLLECTIONS == 0:
@@ -359,10 +394,17 @@ class Mill:
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""
-        for unit in self.dispatcher.units.values():
-            if any(log == query for _, log in unit.plan.unit.outputs):
-                return sum(epoch.rows for epoch in unit.pending())
-        return 0
+        unit = self.dispatcher.board.writers.get(query)
+        return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
+
+    def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
+        metrics.seen_s = self._clock() / _US
+        board = self.dispatcher.board
+        unit = board.writers.get(metrics.query)
+        if unit is not None:
+            state = sum(part.chunk.bytes for part in unit.version.slices)
+            metrics.memory = Memory(*board.rows_waiting(unit.id), state)
+        return metrics
 
     def _handle(self, query: QueryDefinition) -> Query:
         def stop() -> None:
@@ -377,8 +419,14 @@ class Mill:
         def state() -> list[HeldSlice]:
             return [held for held in slices_of(self.home.folder) if query.name in held.wanted]
 
+        counted = QueryMetrics(query.name, self._clock() / _US, query.options.weight, query.options.slo)
+        self._metrics[query.name] = counted
+
+        def metrics() -> QueryMetrics:
+            return self._metrics_of(counted)
+
         log = self.home.log(query.name, query.schema)
-        return Query(query.name, query.schema, log, stop, explain, complete_from, state)
+        return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
 
     def _complete_from(self, query: str) -> int | None:
         history = history_us(self._graph, query)
@@ -387,6 +435,11 @@ class Mill:
             return None
         since = units[0].since[query]
         return -END if since is None else since + history
+
+
+def _goal(query: QueryDefinition) -> Goal:
+    slo = query.options.slo
+    return Goal(query.options.weight, math.inf if slo is None else slo.bound_s)
 
 
 def _needed(outputs: Sequence[tuple[str, str]], graph: QueryGraph) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,32 +13,12 @@ from slicemill.esl.types import Schema
 from slicemill.execution.operator import Timed
 from slicemill.runtime.arrow_schema import ARRIVAL, to_arrow, with_system_columns
 from slicemill.runtime.log import StreamLog
+from slicemill.runtime.query_metrics import QueryMetrics
 from slicemill.runtime.rows import timed_rows
 from slicemill.runtime.state_view import HeldSlice
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_KEPT_RESPONSES = 10_000
-
-
-@dataclass(slots=True)
-class QueryMetrics:
-    """Rows out, and how long after their arrival results were there, of the latest ones."""
-
-    rows: int = 0
-    responses_us: list[int] = field(default_factory=list)
-
-    def add(self, rows: int, responses_us: list[int]) -> None:
-        self.rows += rows
-        self.responses_us = (self.responses_us + responses_us)[-_KEPT_RESPONSES:]
-
-    def response_ms(self, quantile: float) -> float | None:
-        """A quantile of response times in milliseconds; None before the first result."""
-        if not self.responses_us:
-            return None
-        ordered = sorted(self.responses_us)
-        return ordered[min(len(ordered) - 1, int(quantile * len(ordered)))] / 1000
 
 
 class Query:
@@ -54,18 +33,19 @@ class Query:
         explain: Callable[[], str],
         complete_from: Callable[[], int | None],
         state: Callable[[], list[HeldSlice]],
+        metrics: Callable[[], QueryMetrics],
     ) -> None:
         self.name = name
         self.schema = schema
         self.log = log
         self.error: str | None = None
-        self._metrics = QueryMetrics()
         self._subscribers: list[Callable[[pa.Table], None]] = []
         self._kept: pa.Table | None = None
         self._stop = stop
         self._explain = explain
         self._complete_from = complete_from
         self._state = state
+        self._metrics = metrics
 
     def to_arrow(self) -> pa.Table:
         """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
@@ -107,7 +87,8 @@ class Query:
         return self._explain()
 
     def metrics(self) -> QueryMetrics:
-        return self._metrics
+        """How the query is doing; `plain()` of it is for JSON."""
+        return self._metrics()
 
     def complete_from(self) -> int | None:
         """The timestamp from which results are those of a query that was always there (S23).
@@ -121,9 +102,8 @@ class Query:
         """The slices of state that hold rows for this query, as last committed."""
         return self._state()
 
-    def delivered(self, rows: int, responses_us: list[int]) -> None:
+    def delivered(self) -> None:
         """Called by the mill after a commit that added rows to the log."""
-        self._metrics.add(rows, responses_us)
         if self._subscribers:
             table = self.log.read(self.log.head).drop_columns([ARRIVAL])
             self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]

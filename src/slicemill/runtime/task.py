@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from slicemill.runtime.arrow_schema import ARRIVAL
@@ -25,7 +26,10 @@ from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.state_slices import load_state, store_state
 
-_SAMPLED = 50
+# When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
+# epochs, so there are few times. Rows that time alone has made are not counted.
+Arrivals: TypeAlias = tuple[tuple[int, int], ...]
+
 _STAGES = ("unit task: open chunks", "unit task: kernels", "unit task: write chunks")
 
 
@@ -58,7 +62,7 @@ class TaskResult:
     state: tuple[ChunkInfo, ...]
     errors: Mapping[str, str]
     rows: Mapping[str, int]
-    arrivals: Mapping[str, tuple[int, ...]]  # per output: arrival times of some of its rows, evenly taken
+    arrivals: Mapping[str, Arrivals]  # per output
     due: int | None
     cpu_s: float
     seconds: Mapping[str, float]  # what its stages took
@@ -123,6 +127,7 @@ def _program(task: Task, plans: Mapping[str, Pickled]) -> UnitProgram:
     return UnitProgram(plan, task.bucket, load_state(task.unit_folder, task.state))
 
 
-def _arrivals(table: pa.Table) -> tuple[int, ...]:
-    step = max(1, table.num_rows // _SAMPLED)
-    return tuple(table.column(ARRIVAL).to_numpy()[::step].tolist())
+def _arrivals(table: pa.Table) -> Arrivals:
+    found = pc.value_counts(table.column(ARRIVAL))
+    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    return tuple((arrival, rows) for arrival, rows in pairs if arrival > 0)

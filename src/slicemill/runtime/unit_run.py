@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from slicemill.runtime.stages import spent, stage
 from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
+from slicemill.runtime.unit_statistics import UnitStatistics, own_seconds
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,26 +33,7 @@ _SPLIT = "buckets"
 _OUTPUTS = "outputs"
 _SINCE = "since"
 _FAILED = "failed"
-
-
-@dataclass(slots=True)
-class UnitStatistics:
-    """What is known of a unit's runs; policies and people read it."""
-
-    runs: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    cpu_s: float = 0.0
-    rows_by_node: dict[str, int] = field(default_factory=dict)
-
-    def add(self, rows_in: int, results: list[TaskResult]) -> None:
-        self.runs += 1
-        self.rows_in += rows_in
-        for result in results:
-            self.cpu_s += result.cpu_s
-            self.rows_out += sum(chunk.rows for chunk in result.chunks.values())
-            for node, rows in result.rows.items():
-                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
+_STATISTICS = "statistics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +61,7 @@ class RunningUnit:
             extra = {_SPLIT: plan.buckets, _OUTPUTS: written, _SINCE: self.since}
             self._store.commit(0, UnitVersion(dict(start_at), extra=extra))
         roll_forward(self._store, home.logs)
+        self.statistics.restore(self._extra(_STATISTICS))
         # State is split as it was when the unit began, however many cores there are now.
         split = int(str(self.version.extra[_SPLIT]))
         self.plan = replace(plan, buckets=bucket_count(plan.unit, plan.graph, split))
@@ -126,7 +110,13 @@ class RunningUnit:
     def settle(self) -> None:
         """Keep all promises of the last run in a version that makes none, before its logs may go."""
         version = self.version
-        extra = {**version.extra, _FAILED: self.failed, _OUTPUTS: self._members(), _SINCE: self.since}
+        extra = {
+            **version.extra,
+            _FAILED: self.failed,
+            _OUTPUTS: self._members(),
+            _SINCE: self.since,
+            _STATISTICS: self.statistics.plain(),
+        }
         commit_run(self._store, UnitVersion(version.cursors, version.slices, {}, extra), self._home.logs)
 
     def _members(self) -> list[str]:
@@ -147,9 +137,14 @@ class RunningUnit:
 
     def pending(self) -> list[Epoch]:
         """Epochs that have come since the last run."""
-        return [epoch for log in self.plan.unit.inputs for epoch in self._new(log)]
+        return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
 
-    def _new(self, log: str) -> list[Epoch]:
+    @property
+    def joining(self) -> bool:
+        """Do some of its queries wait until what came before them is read?"""
+        return bool(self._joining)
+
+    def new_epochs(self, log: str) -> list[Epoch]:
         epochs = self._home.logs[log].epochs(after=self.cursor(log))
         if not self._joining:
             return epochs
@@ -174,23 +169,22 @@ class RunningUnit:
         due = self.version.extra.get("due")
         return int(str(due)) if due is not None else None
 
-    def oldest_arrival(self) -> int:
-        return min((epoch.arrival_us for epoch in self.pending()), default=0)
-
     def begin(self, complete: Mapping[str, int]) -> Run:
         """What a run would read, as tasks; nothing changes before `finish`."""
         version = self.version
-        epochs = {log: self._new(log) for log in self.plan.unit.inputs}
+        epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
         tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
         return Run(self, version, epochs, complete, tasks)
 
-    def finish(self, run: Run, results: list[TaskResult], now: int) -> None:
-        """Commit what the tasks of a run have done."""
+    def finish(self, run: Run, results: list[TaskResult], now: int, seconds: float) -> None:
+        """Commit what the tasks of a run have done; it would have taken so many seconds alone."""
+        began = time.perf_counter()
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
         self._commit(run.version, run.epochs, run.complete, results, now)
-        self.statistics.add(sum(epoch.rows for new in run.epochs.values() for epoch in new), results)
+        rows = sum(epoch.rows for new in run.epochs.values() for epoch in new)
+        self.statistics.add(rows, self._members(), results, seconds + time.perf_counter() - began)
         if self._joining:
             self._join()
 
@@ -250,6 +244,7 @@ class RunningUnit:
             _SPLIT: self.plan.buckets,
             _OUTPUTS: self._members(),
             _SINCE: self.since,
+            _STATISTICS: self.statistics.plain(),
         }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
 
@@ -258,14 +253,18 @@ def execute(context: SparkContext, runs: Sequence[Run], clock: Callable[[], int]
     """Run all tasks as one Spark job, then commit run by run."""
     tasks = [task for run in runs for task in run.tasks]
     plans = {run.unit.digest: run.unit.broadcast(context) for run in runs}
+    began = time.perf_counter()
     with stage("unit job"):
         done = context.parallelize(tasks, len(tasks)).map(partial(run_task, plans=plans)).collect()
+    job_s = time.perf_counter() - began
     results: list[list[TaskResult]] = []
     for run in runs:
         results.append(done[: len(run.tasks)])
         done = done[len(run.tasks) :]
+    alone_s = own_seconds(results, job_s, context.defaultParallelism)
+    for run, found, seconds in zip(runs, results, alone_s, strict=True):
         with stage("unit commit"):
-            run.unit.finish(run, results[-1], clock())
+            run.unit.finish(run, found, clock(), seconds)
     return results
 
 

@@ -94,7 +94,8 @@ class Chooser:
 
     def choose(self, batches: Batches, count: int = 1) -> list[int]:
         """Positions of up to `count` batches, the greatest priority first; of equals, the longest wait."""
-        order = np.lexsort((-batches.wait, -self.policy.priority(batches)))[:count].tolist()
+        ranked = np.lexsort((-batches.wait, -self.policy.priority(batches)))
+        order = [int(position) for position in ranked[:count]]
         self._since_guarded += 1
         if order and self._since_guarded >= self.guarded_every:
             oldest = int(np.argmax(batches.wait))

@@ -25,12 +25,13 @@ class Summary:
     squares: float = 0.0
     largest: float = math.nan
 
-    def add(self, values: npt.ArrayLike) -> None:
+    def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
+        """Add values, each so many times."""
         given = np.atleast_1d(np.asarray(values, dtype=np.float64))
         if len(given):
-            self.merge(
-                Summary(len(given), float(given.sum()), float((given * given).sum()), float(given.max()))
-            )
+            often = np.broadcast_to(np.asarray(times, dtype=np.float64), given.shape)
+            total, squares = float(given @ often), float((given * given) @ often)
+            self.merge(Summary(int(often.sum()), total, squares, float(given.max())))
 
     def merge(self, other: Summary) -> None:
         self.count += other.count
@@ -102,12 +103,18 @@ class QueryFigures:
     slowdown: Summary = field(default_factory=Summary)
     tardiness: Summary = field(default_factory=Summary)
 
-    def emitted(self, arrivals: npt.ArrayLike, departures: npt.ArrayLike, ideal_time: float) -> None:
-        """Results that left; discarded tuples contribute nothing."""
+    def emitted(
+        self,
+        arrivals: npt.ArrayLike,
+        departures: npt.ArrayLike,
+        ideal_time: float,
+        times: npt.ArrayLike = 1,
+    ) -> None:
+        """Results that left, each so many times; discarded tuples contribute nothing."""
         responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)
-        self.response.add(responses)
+        self.response.add(responses, times)
         if ideal_time > 0:
-            self.slowdown.add(responses / ideal_time)
+            self.slowdown.add(responses / ideal_time, times)
 
     def merge(self, other: QueryFigures) -> None:
         self.response.merge(other.response)

@@ -1,4 +1,4 @@
-"""CREATE STREAM, TABLE, VIEW and QUERY, and DROP."""
+"""CREATE STREAM, TABLE, VIEW and QUERY, DROP and SET."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from slicemill.esl.catalog import (
     Query,
     QueryOptions,
     Relation,
+    Setting,
     SourceSpec,
     Stream,
     Table,
@@ -30,10 +31,12 @@ from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.query import Continuous, Frame, Union
 from slicemill.esl.relation import RelationQuery
+from slicemill.esl.service_level import MEASURES, service_level
 from slicemill.esl.types import Kind, Schema
+from slicemill.scheduling.dispatch import policy_named
+from slicemill.scheduling.registry import UnknownPolicyError
 
 CURRENT_TIME = "current_time"
-_SLO = re.compile(r"(mean|max|p\d{2}(\.\d+)?)\s*<\s*\d+(\.\d+)?\s*(us|ms|s|min|h)", re.IGNORECASE)
 _MEMORY = re.compile(r"\d+\s*(tuples|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 
 
@@ -202,8 +205,12 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
         text = _option_text(option)
         if name == "weight":
             _check_weight(text, option)
-        if name == "slo" and not _SLO.fullmatch(text.strip()):
-            raise Mistake(f"'{text}' is no service level", span_of(option), "write it as in slo='p99 < 2 s'")
+        if name == "slo" and service_level(text) is None:
+            raise Mistake(
+                f"'{text}' is no service level",
+                span_of(option),
+                f"write it as in slo='p99 < 2 s', with {one_of(MEASURES)}",
+            )
         if name == "memory" and not _MEMORY.fullmatch(text.strip()):
             raise Mistake(
                 f"'{text}' is no amount of memory", span_of(option), "write '500 tuples' or '64 MB'"
@@ -212,7 +219,7 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
     return QueryOptions(
         weight=float(given.get("weight", "1")),
         sink=given.get("sink"),
-        slo=given.get("slo"),
+        slo=service_level(given["slo"]) if "slo" in given else None,
         memory=given.get("memory"),
     )
 
@@ -224,6 +231,18 @@ def _check_weight(text: str, option: nodes.Option) -> None:
         positive = False
     if not positive:
         raise Mistake("a weight is a number above 0", span_of(option), "the default is 1")
+
+
+def bind_setting(node: nodes.SetOption) -> Setting:
+    name, value = node.this.name.lower(), child(node, "value")
+    if name != "policy":
+        hint = did_you_mean(name, ("policy",)) or "there is one setting, policy"
+        raise Mistake(f"there is no setting {node.this.name}", span_of(node.this), hint)
+    try:
+        return Setting(name, policy_named(value.name).name)
+    except UnknownPolicyError as error:
+        message, _, hint = str(error).partition("; ")
+        raise Mistake(message, span_of(value), hint) from None
 
 
 def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:

@@ -53,7 +53,9 @@ def bind_script(source: Source, catalog: Catalog | None = None) -> Bound:
             known.add(statement)
             bound.append((statement, span_of(node)))
             continue
-        if isinstance(node.this, exp.Identifier) and not isinstance(node, nodes.DropObject):
+        if isinstance(node.this, exp.Identifier) and not isinstance(
+            node, (nodes.DropObject, nodes.SetOption)
+        ):
             # What uses this name cannot be judged; its own mistake has been told.
             context = replace(context, broken=context.broken | {node.this.name.lower()})
     return Bound(source, tuple(bound), known, tuple(diagnostics))
@@ -78,4 +80,6 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
         return bind_aggregate(node, context)
     if isinstance(node, nodes.DropObject):
         return definitions.bind_drop(node, context)
+    if isinstance(node, nodes.SetOption):
+        return definitions.bind_setting(node)
     return definitions.bind_bare_query(node, context)

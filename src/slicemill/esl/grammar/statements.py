@@ -1,4 +1,4 @@
-"""Statements and scripts: CREATE, DROP, SELECT, separated by semicolons."""
+"""Statements and scripts: CREATE, DROP, SET, SELECT, separated by semicolons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill.esl.tokens import tokenize
 
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW")
 
-_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "AGGREGATE")
+_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "SET", "AGGREGATE")
 # A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
 _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
@@ -94,10 +94,22 @@ def statement(c: Cursor) -> exp.Expression:
         if not kind:
             c.fail()
         return at(nodes.DropObject(this=_object_name(c, "a name"), kind=kind), c.span_from(start))
+    if c.accept("SET"):
+        return at(_set(c), c.span_from(start))
     c.note("SELECT")
     if c.word() in ("INSERT", "UPDATE", "DELETE"):
         c.fail("rows are changed inside aggregates only: in INITIALIZE, ITERATE, TERMINATE or EXPIRE")
     return c.fail()
+
+
+def _set(c: Cursor) -> nodes.SetOption:
+    name = c.name("a setting such as policy")
+    c.expect("=")
+    value_at = c.span()
+    value = c.string("a value such as 'hnr'")
+    if value is None:
+        c.fail()
+    return nodes.SetOption(this=name, value=at(exp.Literal.string(value), value_at))
 
 
 def _skip_statement(c: Cursor, first: int) -> None:
