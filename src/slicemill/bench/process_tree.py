@@ -8,7 +8,8 @@ Read from /proc, so on Linux only. The kernel adds the time of a child that ende
 waited for it. But the daemon of Spark's Python workers does not wait for them, and nobody of ours waits for a
 child whose parent died before it. So a thread looks at the tree a few times a second: a process that ended
 counts with the time it had when it was last seen, or with what its parent says, if that is more. The
-difference, with processes that ended before anybody saw them, is given as `ended`.
+difference, with processes that ended before anybody saw them, is given as `ended`. What that thread takes
+itself is not counted.
 
 Memory is resident memory summed over processes. Pages that several of them share count in each, and a JVM
 keeps the heap that earlier phases made it take: compare phases of one run with that in mind.
@@ -60,9 +61,13 @@ def measured(sample_s: float = SAMPLE_S) -> Iterator[Usage]:
     usage, tree, ended = Usage(), Tree(os.getpid()), threading.Event()
     before = tree.look()
 
+    looking_s = 0.0
+
     def watch() -> None:
+        nonlocal looking_s
         while not ended.wait(sample_s):
             tree.look()
+        looking_s = time.thread_time()
 
     watcher = threading.Thread(target=watch, name="process-tree", daemon=True)
     watcher.start()
@@ -75,6 +80,7 @@ def measured(sample_s: float = SAMPLE_S) -> Iterator[Usage]:
         watcher.join()
         after = tree.look()
         usage.cpu_s_by_kind = {kind: after[kind] - before.get(kind, 0.0) for kind in after}
+        usage.cpu_s_by_kind["driver"] = max(0.0, usage.cpu_s_by_kind["driver"] - looking_s)
         usage.cpu_s = sum(usage.cpu_s_by_kind.values())
         usage.peak_bytes = tree.peak_bytes
 
