@@ -24,6 +24,10 @@ class Output:
     per_row: float
     """Results per row of input."""
     is_query: bool = True
+    weight: float = 1.0
+    """How much a result matters."""
+    within_s: float | None = None
+    """How late it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,6 @@ class UnitCost:
     driver_s: float
     task_s: float
     row_s: float
-    weight: float = 1.0
-
-    @property
-    def selectivity(self) -> float:
-        return sum(output.per_row for output in self.outputs)
 
     def tasks(self, cores: int) -> int:
         return cores if self.splits else 1

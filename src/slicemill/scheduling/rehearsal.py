@@ -109,14 +109,16 @@ class _Queue:
         return taken
 
 
-class _Figures(NamedTuple):
-    """What a policy sees of a unit in advance: of the whole way to the results (P2)."""
+class _Path(NamedTuple):
+    """From a unit's input to the results that come of it, its own and those of units behind it (P2)."""
 
-    selectivity: float
+    results: float
+    value: float
+    """Results per row, each as much as it matters."""
+    queries: int
     overhead: float
     per_row: float
-    weight: float
-    outputs: float
+    within: float
 
 
 def rehearse(costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> Outcome:
@@ -135,7 +137,7 @@ class _Rehearsal:
         for unit in costs.units:
             for log in unit.inputs:
                 self._readers.setdefault(log, []).append(self._queues[unit.id])
-        self._seen = {unit.id: _figures(unit, costs, cores) for unit in costs.units}
+        self._paths = {unit.id: _path(unit, costs, cores) for unit in costs.units}
         queries = [output.log for _, output in costs.queries()]
         self._ideal = {log: costs.ideal_s(log, cores) for log in queries}
         loaded_s = arrivals[-1].at if arrivals else 0.0
@@ -147,7 +149,7 @@ class _Rehearsal:
             self._admit(now)
             ready = [unit for unit in self._costs.units if self._queues[unit.id].parts]
             if ready:
-                now = self._job([ready[place] for place in self._chosen(ready, now)], now)
+                now = self._job(self._chosen(ready, now), now)
             elif self._coming:
                 now = self._coming[0].at
             else:
@@ -164,22 +166,33 @@ class _Rehearsal:
         waiting = sum(queue.rows for queue in self._queues.values())
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
-    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[int]:
+    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[UnitCost]:
+        """The first by the policy, and those behind it whose tasks find a core beside it."""
+        chosen: list[UnitCost] = []
+        free = self._cores
+        for place in self._chooser.choose(self._batches(ready, now), self._cores):
+            free -= ready[place].tasks(self._cores)
+            if chosen and free < 0:
+                break
+            chosen.append(ready[place])
+        return chosen
+
+    def _batches(self, ready: Sequence[UnitCost], now: float) -> Batches:
         queues = [self._queues[unit.id] for unit in ready]
-        seen = np.array([self._seen[unit.id] for unit in ready]).T
-        selectivity, overhead, per_row, weight, outputs = seen
-        batches = Batches(
+        known = np.array([self._paths[unit.id] for unit in ready], np.float64).T
+        results, value, queries, overhead, per_row, within = known
+        wait = np.array([max(now - queue.parts[0].came, _JUST_COME_S) for queue in queues])
+        return Batches(
             rows=np.array([float(queue.rows) for queue in queues]),
-            wait=np.array([max(now - queue.parts[0].came, _JUST_COME_S) for queue in queues]),
-            selectivity=selectivity,
+            wait=wait,
+            selectivity=results,
             overhead=overhead,
             per_row=per_row,
-            weight=weight,
-            outputs=outputs,
-            slack=np.full(len(queues), math.inf),
+            weight=np.divide(value, results, out=np.ones(len(ready)), where=results > 0),
+            outputs=np.maximum(queries, 1.0),
+            slack=within - wait,
             idle=np.array([now - queue.ran for queue in queues]),
         )
-        return self._chooser.choose(batches, self._cores)
 
     def _job(self, units: Sequence[UnitCost], now: float) -> float:
         """Run units over all that waits for them now; what comes meanwhile waits for the next job."""
@@ -234,19 +247,22 @@ def _equal(value: float, count: int) -> Summary:
     return Summary(count, count * value, count * value * value, value)
 
 
-def _figures(unit: UnitCost, costs: Costs, cores: int) -> _Figures:
-    """Results and costs per row of a unit with those of all units that go on with its results."""
+def _path(unit: UnitCost, costs: Costs, cores: int) -> _Path:
     own = costs.alone(unit, cores)
-    selectivity, overhead, per_row, outputs = 0.0, own.overhead, own.per_row, 0.0
+    results = value = 0.0
+    queries, overhead, per_row, within = 0, own.overhead, own.per_row, math.inf
     for output in unit.outputs:
         if output.is_query:
-            selectivity += output.per_row
-            outputs += 1
+            results, value = results + output.per_row, value + output.per_row * output.weight
+            queries += 1
+            within = min(within, math.inf if output.within_s is None else output.within_s)
         for reader in costs.units:
             if output.log in reader.inputs:
-                behind = _figures(reader, costs, cores)
-                selectivity += output.per_row * behind.selectivity
+                behind = _path(reader, costs, cores)
+                results += output.per_row * behind.results
+                value += output.per_row * behind.value
+                queries += behind.queries
                 overhead += behind.overhead
                 per_row += output.per_row * behind.per_row
-                outputs += behind.outputs
-    return _Figures(selectivity, overhead, per_row, unit.weight, max(outputs, 1.0))
+                within = min(within, behind.within)
+    return _Path(results, value, queries, overhead, per_row, within)

@@ -1,0 +1,231 @@
+"""From a script, rates and policies to a plan: costs are measured or looked up, then policies rehearsed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import Source, bind
+from slicemill.esl.catalog import Catalog
+from slicemill.plan.build import build_graph
+from slicemill.plan.operators import Source as SourceOperator
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+from slicemill.scheduling.capacity import Costs, costs_from_json
+from slicemill.scheduling.dispatch import Chooser, policy_named
+from slicemill.scheduling.rehearsal import Outcome, rehearse
+from slicemill.scheduling.traffic import Poll, Traffic, mean_rates, polls
+from slicemill.simulate.rates import parse_rates
+from slicemill.simulate.tables import agreement, agreement_table, plain, policies_table, queries_table
+from slicemill.simulate.verdict import verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slicemill.runtime.trial import Samples
+
+_SHORTEST_S = 0.001
+
+Told = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asks for; lengths of time in seconds."""
+
+    rates: Sequence[str]
+    policies: Sequence[str]
+    cores: int | None
+    duration_s: float
+    every_s: float
+    validate_s: float | None
+    seed: int
+    home: Path | None
+    costs: Path | None
+    save: Path | None
+
+    @property
+    def some_cores(self) -> int:
+        return self.cores or os.cpu_count() or 1
+
+
+def simulate(source: Source, wish: Wish, as_json: bool) -> None:
+    """Print what would happen; mistakes in what is asked for come before anything is measured."""
+    catalog = bind(source).catalog
+    units, streams = _units_and_streams(catalog)
+    if not units:
+        raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
+    if wish.home is not None and wish.costs is not None:
+        raise SlicemillError("costs come from --home or from --costs, not from both")
+    if min(wish.duration_s, wish.every_s, wish.validate_s or 1.0) < _SHORTEST_S:
+        raise SlicemillError("lengths of time are a millisecond at least")
+    traffic = parse_rates(wish.rates, streams)
+    names = list(dict.fromkeys(policy_named(name).name for name in wish.policies))
+    known = _known_costs(wish, catalog, units)
+    if known is not None and wish.validate_s is None:
+        costs, tried = known, None
+    else:
+        costs, tried = _on_spark(source, wish, traffic, names, known)
+    if wish.save is not None:
+        wish.save.write_text(costs.to_json(), encoding="utf-8")
+    outcomes = _rehearsed(costs, wish, names, polls(traffic, wish.every_s, wish.duration_s, wish.seed))
+    (_print_json if as_json else _print)(source, wish, traffic, costs, outcomes, tried)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The same arrivals predicted and measured."""
+
+    predicted: Mapping[str, Outcome]
+    measured: Mapping[str, Outcome]
+
+
+def _units_and_streams(catalog: Catalog) -> tuple[list[str], list[str]]:
+    graph = share(optimize(build_graph(catalog)), catalog)
+    streams = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+    return [unit.id for unit in cut(graph)], sorted(streams)
+
+
+def _known_costs(wish: Wish, catalog: Catalog, units: Sequence[str]) -> Costs | None:
+    if wish.home is not None:
+        from slicemill.runtime.trial_home import costs_of_home
+
+        return costs_of_home(wish.home, catalog)
+    if wish.costs is None:
+        return None
+    try:
+        text = wish.costs.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SlicemillError(f"cannot read {wish.costs}") from None
+    costs = costs_from_json(text, str(wish.costs))
+    if {unit.id for unit in costs.units} != set(units):
+        raise SlicemillError(f"{wish.costs} has the costs of other queries; measure again with --save")
+    return costs
+
+
+def _on_spark(
+    source: Source, wish: Wish, traffic: Mapping[str, Traffic], policies: Sequence[str], known: Costs | None
+) -> tuple[Costs, Tried | None]:
+    # Spark takes seconds to import and start; a mistake should be told before.
+    from slicemill.runtime.session import local_session
+    from slicemill.runtime.trial import Samples, measure
+
+    with _telling() as tell:
+        tell("starting Spark", 0.0)
+        spark = local_session(wish.some_cores)
+        try:
+            samples = Samples(mean_rates(traffic))
+            costs = known or measure(spark, source, wish.every_s, samples, tell)
+            if wish.validate_s is None:
+                return costs, None
+            arrivals = polls(traffic, wish.every_s, wish.validate_s, wish.seed)
+            predicted = _rehearsed(costs, wish, policies, arrivals)
+            return costs, Tried(
+                predicted, _measured(spark, source, predicted, arrivals, costs, samples, tell)
+            )
+        finally:
+            spark.stop()
+
+
+def _measured(
+    spark: SparkSession,
+    source: Source,
+    policies: Mapping[str, Outcome],
+    arrivals: Sequence[Poll],
+    costs: Costs,
+    samples: Samples,
+    tell: Told,
+) -> dict[str, Outcome]:
+    from slicemill.runtime.trial_run import trial_of
+
+    return {policy: trial_of(spark, source, policy, arrivals, costs, samples, tell) for policy in policies}
+
+
+def _rehearsed(
+    costs: Costs, wish: Wish, policies: Sequence[str], arrivals: Sequence[Poll]
+) -> dict[str, Outcome]:
+    return {
+        name: rehearse(costs, wish.some_cores, Chooser(policy_named(name)), arrivals) for name in policies
+    }
+
+
+@contextmanager
+def _telling() -> Iterator[Told]:
+    """A bar on the terminal, for whoever waits; nothing where nobody looks."""
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=1.0)
+
+        def tell(what: str, done: float) -> None:
+            progress.update(task, description=what, completed=done)
+
+        yield tell
+
+
+def _print(
+    source: Source,
+    wish: Wish,
+    traffic: Mapping[str, Traffic],
+    costs: Costs,
+    outcomes: Mapping[str, Outcome],
+    tried: Tried | None,
+) -> None:
+    console = Console()
+    console.print(queries_table(f"{source.name}, predicted, by query", outcomes))
+    console.print()
+    if len(outcomes) > 1:
+        console.print(policies_table("All queries together, predicted", outcomes))
+        console.print()
+    if tried is not None:
+        for what, found in (("predicted", tried.predicted), ("measured on Spark", tried.measured)):
+            console.print(policies_table(f"{wish.validate_s:g} s, {what}", found))
+            console.print()
+        if len(outcomes) > 1:
+            console.print(agreement_table(tried.predicted, tried.measured))
+            console.print()
+    for line in verdict(costs, mean_rates(traffic), wish.some_cores, outcomes):
+        console.print(line, highlight=False)
+    if any(asked.shape == "bursty" for asked in traffic.values()):
+        console.print("The bursts are synthetic.", style="dim")
+
+
+def _print_json(
+    source: Source,
+    wish: Wish,
+    traffic: Mapping[str, Traffic],
+    costs: Costs,
+    outcomes: Mapping[str, Outcome],
+    tried: Tried | None,
+) -> None:
+    rates = mean_rates(traffic)
+    found: dict[str, object] = {
+        "file": source.name,
+        "cores": wish.some_cores,
+        "rates": rates,
+        "duration_s": wish.duration_s,
+        "utilisation": float(f"{costs.utilisation(rates, wish.some_cores):.6g}"),
+        "verdict": list(verdict(costs, rates, wish.some_cores, outcomes)),
+        "policies": plain(outcomes),
+    }
+    if tried is not None:
+        orders = {
+            measure: {"predicted": before, "measured": after, "same": same, "clear": clear}
+            for measure, (before, after, same, clear) in agreement(tried.predicted, tried.measured).items()
+        }
+        found["validation"] = {
+            "duration_s": wish.validate_s,
+            "predicted": plain(tried.predicted),
+            "measured": plain(tried.measured),
+            "orders": orders,
+        }
+    typer.echo(json.dumps(found))

@@ -1,0 +1,103 @@
+"""`slicemill simulate` as a person uses it, from costs in a file; on Spark it is tried in test_trial.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slicemill.scheduling.capacity import Costs, Output, UnitCost
+
+SCRIPT = """\
+CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts SOURCE 'bids.csv';
+CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 100;
+CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS m FROM bid;
+"""
+COSTS = Costs(
+    0.05,
+    (
+        UnitCost("select from bid", ("bid",), (Output("dear", 0.1),), False, 0.01, 0.01, 1e-4),
+        UnitCost("mean", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "bids.esl").write_text(SCRIPT)
+    (tmp_path / "costs.json").write_text(COSTS.to_json())
+    return tmp_path
+
+
+def simulate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from slicemill.cli import main; main()", "simulate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def test_policies_are_compared_by_query(folder: Path) -> None:
+    done = simulate(
+        folder,
+        *("bids.esl", "--costs", "costs.json", "--rate", "bid=500/s", "--cores", "1", "--for", "1m"),
+        *("--policy", "fcfs", "--policy", "HNR"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "These rates bring 55% of the work that 1 core can do." in done.stdout
+    assert "All queries together" in done.stdout
+    assert done.stdout.count("hnr") == 3  # by query, and together
+
+
+def test_json_is_one_object_with_all_figures(folder: Path) -> None:
+    arguments = (
+        "bids.esl",
+        "--costs",
+        "costs.json",
+        "--rate",
+        "2000/s",
+        "--cores",
+        "1",
+        "--for",
+        "20s",
+        "--json",
+    )
+    done = simulate(folder, *arguments)
+    found = json.loads(done.stdout)
+    assert found["utilisation"] == pytest.approx(2.2)
+    assert found["verdict"][0].startswith("Too much")
+    (fcfs,) = found["policies"]
+    assert fcfs["policy"] == "fcfs"
+    assert {query["query"]: query["response_s"]["count"] for query in fcfs["queries"]} == {
+        "dear": 4000,
+        "mean": 40_000,
+    }
+    assert fcfs["behind_s"] > 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bids.esl", "--costs", "costs.json"), "--rate bid=1000/s"),
+        (("bids.esl", "--rate", "5/s", "--policy", "hnrr"), "did you mean hnr"),
+        (("bids.esl", "--rate", "5/s", "--for", "long"), "no length of time"),
+        (("bids.esl", "--rate", "5/s", "--for", "0s"), "a millisecond at least"),
+        (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
+        (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "holds no measured costs"),
+        (("other.esl", "--rate", "5/s", "--costs", "costs.json"), "the costs of other queries"),
+        (("bids.esl", "--rate", "5/s", "--home", "nowhere"), "has not run in nowhere"),
+        (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "not from both"),
+        (("empty.esl", "--rate", "5/s"), "nothing to plan for"),
+        (("nowhere.esl", "--rate", "5/s"), "cannot read nowhere.esl"),
+    ],
+)
+def test_a_mistake_is_told_in_words_before_spark_starts(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (folder / "other.esl").write_text(SCRIPT.replace("mean", "average"))
+    (folder / "empty.esl").write_text(SCRIPT.partition("\n")[0])
+    done = simulate(folder, *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout

@@ -1,0 +1,34 @@
+"""Predicted and measured orders of policies."""
+
+from __future__ import annotations
+
+from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
+from slicemill.simulate.tables import agreement, plain
+
+
+def outcome(response: float, staleness: float) -> Outcome:
+    query = QueryOutcome(staleness=staleness, mean_waiting=0.0)
+    query.felt(0.0, response, 10, 2.0)
+    return Outcome({"q": query}, 10.0, 12.0)
+
+
+def test_only_clear_differences_are_compared() -> None:
+    predicted = {"a": outcome(1.0, 0.1), "b": outcome(2.0, 0.1), "c": outcome(2.1, 0.1)}
+    measured = {"a": outcome(1.5, 0.3), "b": outcome(4.0, 0.2), "c": outcome(3.0, 0.1)}
+    found = agreement(predicted, measured)
+    assert found["mean response"] == (["a", "b", "c"], ["a", "c", "b"], 2, 2)
+    assert found["staleness"] == (["a", "b", "c"], ["c", "b", "a"], 0, 0)
+
+
+def test_a_wrong_order_is_counted() -> None:
+    predicted = {"a": outcome(1.0, 0.1), "b": outcome(2.0, 0.2)}
+    measured = {"a": outcome(3.0, 0.1), "b": outcome(2.0, 0.2)}
+    assert agreement(predicted, measured)["mean slowdown"][2:] == (0, 1)
+    assert agreement(predicted, measured)["staleness"][2:] == (1, 1)
+
+
+def test_json_has_no_figure_over_nothing() -> None:
+    empty = Outcome({"q": QueryOutcome(staleness=0.0, mean_waiting=0.0)}, 10.0, 12.0)
+    (found,) = plain({"a": empty})
+    assert found["queries"][0]["response_s"] == {"count": 0, "mean": None, "max": None, "l2": None}
+    assert found["behind_s"] == 2.0

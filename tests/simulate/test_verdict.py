@@ -1,0 +1,42 @@
+"""What a plan comes to, in words."""
+
+from __future__ import annotations
+
+from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.rehearsal import Outcome
+from slicemill.simulate.verdict import verdict
+
+SPLITS = Costs(0.1, (UnitCost("a", ("s",), (Output("q", 1.0),), True, 0.0, 0.0, 1e-3),))
+WHOLE = Costs(0.1, (UnitCost("b", ("s",), (Output("q", 1.0),), False, 0.0, 0.0, 1e-3),))
+
+
+def words(costs: Costs, rate: float, cores: int, behind_s: float = 0.0) -> str:
+    return " ".join(verdict(costs, {"s": rate}, cores, {"hnr": Outcome({}, 100.0, 100.0 + behind_s)}))
+
+
+def test_a_load_that_fits() -> None:
+    assert words(SPLITS, 1000.0, 2) == "These rates bring 50% of the work that 2 cores can do."
+    assert "1 core can do" in words(SPLITS, 500.0, 1)
+
+
+def test_a_load_that_does_not_fit_says_what_would() -> None:
+    told = words(SPLITS, 3000.0, 2)
+    assert "1.50 times the work that 2 cores can do" in told
+    assert "67% of these rates would just fit" in told
+    assert "4 cores would just do" in told
+
+
+def test_a_unit_that_cannot_be_split_is_named() -> None:
+    assert "b alone needs more than one core" in words(WHOLE, 1500.0, 8)
+
+
+def test_jobs_that_cost_more_than_their_rows_are_told() -> None:
+    busy = Outcome({}, 100.0, 100.0, busy_s=99.0, jobs=990)
+    told = " ".join(verdict(SPLITS, {"s": 10.0}, 1, {"rr": busy}))
+    assert "1% of the work" in told
+    assert "Under rr jobs run 99% of the time all the same, 100 ms each" in told
+
+
+def test_a_policy_that_falls_behind_below_capacity_is_named() -> None:
+    assert "Under hnr rows waited ever longer" in words(SPLITS, 1000.0, 2, behind_s=20.0)
+    assert "hnr" not in words(SPLITS, 1000.0, 2, behind_s=4.0)
