@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.classifier import Classifier
 from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.service_level import ServiceLevel
@@ -118,7 +119,7 @@ class Setting:
     value: str
 
 
-Relation: TypeAlias = Stream | DerivedStream | Table | View
+Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
 Statement: TypeAlias = Relation | Query | AggregateDefinition | Dropped | Setting
 
 
@@ -198,16 +199,20 @@ class Catalog:
         wanted = name.lower()
         found = []
         for statement in (*self.relations.values(), *self.queries.values()):
-            query = getattr(statement, "query", None)
-            if query is None:
-                continue
-            used = _aggregates_of(query) if kind == "AGGREGATE" else _relations_of(query)
-            if wanted in {entry.lower() for entry in used}:
+            if wanted in {entry.lower() for entry in _used_by(statement, kind)}:
                 found.append(statement.name)
         return found
 
 
 def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
+def _used_by(statement: Relation | Query, kind: str) -> Iterator[str]:
+    if isinstance(statement, Classifier):
+        if kind != "AGGREGATE":
+            yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    elif isinstance(statement, (DerivedStream, View, Query)):
+        yield from (_aggregates_of if kind == "AGGREGATE" else _relations_of)(statement.query)
+
+
     if isinstance(query, Union):
         for branch in query.branches:
             yield from _relations_of(branch)

@@ -193,6 +193,17 @@ class EslGenerator(Generator):
         clause = f" WITH ({self._listing(options)})" if options else ""
         return f"CREATE QUERY {self.sql(e, 'this')}{clause} AS{self.sep()}{self.sql(e, 'query')}"
 
+    def createclassifier_sql(self, e: nodes.CreateClassifier) -> str:
+        sql = f"CREATE CLASSIFIER {self.sql(e, 'this')}{self.seg('ON')} {self._listing(child(e, 'inputs'))}"
+        if child(e, "key"):
+            sql += f"{self.seg('PARTITION BY')} {self.sql(e, 'key')}"
+        sql += f"{self.seg('LEARN')} {self.sql(e, 'label')} FROM {self.sql(e, 'training')}"
+        options = f"WITH ({self._listing(child(e, 'options'))})"
+        return f"{sql}{self.seg('EVERY')} {self.sql(e, 'every')}{self.seg(options)}"
+
+    def featureinput_sql(self, e: nodes.FeatureInput) -> str:
+        return f"{self.sql(e, 'this')}({self._listing(child(e, 'columns'))})"
+
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
 

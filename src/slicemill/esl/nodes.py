@@ -149,6 +149,26 @@ class CreateQuery(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": False, "query": True}
 
 
+class FeatureInput(exp.Expression):
+    """`stream(column, …)` in a classifier."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
+
+
+class CreateClassifier(exp.Expression):
+    """`options` are those of WITH; without `key` there is one task."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "inputs": True,
+        "key": False,
+        "label": True,
+        "training": True,
+        "every": True,
+        "options": True,
+    }
+
+
 class DropObject(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 

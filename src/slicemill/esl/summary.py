@@ -13,8 +13,10 @@ from slicemill.esl.catalog import (
     Table,
     TimestampKind,
 )
+from slicemill.esl.classifier import Classifier
 from slicemill.esl.query import Select
 from slicemill.esl.types import Schema
+from slicemill.esl.units import format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:
@@ -23,6 +25,8 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "stream", f"{_columns(statement.schema)}; {_time(statement)}; from {statement.source}"
     if isinstance(statement, DerivedStream):
         return "stream", f"{_columns(statement.schema)}; from a query"
+    if isinstance(statement, Classifier):
+        return "classifier", _classifier(statement)
     if isinstance(statement, Table):
         return "table", f"{_columns(statement.schema)}; from {statement.source}"
     if isinstance(statement, AggregateDefinition):
@@ -46,6 +50,13 @@ def _time(stream: Stream) -> str:
     if stream.kind is TimestampKind.EXTERNAL:
         return f"ordered by {stream.time_column}"
     return "stamped on arrival" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
+
+
+def _classifier(classifier: Classifier) -> str:
+    looks = f"looks at {classifier.options.capacity} values every {format_us(classifier.every_us)}"
+    learnt = f"learnt from {classifier.training}"
+    policy = f"policy {classifier.options.policy}"
+    return f"{_columns(classifier.schema)}; of {', '.join(classifier.features)}; {looks}, {policy}; {learnt}"
 
 
 def _aggregate(definition: AggregateDefinition) -> str:

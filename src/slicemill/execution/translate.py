@@ -14,6 +14,7 @@ from slicemill.esl.relation import AggregateCall as CallSyntax
 from slicemill.esl.relation import Item, RelationQuery
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import AggregateCall, comparable
+from slicemill.execution.classify import Classify, trained
 from slicemill.execution.coalesce import Coalesce
 from slicemill.execution.expressions import compile_expression
 from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
@@ -97,6 +98,11 @@ class Translator:
         if isinstance(operator, op.WindowAggregate):
             return WindowAggregate([self._window_call(call, schema) for call in operator.calls])
         assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
+        if isinstance(operator, op.Classify):
+            schemas = [self.graph[source].schema for source in node.inputs]
+            definition = operator.classifier
+            learnt = trained(definition, self.rows_of(definition.training), schemas[-1])
+            return Classify(definition, schemas[:-1], learnt)
         return _coalesce(operator, schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
@@ -153,6 +159,8 @@ def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
     those of its own time. A table is no input, its rows are known.
     """
     if not isinstance(node.operator, op.Lookup):
+    if isinstance(node.operator, op.Classify):
+        return node.inputs[:-1]
         return node.inputs
     stream, relation = node.inputs
     viewed = isinstance(graph[relation].operator, op.Materialize)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slicemill.esl.catalog import Catalog, DerivedStream, Stream, Table, TimestampKind, View
+from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
 from slicemill.esl.query import Continuous, Frame, Input, Select, Union
 from slicemill.esl.relation import Item, RelationQuery
@@ -17,7 +18,7 @@ def build_graph(catalog: Catalog) -> QueryGraph:
     """The graph of all continuous queries and derived streams of a catalog."""
     builder = _Builder(catalog)
     for relation in catalog.relations.values():
-        if isinstance(relation, DerivedStream):
+        if isinstance(relation, (DerivedStream, Classifier)):
             builder.relation(relation.name)
     for query in catalog.queries.values():
         if not isinstance(query.query, RelationQuery):
@@ -64,6 +65,8 @@ class _Builder:
             node = self.add(name, op.Scan(name), (), relation.schema, TimestampKind.LATENT)
         elif isinstance(relation, View):
             node = self._view(relation)
+        elif isinstance(relation, Classifier):
+            node = self._classifier(relation)
         else:
             node = self.query(relation.query, name)
         self.streams[name] = node.id
@@ -76,6 +79,12 @@ class _Builder:
         window = _stream_inputs(view.query)[0].window
         assert window is not None, "the binder asks for one"
         return self.add(view.name, op.Materialize(view.name, window), (content,), view.schema)
+
+    def _classifier(self, classifier: Classifier) -> Node:
+        streams = tuple(self.relation(entry.stream) for entry in classifier.inputs)
+        inputs = (*streams, self.relation(classifier.training))
+        operator = op.Classify(classifier)
+        return self.add(classifier.name, operator, inputs, classifier.schema, _kind_of(streams))
 
     # -- queries ---------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
 - `version`: 1
 - `nodes`: in topological order. `id`; `operator` (`source`, `scan`, `filter`, `project`, `merge`,
   `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
-  `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`, and `part` for what
-  one query gets of them); `role` (`source`, `table`, `stateless`, `stateful`, `sink`); `title`; `facts`, a
-  list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`; `timestamp` (`external`,
-  `internal`, `latent`); `waits_for_time`; `component`, an index into `components`
+  `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`, and
+  `part` for what one query gets of them); `role` (`source`, `table`, `stateless`, `stateful`, `sink`);
+  `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
+  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`
 - `arcs`: `source`, `target`, `port`, `alias` (what the target calls this input, or null), `kind` (`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids

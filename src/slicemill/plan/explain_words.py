@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, transform
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
@@ -58,6 +59,7 @@ _STATEFUL = (
     op.WindowAggregate,
     op.SharedWindows,
     op.Coalesce,
+    op.Classify,
 )
 
 
@@ -73,7 +75,10 @@ def role_of(node: Node) -> Role:
 
 def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
     """Does this input bring rows to look up, not tuples that flow?"""
-    return isinstance(graph[target].operator, op.Lookup) and port == 1
+    operator = graph[target].operator
+    if isinstance(operator, op.Classify):
+        return port == len(operator.classifier.inputs)
+    return isinstance(operator, op.Lookup) and port == 1
 
 
 def words_of(node: Node, graph: QueryGraph) -> Words:
@@ -115,6 +120,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         )
         return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
     if isinstance(operator, op.Materialize):
+    if isinstance(operator, op.Classify):
+        return _classify(operator.classifier)
         return Words("", f"View {operator.view}", (("window", str(operator.window)),))
     if isinstance(operator, op.Part):
         return _part(operator, graph[node.inputs[0]].operator)
@@ -204,6 +211,18 @@ def _lookup(lookup: op.Lookup, found: Node) -> Words:
 
 
 def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
+def _classify(classifier: Classifier) -> Words:
+    options = classifier.options
+    facts = [("features", ", ".join(classifier.features))]
+    facts += [("per", classifier.key)] if classifier.key is not None else []
+    facts += [
+        ("learn", f"{classifier.label} from {classifier.training}"),
+        ("every", format_us(classifier.every_us)),
+        ("look at", f"{_many(options.capacity, 'value')}, chosen by {options.policy}"),
+    ]
+    return Words("", "Classify", tuple(facts))
+
+
     windows = [window for _, window in aggregate.windows]
     aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
     extents = _each(aliases, [_length(window) for window in windows])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
@@ -187,6 +188,16 @@ class Coalesce:
     attributes: tuple[str, ...]
     partition_by: tuple[Item, ...]
     window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Classify:
+    """Decides on every task in every time unit, and looks at few of its features (M49-M57).
+
+    Its inputs are the streams of features, in order, and the table of examples.
+    """
+
+    classifier: Classifier
     where: Expr | None = None
 
 
@@ -229,6 +240,7 @@ Operator: TypeAlias = (
     | Part
     | Sink
 )
+    | Classify
 
 
 def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
@@ -237,7 +249,7 @@ def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
     It holds tuples back until all inputs are known complete up to some time. Latent tuples have no time to
     wait for: a union passes them on at once.
     """
-    if isinstance(operator, (WindowJoin, SharedJoin, SharedWindows, Coalesce)):
+    if isinstance(operator, (WindowJoin, SharedJoin, SharedWindows, Coalesce, Classify)):
         return True
     if isinstance(operator, Merge):
         return kind is not TimestampKind.LATENT

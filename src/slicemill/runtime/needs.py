@@ -123,6 +123,8 @@ def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[
             passed |= {column.name for column in member.columns}
     elif isinstance(operator, op.SharedJoin):
         exprs, passed = _taken_by_joins(operator, port)
+    elif isinstance(operator, op.Classify):
+        exprs, passed = [], set(operator.classifier.read(port))
     elif isinstance(operator, (op.WindowJoin, op.Lookup)):
         exprs, passed = [operator.condition] if operator.condition is not None else [], wanted
     else:

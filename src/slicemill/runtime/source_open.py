@@ -24,6 +24,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Stream, Table
 from slicemill.esl.types import Schema
 from slicemill.runtime import tcp_source
+from slicemill.runtime.highway_source import HighwaySource, highway_options
 from slicemill.runtime.nexmark_source import NexmarkSource, nexmark_options
 from slicemill.runtime.rfid_source import RfidSource, rfid_options
 from slicemill.runtime.source_checks import spark_type
@@ -67,6 +68,9 @@ def _opened(
     if form == "nexmark":
         nexmark_options(origin.options)
         spark.dataSource.register(NexmarkSource)
+    if form == "highway":
+        highway_options(origin.options)
+        spark.dataSource.register(HighwaySource)
     if form == "rfid":
         rfid_options(origin.options)
         spark.dataSource.register(RfidSource)

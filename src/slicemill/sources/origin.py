@@ -1,8 +1,8 @@
 """What a declaration's source clause means, however it was spelled.
 
 A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
-`rfid://reading?tags=5`, `kafka://host:9092/topic`, a path with options like `readings?format=csv`) or
-`USING format OPTIONS (…)`.
+`rfid://reading?tags=5`, `highway://road?days=7`, `kafka://host:9092/topic`, a path with options like
+`readings?format=csv`) or `USING format OPTIONS (…)`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> Origin:
     options = dict(parse_qsl(url.query))
     if url.scheme == "tcp":
         return Origin("tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options})
-    if url.scheme in ("nexmark", "rfid"):
+    if url.scheme in ("highway", "nexmark", "rfid"):
         return Origin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
     if url.scheme == "kafka":
         return Origin(

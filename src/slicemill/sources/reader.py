@@ -20,7 +20,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
 from slicemill.esl.types import Schema
 from slicemill.execution.scalars_calendar import BLANKS
-from slicemill.sources import nexmark, rfid
+from slicemill.sources import highway, nexmark, rfid
 from slicemill.sources.origin import Origin, origin_of
 from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
@@ -198,6 +198,13 @@ def _rfid(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
         yield from _generated(tags.readings(first, min(first + _SLOTS_PER_CHUNK, tags.slots)))
 
 
+def _highway(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
+    road = highway.highway_of(stream, options, ignored=PACE_OPTIONS)
+    slots = highway.FINITE_DAYS * highway.SLOTS_PER_DAY if road.slots is None else road.slots
+    for first in range(0, slots, highway.SLOTS_PER_DAY):
+        yield from _generated(road.rows(first, first + highway.SLOTS_PER_DAY))
+
+
 def _generated(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
     names = list(columns)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
@@ -205,6 +212,7 @@ def _generated(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
 
 
 _GENERATORS: dict[str, Callable[[str, Mapping[str, str]], Iterator[Entry]]] = {
+    "highway": _highway,
     "nexmark": _nexmark,
     "rfid": _rfid,
 }

@@ -60,7 +60,7 @@ def test_with_room_for_all_lags_are_the_values_of_earlier_units() -> None:
 def test_what_is_not_looked_at_is_predicted() -> None:
     one = classifier("random", Settings(capacity=0))
     values, _ = history(2, 3)
-    p = np.full((TASKS, FEATURES, BINS), 1 / BINS)
+    p = one._chains.shares()
     for row in values:
         decisions = one.step(row)
         p = np.einsum("tfi,tfij->tfj", p, one._chains.matrices)

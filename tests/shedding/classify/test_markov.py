@@ -44,13 +44,17 @@ def test_matrices_are_shares_of_the_last_transitions_seen(
 
 def test_histories_have_breaks() -> None:
     bins = np.array([0, 1, 1]).reshape(-1, 1, 1)
-    breaks = np.array([[True], [True], [False]])
-    assert chains(bins, 2, breaks=breaks).counts[0, 0].tolist() == [[0, 0], [0, 1]]
+    moves = np.array([False, False, True]).reshape(-1, 1, 1)
+    assert chains(bins, 2, moves=moves).counts[0, 0].tolist() == [[0, 0], [0, 1]]
+
+
+def test_shares_are_those_of_the_bins_that_were_left() -> None:
+    bins = np.array([[0, 0], [1, 0], [0, 0], [0, 0]]).reshape(-1, 1, 2)
+    moves = np.ones(bins.shape, np.bool_)
+    moves[..., 1] = False
+    assert chains(bins, 2, moves=moves).shares()[0].tolist() == [[2 / 3, 1 / 3], [0.5, 0.5]]
 
 
 def test_movement_variance_is_that_of_the_moves() -> None:
     bins = np.random.default_rng(3).integers(0, 4, (50, 2, 1))
-    centres = np.tile(np.array([0.0, 1.0, 2.0, 5.0]), (2, 1, 1))
-    values = np.stack([centres[t, 0][bins[:, t, 0]] for t in range(2)], axis=1)
-    variance = chains(bins, 4).movement_variance(centres)
-    assert variance[:, 0] == pytest.approx(np.diff(values, axis=0).var(axis=0))
+    assert chains(bins, 4).movement_variance() == pytest.approx(np.diff(bins, axis=0).var(axis=0))

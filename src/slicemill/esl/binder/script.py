@@ -10,6 +10,7 @@ from sqlglot import exp
 from slicemill.esl import nodes
 from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
+from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.catalog import Catalog, Statement
@@ -19,7 +20,7 @@ from slicemill.esl.nodes import span_of
 from slicemill.esl.source import Source, Span
 
 _DECLARATION = re.compile(
-    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE)\s+[\"`]?(\w+)",
+    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER)\s+[\"`]?(\w+)",
     re.IGNORECASE,
 )
 
@@ -76,6 +77,8 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
         return definitions.bind_view(node, context)
     if isinstance(node, nodes.CreateQuery):
         return definitions.bind_named_query(node, context)
+    if isinstance(node, nodes.CreateClassifier):
+        return bind_classifier(node, context)
     if isinstance(node, nodes.CreateAggregate):
         return bind_aggregate(node, context)
     if isinstance(node, nodes.DropObject):

@@ -13,6 +13,7 @@ from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
 from slicemill.plan.partitions import partition_keys
 from slicemill.runtime.steps.aggregates import group_calls, window_calls
+from slicemill.runtime.steps.classify import classify
 from slicemill.runtime.steps.coalesce import coalesce
 from slicemill.runtime.steps.hosted import RowState, RowStep, Share
 from slicemill.runtime.steps.making import Making
@@ -76,4 +77,5 @@ MAKERS: tuple[Maker, ...] = (
     group_calls,
     builtin_windows,
     coalesce,
+    classify,
 )

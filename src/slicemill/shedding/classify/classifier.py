@@ -68,13 +68,12 @@ class Classifier:
         self._settings = settings
         self._centres = bins.centres()
         self._unit = 0
-        # Of what is not known, every bin is as likely as any other.
-        self._p = np.full(self._centres.shape, 1.0 / bins.count)
+        self._p = chains.shares()
         self._last: Ints = np.zeros(bins.low.shape, np.int64)
         self._last_seen = np.zeros(bins.low.shape, np.bool_)
         if last is not None:
             self._know(last, ~np.isnan(last))
-        self._variance = chains.movement_variance(self._centres)
+        self._variance = chains.movement_variance()
         # Samples of earlier time units, the latest first: known values where streams were looked at.
         self._past: list[Floats] = []
 
@@ -89,7 +88,7 @@ class Classifier:
         expected = self._densities(expectation[..., np.newaxis], 0)[..., 0]
         view = view_of(self._model, self._base(drawn), sampled, np.ascontiguousarray(expected), values)
         if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
-            self._variance = self._chains.movement_variance(self._centres)
+            self._variance = self._chains.movement_variance()
         unit = Unit(view, settings.capacity, self._variance, random)
         for task, feature in self._due(tasks * features, features):
             if view.present[task, feature]:
@@ -114,11 +113,7 @@ class Classifier:
 
     def _densities(self, values: Floats, lag: int) -> Floats:
         """In each class, of values (n, k, h) of the features of a lag: (n, k, C, h)."""
-        k = values.shape[1]
-        mean = self._model.mean[:, lag * k : (lag + 1) * k]
-        deviation = self._model.deviation[:, lag * k : (lag + 1) * k]
-        away = (values[:, :, np.newaxis, :] - mean[..., np.newaxis]) / deviation[..., np.newaxis]
-        return np.asarray(-0.5 * away**2 - np.log(deviation)[..., np.newaxis])
+        return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
 
     def _due(self, streams: int, features: int) -> list[tuple[int, int]]:
         """Streams whose turn it is to be looked at in this unit and the one before or after."""
@@ -138,6 +133,22 @@ class Classifier:
         bins = self._bins.of(values)
         self._p[observed] = np.eye(self._bins.count)[bins[observed]]
         self._last, self._last_seen = bins, observed
+
+
+@njit(cache=True)
+def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> Floats:
+    tasks, features, samples = values.shape
+    classes = mean.shape[2]
+    found = np.empty((tasks, features, classes, samples))
+    for t in range(tasks):
+        for f in range(features):
+            for c in range(classes):
+                middle, spread = mean[t, first + f, c], deviation[t, first + f, c]
+                constant = np.log(spread)
+                for s in range(samples):
+                    away = (values[t, f, s] - middle) / spread
+                    found[t, f, c, s] = -0.5 * away * away - constant
+    return found
 
 
 @njit(cache=True)

@@ -47,19 +47,29 @@ class Chains:
         """Distributions (n, k, M), one time unit later: p·K."""
         return _predict(p, self._matrices)
 
-    def movement_variance(self, centres: Floats) -> Floats:
-        """The variance of one move of each feature, over the transitions counted (M55)."""
-        moves = centres[..., np.newaxis, :] - centres[..., :, np.newaxis]
+    def shares(self) -> Floats:
+        """How often each feature was in each bin (n, k, M): all that is known before anything is seen."""
+        visits = self.counts.sum(axis=-1)
+        total = visits.sum(axis=-1, keepdims=True)
+        return np.asarray(np.where(total > 0, visits / np.maximum(total, 1), 1.0 / visits.shape[-1]))
+
+    def movement_variance(self) -> Floats:
+        """The variance of one move of each feature, over the transitions counted (M55).
+
+        In bins, not in the feature's own unit: metres must not move more than kilometres.
+        """
+        numbers = np.arange(self.counts.shape[-1])
+        moves = numbers[np.newaxis, :] - numbers[:, np.newaxis]
         total = np.maximum(self.counts.sum(axis=(-2, -1)), 1)
         mean = (self.counts * moves).sum(axis=(-2, -1)) / total
         square = (self.counts * moves**2).sum(axis=(-2, -1)) / total
         return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
-def chains(bins: Ints, count: int, window: int | None = None, breaks: Bools | None = None) -> Chains:
+def chains(bins: Ints, count: int, window: int | None = None, moves: Bools | None = None) -> Chains:
     """Chains learnt from histories: bins are (time, n, k), each row one time unit after the one before.
 
-    `breaks` are (time, n): where a row does not follow the one before.
+    `moves` has the same shape: whether a bin can be seen as a move from the one before; None: all can.
 
     >>> K = chains(np.array([0, 0, 1, 0, 1]).reshape(-1, 1, 1), 2).matrices[0, 0]
     >>> K.round(3).tolist()
@@ -68,8 +78,7 @@ def chains(bins: Ints, count: int, window: int | None = None, breaks: Bools | No
     _, tasks, features = bins.shape
     made = Chains(np.zeros((tasks, features, count, count), np.int64), window)
     for at in range(1, len(bins)):
-        follows = np.ones(tasks, np.bool_) if breaks is None else ~breaks[at]
-        seen = np.repeat(follows[:, np.newaxis], features, axis=1)
+        seen = np.ones((tasks, features), np.bool_) if moves is None else moves[at]
         _count(made.counts, bins[at - 1], bins[at], seen, made._ring, made._added)
     _renew(made.counts, np.ones((tasks, features), np.bool_), made._matrices)
     return made
