@@ -13,7 +13,7 @@ from slicemill.bench.over import Events, OverBench, Sizes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW = Sizes(rows_per_file=200, files=3, files_per_batch=1, rival_rows=300, window_rows=(10, 50, 400))
+FEW = Sizes(rows_per_file=200, files=2, files_of_one_partition=2, files_per_batch=1)
 
 
 @pytest.mark.parametrize("partitioned", [True, False])
@@ -21,7 +21,9 @@ def test_both_sides_give_the_averages_of_numpy(
     tmp_path: Path, spark: SparkSession, partitioned: bool
 ) -> None:
     bench = OverBench(spark, tmp_path, FEW)
-    for run in (bench.mill(5_000, partitioned), bench.rival(5_000, partitioned, 300)):
+    mill, rival = bench.mill(5_000, partitioned, 2), bench.rival(5_000, partitioned, 2)
+    assert mill.rows == rival.rows == 400
+    for run in (mill, bench.rival_checked(5_000, partitioned)):
         assert run.wrong_rows == 0 and run.relative_error < 1e-12
         assert run.rows_per_cpu_s > 0
 

@@ -19,8 +19,10 @@ _HELPERS = (
     "events",
     "latency",
     "panes_kept",
+    "partial_ways",
     "process_tree",
     "rivals",
+    "uda_on_spark",
     "window_rivals",
 )
 

@@ -2,8 +2,12 @@
 
 Parquet files go through slicemill end to end, to results in a log. What a tuple costs must not depend on how
 many tuples its window holds. Spark has no such query on streams, so the rival is its batch window function
-over the same files: it adds up the whole window for each row. Rows per processor second are compared after a
-warm-up of both sides, in one session. Results are counted, and their sum is compared with NumPy's.
+over the same files: it adds up the whole window for each row. Rows per processor second are compared in one
+session, on the same rows; each side runs the same query on one file before. Our results are counted, and
+their sum is compared with NumPy's; of Spark's, whose sink drops them, those of the run before.
+
+A window of w rows is as long as w rows of the stream take. With 1 000 keys a partition has a thousandth of
+them, and Spark has little to add up; with one partition it has all.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import getloadavg
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +36,7 @@ from slicemill.runtime.mill import Mill
 from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "ts TIMESTAMP, k BIGINT, v DOUBLE"
 KEYS = 1000
@@ -42,16 +47,18 @@ _PATIENCE_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
+    """Files after the first one, which starts a query; fewer for one partition, where Spark takes long."""
+
     rows_per_file: int
     files: int
-    files_per_batch: int
-    rival_rows: int
+    files_of_one_partition: int
+    files_per_batch: int = 5
     window_rows: Sequence[int] = WINDOW_ROWS
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(100_000, 11, 5, 50_000),
-    "full": Sizes(100_000, 41, 5, 200_000),
+    "small": Sizes(100_000, 10, 2),
+    "full": Sizes(100_000, 40, 10),
 }
 
 
@@ -69,8 +76,8 @@ class Events:
         values = np.round(rng.gamma(2.0, 50.0, rows), 2)
         return Events(np.arange(rows) * STEP_US, rng.integers(0, KEYS, rows), values)
 
-    def first(self, rows: int) -> Events:
-        return Events(self.ts[:rows], self.k[:rows], self.v[:rows])
+    def between(self, first: int, last: int) -> Events:
+        return Events(self.ts[first:last], self.k[first:last], self.v[first:last])
 
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
         folder.mkdir(parents=True)
@@ -103,8 +110,8 @@ def query(window_us: int, partitioned: bool) -> str:
 class Run:
     rows: int
     usage: Usage
-    wrong_rows: int
-    relative_error: float
+    wrong_rows: int = 0
+    relative_error: float = 0.0
 
     @property
     def rows_per_cpu_s(self) -> float:
@@ -130,15 +137,15 @@ class OverBench:
         self._folder = folder
         self._sizes = sizes
         self._runs = 0
-        self.events = Events.random(sizes.rows_per_file * sizes.files)
+        self.events = Events.random(sizes.rows_per_file * (sizes.files + 1))
         self.paths = self.events.write(folder / "events", sizes.rows_per_file)
 
-    def mill(self, window_us: int, partitioned: bool, files: int | None = None) -> Run:
-        """The first file starts the query; the others are measured."""
+    def mill(self, window_us: int, partitioned: bool, files: int) -> Run:
+        """The first file starts the query; so many others are measured."""
         self._runs += 1
         home = self._folder / f"run-{self._runs}"
         feed = Feed(home / "in")
-        paths = self.paths[:files]
+        paths = self.paths[: files + 1]
         source = f"path '{feed.folder}', maxFilesPerTrigger {self._sizes.files_per_batch}"
         with Mill(self._spark, home / "home", poll_ms=POLL_MS) as mill:
             mill.execute(f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
@@ -146,41 +153,47 @@ class OverBench:
             mill.start()
             feed.arrive(paths[:1])
             per_file = self._sizes.rows_per_file
-            _await(mill, per_file)
+            wait_for(mill, per_file)
             with measured() as usage:
                 feed.arrive(paths[1:])
-                _await(mill, per_file * len(paths))
+                wait_for(mill, per_file * len(paths))
             found = mill.queries["means"].to_arrow()
         total = float(np.sum(found.column("mean").to_numpy()))
-        expected = self.events.first(per_file * len(paths)).sum_of_averages(window_us, partitioned)
+        expected = self.events.between(0, per_file * len(paths)).sum_of_averages(window_us, partitioned)
         return Run(
-            per_file * (len(paths) - 1),
+            per_file * files,
             usage,
             abs(found.num_rows - per_file * len(paths)),
             abs(total - expected) / expected,
         )
 
-    def rival(self, window_us: int, partitioned: bool, rows: int) -> Run:
-        """Spark's batch window function over the first rows."""
+    def rival(self, window_us: int, partitioned: bool, files: int) -> Run:
+        """Spark's batch window function over the files that are measured, into a sink that drops all."""
+        result = self._by_spark(window_us, partitioned, files)
+        with measured() as usage:
+            result.write.format("noop").mode("overwrite").save()
+        return Run(files * self._sizes.rows_per_file, usage)
+
+    def rival_checked(self, window_us: int, partitioned: bool) -> Run:
+        """The same over one file, with its results counted and summed."""
+        per_file = self._sizes.rows_per_file
+        with measured() as usage:
+            found = self._by_spark(window_us, partitioned, 1).selectExpr("count(*)", "sum(mean)").head()
+        assert found is not None
+        expected = self.events.between(per_file, 2 * per_file).sum_of_averages(window_us, partitioned)
+        return Run(per_file, usage, abs(found[0] - per_file), abs(found[1] - expected) / expected)
+
+    def _by_spark(self, window_us: int, partitioned: bool, files: int) -> DataFrame:
         by = "PARTITION BY k " if partitioned else ""
         over = (
             f"{by}ORDER BY ts RANGE BETWEEN INTERVAL '{window_us / 1e6:.6f}' SECOND PRECEDING AND CURRENT ROW"
         )
-        frame = self._spark.read.schema(SCHEMA).parquet(*map(str, self.paths)).where(f"ts < {_moment(rows)}")
-        result = frame.selectExpr("k", f"avg(v) OVER ({over}) AS mean")
-        with measured() as usage:
-            result.write.format("noop").mode("overwrite").save()
-        checked = result.selectExpr("count(*)", "sum(mean)").head()
-        assert checked is not None
-        expected = self.events.first(rows).sum_of_averages(window_us, partitioned)
-        return Run(rows, usage, abs(checked[0] - rows), abs(checked[1] - expected) / expected)
+        frame = self._spark.read.schema(SCHEMA).parquet(*map(str, self.paths[1 : files + 1]))
+        return frame.selectExpr("k", f"avg(v) OVER ({over}) AS mean")
 
 
-def _moment(row: int) -> str:
-    return f"timestamp_micros({row * STEP_US})"
-
-
-def _await(mill: Mill, rows: int) -> None:
+def wait_for(mill: Mill, rows: int) -> None:
+    """Until the query `means` has so many results."""
     ends = time.monotonic() + _PATIENCE_S
     means = mill.queries["means"]
     while means.metrics().rows < rows:
@@ -201,17 +214,16 @@ def run(scale: Scale) -> Result:
 
 def measure(bench: OverBench, sizes: Sizes) -> Result:
     middle = sizes.window_rows[1]
-    few = min(4, sizes.files)
-    bench.mill(middle * STEP_US, True, few)
-    bench.rival(middle * STEP_US, True, sizes.rival_rows)
-    by_key = {rows: bench.mill(rows * STEP_US, True) for rows in sizes.window_rows}
-    ours, theirs = (
-        bench.mill(middle * STEP_US, False, few),
-        bench.rival(middle * STEP_US, False, sizes.rival_rows),
-    )
-    keyed_rival = bench.rival(middle * STEP_US, True, len(bench.events.ts))
+    parts = {True: sizes.files, False: sizes.files_of_one_partition}
+    for partitioned in parts:
+        bench.mill(middle * STEP_US, partitioned, 1)
+    by_key = {rows: bench.mill(rows * STEP_US, True, sizes.files) for rows in sizes.window_rows}
+    ours = {True: by_key[middle], False: bench.mill(middle * STEP_US, False, parts[False])}
+    checked = [bench.rival_checked(middle * STEP_US, partitioned) for partitioned in parts]
+    theirs = {p: bench.rival(middle * STEP_US, p, files) for p, files in parts.items()}
+    ratio = {p: ours[p].rows_per_cpu_s / theirs[p].rows_per_cpu_s for p in parts}
     speeds = [run.rows_per_cpu_s for run in by_key.values()]
-    everything = [*by_key.values(), ours, theirs, keyed_rival]
+    everything = [*by_key.values(), *ours.values(), *checked]
     claims = (
         at_most("results too many or missing, both sides", sum(run.wrong_rows for run in everything), 0),
         at_most(
@@ -225,20 +237,27 @@ def measure(bench: OverBench, sizes: Sizes) -> Result:
             1.3,
             "rows per CPU second, end to end",
         ),
-        at_least(
-            f"one partition, windows of {middle:,} rows: rows per CPU second, slicemill / Spark's batch",
-            ours.rows_per_cpu_s / theirs.rows_per_cpu_s,
-            50,
-            "Spark adds up the window of each row; with 1000 keys a window has a thousandth of the rows",
+        *(
+            at_least(
+                f"{what}, windows of {middle:,} rows: rows per CPU second, slicemill / Spark's batch",
+                ratio[partitioned],
+                50,
+                f"{ours[partitioned].rows} rows on both sides{note}",
+            )
+            for partitioned, what, note in (
+                (True, f"{KEYS:,} keys", f"; about {middle // KEYS} rows of a key are in its window"),
+                (False, "one partition", "; Spark adds up the whole window of each row"),
+            )
         ),
     )
     figures = {
-        "how": "CPU of driver, JVM and Python workers after warm-up and query start, one session, "
+        "how": "CPU of driver, JVM and Python workers after a run of the same kind, one session, "
         f"{sizes.files_per_batch * sizes.rows_per_file} rows a batch, {KEYS} keys",
+        "load of the machine, 1 min": round(getloadavg()[0], 1),
         "by rows in the window, 1000 keys": {str(rows): run.figures() for rows, run in by_key.items()},
-        "one partition": {"slicemill": ours.figures(), "Spark's batch": theirs.figures()},
-        "Spark's batch, 1000 keys": keyed_rival.figures(),
-        "1000 keys, slicemill / Spark's batch": by_key[middle].rows_per_cpu_s / keyed_rival.rows_per_cpu_s,
+        "one partition": ours[False].figures(),
+        "Spark's batch, 1000 keys": theirs[True].figures(),
+        "Spark's batch, one partition": theirs[False].figures(),
     }
     return Result(claims, figures)
 

@@ -2,7 +2,8 @@
 
 Both take the same columns in the same chunks, keep their state in between, and give the same values, which is
 checked. Both are compiled before anything is measured. Rounds alternate, and the best round of each counts:
-the machine may be busy, and its noise only ever adds.
+the machine may be busy, and its noise only ever adds. Chunks of both sizes that Spark's batches come to are
+measured. One of the aggregates also runs end to end, from Parquet files on Spark to results in a log.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from os import getloadavg
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from slicemill.bench.benchmark import Benchmark
+from slicemill.bench.uda_on_spark import end_to_end
 from slicemill.esl import bind
 from slicemill.esl import types as t
 from slicemill.esl.expression import ColumnRef
@@ -27,7 +30,7 @@ from slicemill.lab.experiment import Result, Scale
 from slicemill.uda.run import Tuples, prepare
 
 PARTITIONS = 1000
-CHUNK = 200_000
+CHUNKS = (100_000, 200_000)
 WINDOW = 100
 BAR = 1.3
 
@@ -163,24 +166,36 @@ def cases() -> list[Case]:
     ]
 
 
-def chunks(rows: int) -> Iterator[Columns]:
+def chunks(rows: int, size: int) -> Iterator[Columns]:
     random = np.random.default_rng(1)
-    for first in range(0, rows, CHUNK):
-        codes = random.integers(0, PARTITIONS, CHUNK).astype(np.int32)
-        yield codes, random.random(CHUNK), np.arange(first, first + CHUNK, dtype=np.int64)
+    for first in range(0, rows, size):
+        codes = random.integers(0, PARTITIONS, size).astype(np.int32)
+        yield codes, random.random(size), np.arange(first, first + size, dtype=np.int64)
 
 
 def run(scale: Scale) -> Result:
     rows, rounds = (1_000_000, 5) if scale == "small" else (10_000_000, 7)
-    data = list(chunks(rows))
-    claims, figures = [], {}
-    for case in cases():
-        seconds = measure(case, data, rounds)
-        ratio = seconds["esl"] / seconds["by hand"]
-        claims.append(at_most(f"{case.what}: CPU time of ESL over that by hand", ratio, BAR))
-        figures[case.what] = {side: rows / spent for side, spent in seconds.items()}
-    unit = f"rows per CPU second, one core, {rows} rows, {PARTITIONS} partitions"
-    return Result(tuple(claims), {"rates": figures, "unit": unit})
+    claims, rates = [], {}
+    for size in CHUNKS:
+        data = list(chunks(rows, size))
+        for case in cases():
+            what = f"{case.what}, chunks of {size // 1000} k rows"
+            seconds = measure(case, data, rounds)
+            ratio = seconds["esl"] / seconds["by hand"]
+            claims.append(at_most(f"{what}: CPU time of ESL over that by hand", ratio, BAR))
+            rates[what] = {side: rows / spent for side, spent in seconds.items()}
+    files = 10 if scale == "small" else 40
+    streamed = end_to_end(ESL, f"average(v) OVER (PARTITION BY k ROWS {WINDOW - 1} PRECEDING)", files)
+    expected = _by_hand_average()((streamed.k, streamed.v, streamed.k))
+    wrong = int(np.count_nonzero(np.sort(streamed.results) != np.sort(expected)))
+    claims.append(at_most("on Spark, end to end: results that are not those by hand", wrong, 0))
+    figures = {
+        "rates": rates,
+        "unit": f"rows per CPU second, one core, {rows} rows, {PARTITIONS} partitions",
+        f"average over {WINDOW} rows, on Spark, Parquet to log": streamed.figures(),
+        "load of the machine, 1 min": round(getloadavg()[0], 1),
+    }
+    return Result(tuple(claims), figures)
 
 
 def measure(case: Case, data: list[Columns], rounds: int) -> Mapping[str, float]:

@@ -1,0 +1,64 @@
+"""A user's aggregate end to end: Parquet files through a mill on Spark, to results in a log."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicemill.bench.bids import Feed
+from slicemill.bench.over import SCHEMA, Events, wait_for
+from slicemill.bench.process_tree import Usage, measured
+from slicemill.bench.rivals import POLL_MS
+from slicemill.runtime.mill import Mill
+from slicemill.runtime.session import local_session
+
+_ROWS, _FILES_PER_BATCH = 100_000, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Keys and values as they came, and all results; `rows` were measured, after a warm-up."""
+
+    k: NDArray[np.int64]
+    v: NDArray[np.float64]
+    results: NDArray[np.float64]
+    rows: int
+    usage: Usage
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "rows_per_cpu_s": round(self.rows / self.usage.cpu_s),
+            "rows_per_s": round(self.rows / self.usage.wall_s),
+            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
+        }
+
+
+def end_to_end(esl: str, call: str, files: int) -> Streamed:
+    """The second of two runs; the first file of a run starts the query, the others are measured."""
+    events = Events.random(_ROWS * (files + 1))
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name:
+        folder = Path(name)
+        paths = events.write(folder / "events", _ROWS)
+        with local_session() as spark:
+            for count in (2, files + 1):
+                feed = Feed(folder / f"in-{count}")
+                source = f"path '{feed.folder}', maxFilesPerTrigger {_FILES_PER_BATCH}"
+                with Mill(spark, folder / f"home-{count}", poll_ms=POLL_MS) as mill:
+                    mill.execute(
+                        f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source}); {esl}"
+                        f"CREATE QUERY means AS SELECT k, {call} AS mean FROM event;"
+                    )
+                    mill.start()
+                    feed.arrive(paths[:1])
+                    wait_for(mill, _ROWS)
+                    with measured() as usage:
+                        feed.arrive(paths[1:count])
+                        wait_for(mill, _ROWS * count)
+                    results = mill.queries["means"].to_arrow().column("mean").to_numpy()
+    return Streamed(events.k, events.v, results, _ROWS * files, usage)
