@@ -204,7 +204,6 @@ class Catalog:
         return found
 
 
-def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
 def _used_by(statement: Relation | Query, kind: str) -> Iterator[str]:
     if isinstance(statement, Classifier):
         if kind != "AGGREGATE":
@@ -213,6 +212,7 @@ def _used_by(statement: Relation | Query, kind: str) -> Iterator[str]:
         yield from (_aggregates_of if kind == "AGGREGATE" else _relations_of)(statement.query)
 
 
+def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
     if isinstance(query, Union):
         for branch in query.branches:
             yield from _relations_of(branch)

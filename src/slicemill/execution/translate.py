@@ -97,12 +97,12 @@ class Translator:
             return self._relation_aggregate(operator, schema)
         if isinstance(operator, op.WindowAggregate):
             return WindowAggregate([self._window_call(call, schema) for call in operator.calls])
-        assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
         if isinstance(operator, op.Classify):
             schemas = [self.graph[source].schema for source in node.inputs]
             definition = operator.classifier
             learnt = trained(definition, self.rows_of(definition.training), schemas[-1])
             return Classify(definition, schemas[:-1], learnt)
+        assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
         return _coalesce(operator, schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
@@ -158,9 +158,9 @@ def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
     A view is joined with the stream of its content, which comes first: at equal timestamps a tuple meets
     those of its own time. A table is no input, its rows are known.
     """
-    if not isinstance(node.operator, op.Lookup):
     if isinstance(node.operator, op.Classify):
         return node.inputs[:-1]
+    if not isinstance(node.operator, op.Lookup):
         return node.inputs
     stream, relation = node.inputs
     viewed = isinstance(graph[relation].operator, op.Materialize)

@@ -119,9 +119,9 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
             *((("where", render(operator.where)),) if operator.where is not None else ()),
         )
         return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
-    if isinstance(operator, op.Materialize):
     if isinstance(operator, op.Classify):
         return _classify(operator.classifier)
+    if isinstance(operator, op.Materialize):
         return Words("", f"View {operator.view}", (("window", str(operator.window)),))
     if isinstance(operator, op.Part):
         return _part(operator, graph[node.inputs[0]].operator)
@@ -210,7 +210,6 @@ def _lookup(lookup: op.Lookup, found: Node) -> Words:
     return Words("⋈", title, tuple(facts))
 
 
-def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
 def _classify(classifier: Classifier) -> Words:
     options = classifier.options
     facts = [("features", ", ".join(classifier.features))]
@@ -223,6 +222,7 @@ def _classify(classifier: Classifier) -> Words:
     return Words("", "Classify", tuple(facts))
 
 
+def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
     windows = [window for _, window in aggregate.windows]
     aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
     extents = _each(aliases, [_length(window) for window in windows])

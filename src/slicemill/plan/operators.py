@@ -188,6 +188,7 @@ class Coalesce:
     attributes: tuple[str, ...]
     partition_by: tuple[Item, ...]
     window: Window
+    where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,6 @@ class Classify:
     """
 
     classifier: Classifier
-    where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +236,11 @@ Operator: TypeAlias = (
     | WindowAggregate
     | SharedWindows
     | Coalesce
+    | Classify
     | Materialize
     | Part
     | Sink
 )
-    | Classify
 
 
 def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
