@@ -162,3 +162,12 @@ def test_names_are_found_and_mistakes_explained() -> None:
     ):
         with pytest.raises(UnknownPolicyError, match=message):
             policy_named(wrong)
+
+
+def test_a_job_takes_the_first_and_those_behind_it_that_find_a_core() -> None:
+    given_batches = batches(4, wait=[4, 3, 2, 1])
+    chooser = Chooser(policy_named("fcfs"))
+    assert chooser.choose_job(given_batches, [1, 1, 1, 1], 3) == [0, 1, 2]
+    assert chooser.choose_job(given_batches, [2, 1, 1, 1], 3) == [0, 1]
+    assert chooser.choose_job(given_batches, [1, 3, 1, 1], 3) == [0]  # nobody overtakes who finds none
+    assert chooser.choose_job(given_batches, [8, 1, 1, 1], 3) == [0]

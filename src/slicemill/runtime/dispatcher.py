@@ -111,19 +111,12 @@ class Dispatcher:
             return bool(chosen)
 
     def _choose(self) -> list[RunningUnit]:
-        """The first by the policy, and those behind it whose tasks find a core beside it."""
         now = self._clock()
         self.board.refresh(now)
         positions, batches = self.board.ready(self._complete, now)
-        chosen: list[RunningUnit] = []
-        free = self._cores
-        for place in self.chooser.choose(batches, self._cores):
-            unit = self.board.units[positions[place]]
-            free -= unit.plan.buckets
-            if chosen and free < 0:
-                break
-            chosen.append(unit)
-        return chosen
+        ready = [self.board.units[position] for position in positions]
+        tasks = [unit.plan.buckets for unit in ready]
+        return [ready[place] for place in self.chooser.choose_job(batches, tasks, self._cores)]
 
     def _run(self, units: list[RunningUnit]) -> None:
         runs = [unit.begin(self._inputs_of(unit)) for unit in units]

@@ -10,7 +10,7 @@ two decisions, so one can be put in the place of another at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -103,3 +103,14 @@ class Chooser:
                 self._since_guarded = 0
                 order = [oldest, *(position for position in order if position != oldest)][:count]
         return order
+
+    def choose_job(self, batches: Batches, tasks: Sequence[int], cores: int) -> list[int]:
+        """Positions of the batches of one job: the first, and those behind it whose tasks find a core."""
+        chosen: list[int] = []
+        free = cores
+        for position in self.choose(batches, cores):
+            free -= tasks[position]
+            if chosen and free < 0:
+                break
+            chosen.append(position)
+        return chosen

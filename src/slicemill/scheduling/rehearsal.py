@@ -167,15 +167,9 @@ class _Rehearsal:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[UnitCost]:
-        """The first by the policy, and those behind it whose tasks find a core beside it."""
-        chosen: list[UnitCost] = []
-        free = self._cores
-        for place in self._chooser.choose(self._batches(ready, now), self._cores):
-            free -= ready[place].tasks(self._cores)
-            if chosen and free < 0:
-                break
-            chosen.append(ready[place])
-        return chosen
+        tasks = [unit.tasks(self._cores) for unit in ready]
+        places = self._chooser.choose_job(self._batches(ready, now), tasks, self._cores)
+        return [ready[place] for place in places]
 
     def _batches(self, ready: Sequence[UnitCost], now: float) -> Batches:
         queues = [self._queues[unit.id] for unit in ready]
