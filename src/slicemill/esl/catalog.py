@@ -85,6 +85,7 @@ class QueryOptions:
     sink: str | None = None
     slo: ServiceLevel | None = None
     memory: str | None = None
+    shedding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from slicemill.esl.expression import Expr
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column, Schema
 from slicemill.esl.units import format_us
+from slicemill.shedding.budget import Budget
 
 
 class Frame(StrEnum):
@@ -86,7 +87,7 @@ class Coalesce:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
-    are reported.
+    are reported. Without a budget all tuples of the window are kept.
     """
 
     attributes: tuple[str, ...]
@@ -95,6 +96,7 @@ class Coalesce:
     before: Expr | None
     after: Expr | None
     schema: Schema
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import AggregateCall, comparable
 from slicemill.execution.classify import Classify, trained
 from slicemill.execution.coalesce import Coalesce
+from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.expressions import compile_expression
 from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.execution.group_aggregate import GroupAggregate
@@ -103,7 +104,7 @@ class Translator:
             learnt = trained(definition, self.rows_of(definition.training), schemas[-1])
             return Classify(definition, schemas[:-1], learnt)
         assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
-        return _coalesce(operator, schema)
+        return _coalesce(operator, schema, node.schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
         definition = self.lookup(call.name, call.distinct)
@@ -182,20 +183,23 @@ def join_window(window: Window) -> JoinWindow:
     return CountWindow(window.extent) if window.frame is FrameKind.ROWS else TimeWindow(window.extent)
 
 
-def _coalesce(operator: op.Coalesce, schema: Schema) -> Coalesce:
+def _coalesce(operator: op.Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
     attributes = [schema.index(name) for name in operator.attributes]
     # A partition column that is coalesced on as well is shown once, as the attribute.
     head = _row_of(tuple(i for i in operator.partition_by if i.name not in operator.attributes), schema)
-    window = operator.window
+    key = _row_of(operator.partition_by, schema)
+    window, where = operator.window, _predicate(operator.where, schema)
     assert window.slide is not None, "the grammar asks for SLIDES"
-    return Coalesce(
-        lambda row: tuple(row[place] for place in attributes),
-        head,
-        _row_of(operator.partition_by, schema),
-        window.extent,
-        window.slide,
-        window.frame is FrameKind.ROWS,
-        _predicate(operator.where, schema),
+
+    def values(row: Row) -> Row:
+        return tuple(row[place] for place in attributes)
+
+    by_rows = window.frame is FrameKind.ROWS
+    if operator.budget is None:
+        return Coalesce(values, head, key, window.extent, window.slide, by_rows, where)
+    wanted = _predicate(operator.wanted, output)
+    return SheddingCoalesce(
+        values, head, key, window.extent, window.slide, by_rows, where, operator.budget, wanted
     )
 
 

@@ -178,7 +178,14 @@ class _Builder:
     def _coalesce(self, select: Select, node: Node, name: str) -> Node:
         coalesce = select.coalesce
         assert coalesce is not None
-        operator = op.Coalesce(coalesce.attributes, coalesce.partition_by, coalesce.window, coalesce.before)
+        operator = op.Coalesce(
+            coalesce.attributes,
+            coalesce.partition_by,
+            coalesce.window,
+            coalesce.before,
+            coalesce.budget,
+            coalesce.after if coalesce.budget is not None else None,
+        )
         node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
         return self._filter(node, coalesce.after, f"{name}: valid")
 

@@ -117,6 +117,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
             ("runs of", ", ".join(operator.attributes)),
             *_partition([i.expr for i in operator.partition_by]),
             *((("where", render(operator.where)),) if operator.where is not None else ()),
+            *((("memory", str(operator.budget)),) if operator.budget is not None else ()),
         )
         return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
     if isinstance(operator, op.Classify):

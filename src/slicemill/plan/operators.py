@@ -14,6 +14,7 @@ from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
+from slicemill.shedding.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +183,16 @@ class Coalesce:
     """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8).
 
     `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
-    whether or not that one is selected.
+    whether or not that one is selected. With a `budget` tuples may be dropped; `wanted` says of which runs
+    their accuracy is told.
     """
 
     attributes: tuple[str, ...]
     partition_by: tuple[Item, ...]
     window: Window
     where: Expr | None = None
+    budget: Budget | None = None
+    wanted: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ _STATELESS = (op.Filter, op.Project, op.Sink, op.Scan, op.Lookup, op.Part, op.In
 def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
     """The expressions by whose values an operator's work can be split; None if it cannot."""
     keys: tuple[Expr, ...] = ()
+    if isinstance(operator, op.Coalesce) and operator.budget is not None:
+        return None  # its partitions share one memory
     if isinstance(operator, (op.GroupAggregate, op.Coalesce)):
         items = operator.group_by if isinstance(operator, op.GroupAggregate) else operator.partition_by
         keys = tuple(item.expr for item in items)

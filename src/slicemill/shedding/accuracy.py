@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -48,31 +48,38 @@ def jaccard(fragments: Sequence[int]) -> Fraction:
 
 def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
     """PQI of a tuple and its fragments, which lie inside it: the share of its time that is left (L12)."""
-    return Fraction(sum(end - begin for begin, end in fragments), exact[1] - exact[0])
+    return Fraction(_length(fragments), _length([exact]))
 
 
-def accuracy_parts(
-    exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]
-) -> tuple[Fraction, int]:
-    """The two sums whose quotient is the accuracy: of shares that are left, and of results (L13).
+class Sums(NamedTuple):
+    """What accuracy is the quotient of: shares of time that are left, and the number of results (L13)."""
 
-    Both are by the number of the run. A run may have fragments that were selected though it was not itself:
-    they are wrong results, and nothing of it counts as kept.
-    """
-    shares, results = Fraction(0), 0
-    for run, interval in exact.items():
-        fragments = approximate.get(run, ())
-        shares += kept_share(interval, fragments)
-        results += max(1, len(fragments))
-    results += sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
-    return shares, results
+    shares: float
+    results: int
+
+
+def accuracy_sums(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Sums:
+    """In floating point, for whoever adds up many results."""
+    shares = sum(_length(approximate.get(run, ())) / _length([one]) for run, one in exact.items())
+    return Sums(float(shares), _results(exact, approximate))
+
+
+def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
+    """A run may have fragments that were selected though it was not itself: these are results too many."""
+    wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
+    return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)
+
+
+def _length(intervals: Sequence[Interval]) -> int:
+    return sum(end - begin for begin, end in intervals)
 
 
 def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Fraction:
-    """ACC, from 0 to 1: values and intervals together (L13).
+    """ACC, from 0 to 1: values and intervals together (L13). Both sides are by the number of the run.
 
     >>> accuracy({1: (0, 4), 2: (4, 13)}, {1: [(0, 4)], 2: [(4, 7), (10, 13)]})
     Fraction(5, 9)
     """
-    shares, results = accuracy_parts(exact, approximate)
-    return shares / results if results else Fraction(1)
+    shares = sum(kept_share(one, approximate.get(run, ())) for run, one in exact.items())
+    results = _results(exact, approximate)
+    return Fraction(shares, results) if results else Fraction(1)

@@ -20,12 +20,14 @@ _SEED = 0x5AD0
 
 @dataclass(slots=True)
 class Original:
-    """A run as it came. `lost_begin` and `lost_number` are of the newest tuple of it that was dropped."""
+    """A run as it came. `last_begin` and `last_number` are its last tuple's, `lost_begin` and `lost_number`
+    those of the newest one that was dropped."""
 
     partition: Hashable
     values: Values
     begin: int
     end: int
+    last_begin: int
     first_number: int
     last_number: int
     lost_begin: int = -(2**63)
@@ -44,14 +46,15 @@ class Shadow:
         """A tuple has got its end; its run goes on, or begins with it."""
         known = self.runs.get(tuple_.run)
         if known is not None:
-            known.end, known.last_number = tuple_.end, tuple_.number
-        elif self._sampled(tuple_.run):
+            known.end, known.last_begin, known.last_number = tuple_.end, tuple_.begin, tuple_.number
+        elif self.samples(tuple_.run):
+            begin, number = tuple_.begin, tuple_.number
             self.runs[tuple_.run] = Original(
-                partition, tuple_.values, tuple_.begin, tuple_.end, tuple_.number, tuple_.number
+                partition, tuple_.values, begin, tuple_.end, begin, number, number
             )
             while len(self.runs) > self.limit:
                 self.halvings += 1
-                self.runs = {run: original for run, original in self.runs.items() if self._sampled(run)}
+                self.runs = {run: original for run, original in self.runs.items() if self.samples(run)}
 
     def lost(self, dropped: Tuple) -> None:
         known = self.runs.get(dropped.run)
@@ -72,5 +75,6 @@ class Shadow:
         """The share of runs that is looked at."""
         return 0.5**self.halvings
 
-    def _sampled(self, run: int) -> bool:
+    def samples(self, run: int) -> bool:
+        """Is this one of the runs that are looked at?"""
         return scattered(run, _SEED) & ((1 << self.halvings) - 1) == 0

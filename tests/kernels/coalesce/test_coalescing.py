@@ -88,7 +88,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, res
     if not made.partition_by:
         buckets = 1
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
-    reference = RowStep(RowState(_coalesce(made, SCHEMA)), [SCHEMA], output(made), None)
+    reference = RowStep(RowState(_coalesce(made, SCHEMA, output(made))), [SCHEMA], output(made), None)
     states = [CoalescingState() for _ in range(buckets)]
     steps = [kernel(made, state, bucket, buckets) for bucket, state in enumerate(states)]
     wanted: list[tuple[int, str]] = []

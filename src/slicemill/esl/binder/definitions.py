@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
 from slicemill.esl import nodes
 from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.problems import Problems, Unknowable
@@ -37,7 +36,6 @@ from slicemill.scheduling.dispatch import policy_named
 from slicemill.scheduling.registry import UnknownPolicyError
 
 CURRENT_TIME = "current_time"
-_MEMORY = re.compile(r"\d+\s*(tuples|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 
 
 def refuse_known(identifier: exp.Identifier, context: Context) -> None:
@@ -180,6 +178,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
     query: Continuous | RelationQuery | None = None
     with problems.noting():
         query = bind_query(child(node, "query"), context)
+        query = with_budget(query, options.memory, options.shedding, node.this)
     problems.raise_any()
     assert query is not None
     return Query(node.this.name, query, options, to_esl(child(node, "query")))
@@ -196,7 +195,7 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
     given: dict[str, str] = {}
     for option in option_nodes:
         name = option.this.name.lower()
-        known = ("weight", "sink", "slo", "memory")
+        known = ("weight", "sink", "slo", "memory", "shedding")
         if name not in known:
             hint = did_you_mean(name, known) or f"the options are {one_of(known)}"
             raise Mistake(f"a query has no option {name}", span_of(option), hint)
@@ -211,7 +210,7 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
                 span_of(option),
                 f"write it as in slo='p99 < 2 s', with {one_of(MEASURES)}",
             )
-        if name == "memory" and not _MEMORY.fullmatch(text.strip()):
+        if name == "memory" and not MEMORY.fullmatch(text.strip()):
             raise Mistake(
                 f"'{text}' is no amount of memory", span_of(option), "write '500 tuples' or '64 MB'"
             )
@@ -221,6 +220,7 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
         sink=given.get("sink"),
         slo=service_level(given["slo"]) if "slo" in given else None,
         memory=given.get("memory"),
+        shedding=given.get("shedding"),
     )
 
 

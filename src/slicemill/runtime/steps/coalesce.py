@@ -1,4 +1,7 @@
-"""Temporal queries, by their kernels (`slicemill.kernels.coalesce`)."""
+"""Temporal queries, by their kernels (`slicemill.kernels.coalesce`).
+
+Those with a budget are hosted: what they keep is small, and each tuple is a decision.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class CoalesceStep:
 
 def coalesce(making: Making) -> CoalesceStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.Coalesce):
+    if not isinstance(operator, op.Coalesce) or operator.budget is not None:
         return None
     state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
     kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime

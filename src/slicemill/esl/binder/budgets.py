@@ -1,0 +1,129 @@
+"""`WITH (memory = …, shedding = …)` of a temporal query: how much it may keep, and what goes (L14)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.expression import Call, ColumnRef, Expr, Literal, conjuncts
+from slicemill.esl.nodes import span_of
+from slicemill.esl.query import Coalesce, Continuous, Frame, Select
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Column, Kind
+from slicemill.shedding.budget import Budget, Slot
+from slicemill.shedding.methods import DEFAULT, METHODS
+
+MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
+_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+# A kept tuple has its period and three numbers beside its values.
+_BESIDE = 5 * 8
+_WIDTHS = {Kind.BOOLEAN: 1, Kind.INT: 4, Kind.DATE: 4, Kind.MONTHS: 4, Kind.DECIMAL: 16, Kind.PERIOD: 16}
+_WIDTH = 8
+_TEXT = 32
+
+
+def with_budget(
+    query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
+) -> Continuous | RelationQuery:
+    """The query with its budget, if it is a temporal one that has any."""
+    temporal = isinstance(query, Select) and query.coalesce is not None
+    if method is not None:
+        _check_method(method, memory, temporal, place)
+    if memory is None or not isinstance(query, Select) or query.coalesce is None:
+        return query
+    budget = _budget(query.coalesce, memory, method or DEFAULT, place)
+    return replace(query, coalesce=replace(query.coalesce, budget=budget))
+
+
+def _check_method(method: str, memory: str | None, temporal: bool, place: exp.Expression) -> None:
+    if method not in METHODS:
+        hint = did_you_mean(method, tuple(METHODS)) or f"the ways are {one_of(tuple(METHODS))}"
+        raise Mistake(f"there is no way of shedding '{method}'", span_of(place), hint)
+    if not temporal:
+        raise Mistake(
+            "shedding chooses among the tuples of a temporal query, and this is none",
+            span_of(place),
+            "coalesce with FROM Stream(column) AS S RANGE … SLIDES …, or leave shedding out",
+        )
+    if memory is None:
+        raise Mistake(
+            "nothing is dropped without a budget",
+            span_of(place),
+            f"say how much may be kept: memory = '500 tuples', shedding = '{method}'",
+        )
+
+
+def _budget(coalesce: Coalesce, memory: str, method: str, place: exp.Expression) -> Budget:
+    match = MEMORY.fullmatch(memory.strip())
+    assert match is not None, "the options are checked before the query"
+    amount, unit = int(match[1]), match[2].lower()
+    slot = Slot.RUNS if unit.startswith("run") else Slot.TUPLES
+    if unit in _BYTES:
+        amount = amount * _BYTES[unit] // tuple_bytes(coalesce)
+    if amount == 0:
+        raise Mistake(
+            "this memory holds nothing",
+            span_of(place),
+            f"a tuple takes {tuple_bytes(coalesce)} bytes" if unit in _BYTES else "give it a tuple at least",
+        )
+    if slot is Slot.RUNS and coalesce.window.frame is Frame.ROWS:
+        raise Mistake(
+            "a window that counts tuples keeps tuples, not runs",
+            span_of(place),
+            f"write memory = '{amount} tuples', or let the window be of time",
+        )
+    if slot is Slot.RUNS and method != DEFAULT:
+        raise Mistake(
+            "where memory counts runs, the shortest run goes first",
+            span_of(place),
+            f"leave shedding out, or write memory = '{amount} tuples'",
+        )
+    threshold = least_duration(coalesce.after) if method == "threshold" else None
+    if method == "threshold" and threshold is None:
+        raise Mistake(
+            "shedding by threshold needs a least duration",
+            span_of(place),
+            "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
+        )
+    return Budget(amount, slot, method, threshold)
+
+
+def tuple_bytes(coalesce: Coalesce) -> int:
+    """What a kept tuple takes, as columns: texts are counted with their declared length, 32 at most."""
+    shown = {column.name: column for column in coalesce.schema}
+    return _BESIDE + sum(_width(shown[name]) for name in coalesce.attributes)
+
+
+def _width(column: Column) -> int:
+    if column.type.kind in (Kind.VARCHAR, Kind.BINARY):
+        return min(column.type.length or _TEXT, _TEXT)
+    return _WIDTHS.get(column.type.kind, _WIDTH)
+
+
+def least_duration(after: Expr | None) -> int | None:
+    """The longest duration, in microseconds, that some condition asks of every run."""
+    return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
+
+
+def _durations(part: Expr) -> Iterator[int]:
+    if not isinstance(part, Call) or part.function not in (">=", ">", "<=", "<", "="):
+        return
+    left, right = part.arguments
+    function = part.function
+    if isinstance(left, Literal):
+        left, right = right, left
+        function = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(function, function)
+    if not (isinstance(left, Call) and left.function == "whole_units" and isinstance(right, Literal)):
+        return
+    period, unit = left.arguments
+    if isinstance(period, ColumnRef) and isinstance(unit, Literal) and isinstance(right.value, int):
+        # Units are whole: more than 3 minutes is 4 or more.
+        if function in (">=", "="):
+            yield right.value * int(str(unit.value))
+        elif function == ">":
+            yield (right.value + 1) * int(str(unit.value))

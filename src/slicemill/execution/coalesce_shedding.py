@@ -1,0 +1,277 @@
+"""Temporal queries with less memory than their windows want (L14-L25).
+
+As `coalesce`, but what the window holds lies in a memory that drops tuples when it is full. A tuple's period
+is fixed when the next one arrives: what is dropped leaves a gap. The newest tuple of each partition waits
+beside the memory until its end is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from slicemill.execution.aggregate import Special, comparable, shown
+from slicemill.execution.operator import Row, Timed
+from slicemill.shedding.accuracy import Interval, accuracy_sums
+from slicemill.shedding.budget import Budget
+from slicemill.shedding.chains import Follower, Tuple
+from slicemill.shedding.report import Report
+from slicemill.shedding.shadow import Original, Shadow
+
+
+class Newest(NamedTuple):
+    """The newest tuple of a partition; `values` is None for one that makes no run."""
+
+    values: Row | None
+    begin: int
+    number: int
+    serial: int
+    run: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""
+
+    head: Row
+    arrivals: int = 0
+    newest: Newest | None = None
+    run: int = -1
+    run_values: Row | None = None
+    run_end: int = 0
+
+
+class Fragment(NamedTuple):
+    """What is left of a run, in one piece."""
+
+    run: int
+    values: Row
+    period: Interval
+
+
+class SheddingCoalesce:
+    """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
+
+    inputs = 1
+
+    def __init__(
+        self,
+        values: Callable[[Row], Row],
+        head: Callable[[Row], Row],
+        key: Callable[[Row], Row],
+        extent: int | None,
+        slide: int,
+        by_rows: bool,
+        where: Callable[[Row], bool],
+        budget: Budget,
+        wanted: Callable[[Row], bool],
+    ) -> None:
+        self._values = values
+        self._head = head
+        self._key = key
+        self._extent = extent
+        self._slide = slide
+        self._by_rows = by_rows
+        self._where = where
+        self._wanted = wanted
+        self._memory = budget.memory()
+        self._shadow = Shadow()
+        self._partitions: dict[Hashable, _Partition] = {}
+        self._next_end: int | None = None
+        self._serial = 0
+        self.report = Report()
+
+    @property
+    def waits_for_time(self) -> bool:
+        return not self._by_rows
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        out = [] if self._by_rows else self._close_until(tuple_.ts)
+        if self._next_end is None:
+            self._next_end = (tuple_.ts // self._slide + 1) * self._slide
+        key = comparable(self._key(tuple_.row))
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._partitions[key] = _Partition(shown(self._head(tuple_.row)))
+        self._arrive(key, partition, tuple_)
+        if self._by_rows and partition.arrivals % self._slide == 0:
+            out = self._reported({key: partition}, tuple_.ts)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        return self._close_until(ts)
+
+    def finish(self) -> Sequence[Timed]:
+        return [] if self._by_rows else self._close_until(None)
+
+    def due(self) -> int | None:
+        return None if self._by_rows else self._next_end
+
+    held_from = due
+
+    # -- tuples ----------------------------------------------------------------------------------------
+
+    def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:
+        closed = self._closed(partition, tuple_.ts)
+        values = comparable(shown(self._values(tuple_.row))) if self._where(tuple_.row) else None
+        partition.newest = self._newest(partition, values, tuple_.ts)
+        partition.arrivals += 1
+        if closed is not None and self._has_passed(closed, partition):
+            closed = None
+        if closed is not None:
+            self._shadow.saw(closed, key)
+        if self._by_rows and self._extent is not None:
+            self._memory.expire(key, number=partition.arrivals - self._extent)
+            self._forget_runs()
+        follower = Follower(values, tuple_.ts) if values is not None else None
+        dropped = self._memory.arrive(key, closed, follower)
+        if dropped is not None:
+            self.report.dropped += dropped.count
+            self._shadow.lost(dropped)
+        self.report.sampled = self._shadow.share
+
+    def _closed(self, partition: _Partition, now: int) -> Tuple | None:
+        """The tuple that has held until now, unless it makes no run or held for no time."""
+        newest = partition.newest
+        if newest is None or newest.values is None or newest.begin == now:
+            return None
+        partition.run, partition.run_values, partition.run_end = newest.run, newest.values, now
+        return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
+
+    def _has_passed(self, closed: Tuple, partition: _Partition) -> bool:
+        """Will no window show the tuple any more?"""
+        if self._extent is None:
+            return False
+        if self._by_rows:
+            return closed.number < partition.arrivals - self._extent
+        assert self._next_end is not None
+        return closed.begin < self._next_end - self._extent
+
+    def _newest(self, partition: _Partition, values: Row | None, ts: int) -> Newest:
+        run = partition.run
+        if values is not None:
+            self.report.arrived += 1
+            if partition.run_end != ts or partition.run_values != values:
+                run = self.report.runs
+                self.report.runs += 1
+        self._serial += 1
+        return Newest(values, ts, partition.arrivals, self._serial, run)
+
+    # -- windows ---------------------------------------------------------------------------------------
+
+    def _close_until(self, ts: int | None) -> list[Timed]:
+        out: list[Timed] = []
+        while self._next_end is not None and (ts is None or self._next_end <= ts):
+            end = self._next_end
+            self._expire_before(end)
+            out += self._reported(self._partitions, end)
+            goes_on = self._partitions and (self._extent is not None or ts is not None)
+            self._next_end = end + self._slide if goes_on else None
+            # What no later window shows need not wait for its end to make room.
+            self._expire_before(end + self._slide)
+        return out
+
+    def _expire_before(self, end: int) -> None:
+        if self._extent is None:
+            return
+        horizon = end - self._extent
+        for key, partition in list(self._partitions.items()):
+            if partition.newest is None or partition.newest.begin < horizon:
+                self._memory.forget(key)
+                del self._partitions[key]
+            else:
+                self._memory.expire(key, begin=horizon)
+        self._shadow.expire([run for run, one in self._shadow.runs.items() if one.last_begin < horizon])
+
+    def _forget_runs(self) -> None:
+        """Runs that windows of so many tuples have passed; looked for when they are many."""
+        if len(self._shadow.runs) < self._shadow.limit:
+            return
+        assert self._extent is not None
+        gone = [
+            run
+            for run, one in self._shadow.runs.items()
+            if one.last_number < self._partitions[one.partition].arrivals - self._extent
+        ]
+        self._shadow.expire(gone)
+
+    def _reported(self, partitions: dict[Hashable, _Partition], now: int) -> list[Timed]:
+        out: list[Timed] = []
+        left: dict[int, list[Interval]] = {}
+        firsts: dict[int, int] = {}
+        for key, partition in partitions.items():
+            for fragment in self._fragments(key, partition, now):
+                row = (*partition.head, *_plain(fragment.values), fragment.period)
+                out.append(Timed(now, row))
+                if self._shadow.samples(fragment.run):
+                    firsts.setdefault(fragment.run, fragment.period[0])
+                    if self._wanted(row):
+                        left.setdefault(fragment.run, []).append(fragment.period)
+        self.report.add(now, accuracy_sums(self._exact(partitions, firsts, now), left))
+        return out
+
+    def _fragments(self, key: Hashable, partition: _Partition, now: int) -> list[Fragment]:
+        found: list[Fragment] = []
+        pieces = [(one.run, one.values, one.begin, one.end) for one in self._memory.kept(key)]
+        newest = partition.newest
+        if newest is not None and newest.values is not None and newest.begin < now:
+            pieces.append((newest.run, newest.values, newest.begin, now))
+        for run, values, begin, end in pieces:
+            assert isinstance(values, tuple)
+            if found and found[-1].run == run and found[-1].period[1] == begin:
+                found[-1] = Fragment(run, values, (found[-1].period[0], end))
+            else:
+                found.append(Fragment(run, values, (begin, end)))
+        return found
+
+    # -- accuracy --------------------------------------------------------------------------------------
+
+    def _exact(
+        self, partitions: dict[Hashable, _Partition], firsts: dict[int, int], now: int
+    ) -> dict[int, Interval]:
+        """The runs that there would be, had nothing been dropped, of those that are sampled and wanted."""
+        found: dict[int, tuple[Hashable, Row, Interval]] = {}
+        for run, one in self._shadow.runs.items():
+            if one.partition in partitions and self._in_window(one, now):
+                assert isinstance(one.values, tuple)
+                begin = self._begin(one, firsts.get(run), now)
+                found[run] = (one.partition, one.values, (begin, one.end))
+        for key, partition in partitions.items():
+            newest = partition.newest
+            if newest is None or newest.values is None or newest.begin == now:
+                continue
+            if newest.run in found:
+                begin = found[newest.run][2][0]
+                found[newest.run] = (key, newest.values, (begin, now))
+            elif self._shadow.samples(newest.run):
+                found[newest.run] = (key, newest.values, (newest.begin, now))
+        return {
+            run: period
+            for run, (key, values, period) in found.items()
+            if self._wanted((*partitions[key].head, *_plain(values), period))
+        }
+
+    def _in_window(self, one: Original, now: int) -> bool:
+        if self._extent is None:
+            return True
+        if self._by_rows:
+            return one.last_number >= self._partitions[one.partition].arrivals - self._extent
+        return one.last_begin >= now - self._extent
+
+    def _begin(self, one: Original, first: int | None, now: int) -> int:
+        """Where a run begins in the window: with its first tuple there, as far as that is known."""
+        if self._extent is None:
+            return one.begin
+        if self._by_rows:
+            lowest = self._partitions[one.partition].arrivals - self._extent
+            return one.begin if one.first_number >= lowest or first is None else first
+        horizon = now - self._extent
+        if one.begin >= horizon:
+            return one.begin
+        return first if first is not None and one.lost_begin < horizon else horizon
+
+
+def _plain(values: Row) -> Row:
+    """Values as they are shown, from values as they are compared."""
+    return tuple(float("nan") if value is Special.NAN else value for value in values)

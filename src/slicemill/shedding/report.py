@@ -1,0 +1,70 @@
+"""What shedding has cost a query so far: tuples dropped, and the accuracy of its results over time (L25)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slicemill.shedding.accuracy import Sums
+
+BUCKETS = 256
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A stretch of time, from the first to the last report in it."""
+
+    begin: int
+    end: int
+    shares: float
+    results: int
+
+    @property
+    def accuracy(self) -> float:
+        return self.shares / self.results if self.results else 1.0
+
+
+@dataclass(slots=True)
+class Report:
+    """Of `arrived` tuples, in `runs` runs, `dropped` were dropped before the window had passed them.
+
+    `sampled` is the share of runs that accuracy is known of. There are at most so many buckets: of more, two
+    neighbours become one.
+    """
+
+    arrived: int = 0
+    runs: int = 0
+    dropped: int = 0
+    sampled: float = 1.0
+    buckets: list[Bucket] = field(default_factory=list)
+
+    def add(self, ts: int, sums: Sums) -> None:
+        self.buckets.append(Bucket(ts, ts, *sums))
+        if len(self.buckets) > BUCKETS:
+            pairs = zip(self.buckets[::2], [*self.buckets[1::2], None], strict=False)
+            self.buckets = [left if right is None else _joined(left, right) for left, right in pairs]
+
+    @property
+    def accuracy(self) -> float:
+        """Over all reports; 1 while there is none."""
+        whole = Bucket(0, 0, sum(b.shares for b in self.buckets), sum(b.results for b in self.buckets))
+        return whole.accuracy
+
+    @property
+    def coalescing(self) -> float:
+        """The measured share of tuples that go on with the run of the one before."""
+        return 1 - self.runs / self.arrived if self.arrived else 0.0
+
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "arrived": self.arrived,
+            "dropped": self.dropped,
+            "accuracy": round(self.accuracy, 4),
+            "coalescing": round(self.coalescing, 4),
+            "sampled": self.sampled,
+            "buckets": [[b.begin, b.end, round(b.accuracy, 4)] for b in self.buckets],
+        }
+
+
+def _joined(left: Bucket, right: Bucket) -> Bucket:
+    return Bucket(left.begin, right.end, left.shares + right.shares, left.results + right.results)
