@@ -1,0 +1,102 @@
+"""Tasks, features and how often policies err: what mill-E16 to mill-E19 share (M49-M57, X9, X18)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slicemill.shedding.classify import Classifier, Model, Settings
+from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.shedding.classify.bins import Bins, bins_between
+from slicemill.shedding.classify.markov import Chains, chains
+from slicemill.shedding.classify.model import zero_one
+from slicemill.shedding.classify.policies.registry import POLICIES
+
+RANDOM, LOADSTAR, Q_BAYES, BFF, HVWT = "random", "loadstar", "q_bayes", "bff", "hvwt"
+SHED_PERCENT = (10, 20, 30, 40, 50, 60, 70, 80, 90)
+
+BINS = 20
+SAMPLES = 10
+MEANS = (0.3, 0.7)
+DEVIATION = 0.2
+FAST, SLOW = 0.3, 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is to be classified: test values (time, n, k) with their true classes (time, n), and all that was
+    learnt before. `last` are the values of the time unit before the first."""
+
+    values: Floats
+    truth: Ints
+    model: Model
+    bins: Bins
+    chains: Chains
+    last: Floats
+    lags: int = 0
+
+    @property
+    def streams(self) -> int:
+        return int(self.last.size)
+
+
+def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) -> Problem:
+    """Features that walk at random, each in its class's normal distribution.
+
+    Half of the features are low in one class and high in the other, half the other way round; half move fast,
+    half slowly; the halves are crossed. Walks are reflected at 0 and 1. The true class is the likelier one.
+    """
+    random = np.random.default_rng(seed)
+    numbers = np.arange(features)
+    sigma = np.where(numbers % 2 == 0, FAST, SLOW)
+    swapped = numbers // 2 % 2 == 1
+    mean = np.where(swapped[:, np.newaxis], MEANS[::-1], MEANS)
+    model = Model(
+        np.log(np.full((tasks, 2), 0.5)),
+        np.tile(mean, (tasks, 1, 1)),
+        np.full((tasks, features, 2), DEVIATION),
+        zero_one(2),
+    )
+    steps = random.normal(size=(train + test, tasks, features)) * sigma
+    steps[0] += random.random((tasks, features))
+    # Folding a free walk at every whole number reflects it at 0 and 1.
+    values = 1 - np.abs(1 - np.mod(steps.cumsum(axis=0), 2))
+    zeros = np.zeros((tasks, features))
+    bins = bins_between(zeros, zeros + 1, BINS)
+    learnt = chains(bins.of(values[:train]), BINS)
+    tested = values[train:]
+    return Problem(tested, model.classify(tested), model, bins, learnt, values[train - 1])
+
+
+def error(problem: Problem, policy: str, shed_percent: float, seed: int) -> float:
+    """The share of decisions that are wrong, when so many percent of the streams are not looked at."""
+    capacity = round(problem.streams * (1 - shed_percent / 100))
+    settings = Settings(capacity, SAMPLES, problem.lags, seed=seed)
+    classifier = Classifier(
+        problem.model, problem.bins, problem.chains, POLICIES[policy](), settings, problem.last
+    )
+    said = np.array([classifier.step(values).classes for values in problem.values])
+    return float(np.mean(said != problem.truth))
+
+
+def errors(
+    problems: Sequence[Problem], policies: Sequence[str], shed_percent: Sequence[int], seed: int
+) -> dict[str, list[float]]:
+    """Mean error over the problems, by policy and share shed."""
+    return {
+        policy: [
+            float(np.mean([error(problem, policy, percent, seed) for problem in problems]))
+            for percent in shed_percent
+        ]
+        for policy in policies
+    }
+
+
+def over_random(by_policy: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Errors over those of looking at random."""
+    return {
+        policy: [one / base for one, base in zip(line, by_policy[RANDOM], strict=True)]
+        for policy, line in by_policy.items()
+    }
