@@ -32,7 +32,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.svg import explain_svg
 from slicemill.scheduling.dispatch import POLICIES, policy_named
-from slicemill.show import show_counts, show_rows
+from slicemill.show import show_counts, show_rows, show_shed
 
 app = typer.Typer(
     help="Many continuous queries over streams, planned together and run on Spark.",
@@ -166,6 +166,9 @@ def run(
         if not as_json:
             for stream in result.streams:
                 show_counts(stream.name, stream.rows, stream.bad, stream.late)
+            for query in result.queries:
+                if query.shed is not None:
+                    show_shed(query.name, query.shed.dropped, query.shed.accuracy)
         return
     # Spark takes seconds to import and start; checking a script should not.
     from slicemill.runtime.console import run_on_spark

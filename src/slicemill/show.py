@@ -68,6 +68,11 @@ def show_counts(stream: str, rows: int, bad: int, late: int) -> None:
     Console().print(f"{stream}: {rows:,} tuples{extra}", highlight=False)
 
 
+def show_shed(query: str, dropped: int, accuracy: float) -> None:
+    """What a query with a budget has dropped, and how much of its result is left."""
+    Console().print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
+
+
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
 ) -> Table:

@@ -5,14 +5,16 @@ Time is virtual. A tuple with an external timestamp arrives at that time; others
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Schema
+from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.engine import Engine
+from slicemill.execution.graph import OperatorSpec, Spec
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.relation_query import evaluate_relation
 from slicemill.execution.sources import Arrival
@@ -21,6 +23,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source
 from slicemill.plan.optimize import optimize
+from slicemill.shedding.report import Report
 from slicemill.sources.reader import BadRow, read_rows
 
 
@@ -29,6 +32,7 @@ class QueryResult:
     name: str
     schema: Schema
     rows: list[Timed]
+    shed: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,8 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
         for relation in catalog.relations.values()
         if isinstance(relation, Table)
     }
-    engine = Engine(translate(graph, catalog, tables))
+    specs = translate(graph, catalog, tables)
+    engine = Engine(specs)
     feeds = [Feed(stream, folder, interval_us) for stream in _read_streams(graph, catalog)]
     for feed in feeds:
         engine.feed(feed.stream.name, feed.arrivals())
@@ -108,9 +113,17 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
             rows = evaluate_relation(query.query, catalog, lambda name: relation_rows(name, catalog, tables))
             queries.append(QueryResult(query.name, query.schema, [Timed(0, row) for row in rows]))
         else:
-            queries.append(QueryResult(query.name, query.schema, engine.results(query.name)))
+            shed = _shed(specs, graph, query.name)
+            queries.append(QueryResult(query.name, query.schema, engine.results(query.name), shed))
     counts = [StreamCount(f.stream.name, f.rows, len(f.bad), engine.late_rows(f.stream.name)) for f in feeds]
     return RunResult(queries, counts, engine.steps)
+
+
+def _shed(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Report | None:
+    """What a query with a budget has dropped."""
+    behind = graph.ancestors(query)
+    operators = [s.operator for s in specs if isinstance(s, OperatorSpec) and s.name in behind]
+    return next((one.report for one in operators if isinstance(one, SheddingCoalesce)), None)
 
 
 def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:

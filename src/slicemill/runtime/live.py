@@ -66,13 +66,18 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
     """One line a query: what has come out, how far it is behind, how fast it answers.
 
     Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
-    is the share of time in which a result was missing. The column of service levels is there if any is set.
+    is the share of time in which a result was missing. Columns for service levels and for what was
+    dropped are there if any query has a level or a budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("query")
     for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
         table.add_column(column, justify="right")
     levels = any(query.metrics().slo is not None for query in mill.queries.values())
+    sheds = any(query.metrics().shed is not None for query in mill.queries.values())
+    if sheds:
+        table.add_column("dropped", justify="right")
+        table.add_column("accuracy", justify="right")
     if levels:
         table.add_column("service level")
     table.add_column("")
@@ -83,6 +88,9 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
         slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
         cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
         cells.append("" if math.isnan(stale) else f"{stale:.0%}")
+        if sheds:
+            shed = metrics.shed
+            cells += ["", ""] if shed is None else [f"{shed.dropped:,}", f"{shed.accuracy:.0%}"]
         if levels:
             cells.append(_level(metrics))
         rate = rates.of(name, metrics.rows, now)

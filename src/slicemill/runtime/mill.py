@@ -404,6 +404,8 @@ class Mill:
         if unit is not None:
             state = sum(part.chunk.bytes for part in unit.version.slices)
             metrics.memory = Memory(*board.rows_waiting(unit.id), state)
+            behind = self._graph.ancestors(metrics.query)
+            metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics
 
     def _handle(self, query: QueryDefinition) -> Query:

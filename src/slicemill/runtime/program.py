@@ -21,8 +21,10 @@ from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
 from slicemill.runtime.steps.aggregates import warm
+from slicemill.runtime.steps.hosted import RowStep
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.registry import stateful_step, stateless_step
+from slicemill.shedding.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class UnitProgram:
     def states(self) -> dict[str, object]:
         """What has to be kept until the next run, by node."""
         return {node_id: step.state for node_id, step in self._stateful.items()}
+
+    @property
+    def sheds(self) -> dict[str, Report]:
+        """What operators with a budget have dropped so far, by node."""
+        found = {node_id: step.shed for node_id, step in self._stateful.items() if isinstance(step, RowStep)}
+        return {node_id: shed for node_id, shed in found.items() if shed is not None}
 
     def run(self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]) -> Outcome:
         graph, unit = self.plan.graph, self.plan.unit

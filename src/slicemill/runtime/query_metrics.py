@@ -16,6 +16,7 @@ from slicemill.esl.service_level import ServiceLevel
 from slicemill.runtime.task import Arrivals
 from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary
 from slicemill.scheduling.quantiles import Quantiles
+from slicemill.shedding.report import Report
 
 BUCKET_S = 10.0
 _BUCKETS_KEPT = 360
@@ -45,6 +46,7 @@ class QueryMetrics:
     responses: Quantiles = field(default_factory=Quantiles)
     stale: StaleTime = field(default_factory=StaleTime)
     memory: Memory = Memory()
+    shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
 
     def add(self, rows: int, arrivals: Arrivals, now_s: float, ideal_s: float, record: Record) -> None:
@@ -120,6 +122,8 @@ class QueryMetrics:
                 "state_bytes": self.memory.state_bytes,
             },
         }
+        if self.shed is not None:
+            found["shed"] = self.shed.plain()
         if self.slo is not None:
             found["slo"] = {
                 "level": str(self.slo),

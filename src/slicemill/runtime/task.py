@@ -25,6 +25,7 @@ from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.state_slices import load_state, store_state
+from slicemill.shedding.report import Report
 
 # When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
 # epochs, so there are few times. Rows that time alone has made are not counted.
@@ -66,6 +67,7 @@ class TaskResult:
     due: int | None
     cpu_s: float
     seconds: Mapping[str, float]  # what its stages took
+    sheds: Mapping[str, Report]  # what was dropped so far, by node
 
 
 # Unit folder and bucket → plan digest, slice that holds what it has reached, program.
@@ -115,6 +117,7 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
         outcome.due,
         time.process_time() - began,
         {name: after - before for name, (before, after) in zip(_STAGES, pairwise(clock), strict=True)},
+        program.sheds,
     )
 
 

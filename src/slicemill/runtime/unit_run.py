@@ -23,6 +23,7 @@ from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, 
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
 from slicemill.runtime.unit_statistics import UnitStatistics, own_seconds
+from slicemill.shedding.report import Report
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,6 +53,7 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, start_at: Mapping[str, int]) -> None:
         self.statistics = UnitStatistics()
+        self.sheds: dict[str, Report] = {}  # by node
         self._home = home
         self._store = home.unit_store(plan.unit.id)
         written = sorted(log for _, log in plan.unit.outputs)
@@ -182,6 +184,7 @@ class RunningUnit:
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
+            self.sheds |= result.sheds
         self._commit(run.version, run.epochs, run.complete, results, now)
         rows = sum(epoch.rows for new in run.epochs.values() for epoch in new)
         self.statistics.add(rows, self._members(), results, seconds + time.perf_counter() - began)

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import shown
+from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.operator import Holding, Operator, Row, Timed
 from slicemill.runtime.arrow_schema import ARRIVAL
 from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.steps.step import END
+from slicemill.shedding.report import Report
 
 
 @dataclass(slots=True)
@@ -83,6 +85,12 @@ class RowStep:
         arrivals += [last_arrival] * len(late)
         held = operator.held_from() if isinstance(operator, Holding) else None
         return to_table(out, self._output, arrivals), until if held is None else min(until, held)
+
+    @property
+    def shed(self) -> Report | None:
+        """What the operator has dropped for lack of memory, if it may drop anything."""
+        operator = self.state.operator
+        return operator.report if isinstance(operator, SheddingCoalesce) else None
 
     def due(self) -> int | None:
         waiting = [queue[0][0].ts + 1 for queue in self.state.waiting if queue]
