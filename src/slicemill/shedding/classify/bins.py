@@ -25,8 +25,8 @@ class Bins:
 
     def of(self, values: Floats) -> Ints:
         """The bin of each value (…, n, k). NaN has none and gets the first."""
-        places = np.nan_to_num((values - self.low) / self.width, nan=0.0)
-        return np.clip(np.floor(places), 0, self.count - 1).astype(np.int64)
+        places = np.floor((values - self.low) / self.width)
+        return np.where(places > 0, np.minimum(places, self.count - 1), 0).astype(np.int64)
 
     def centres(self) -> Floats:
         """The middle of each bin: (n, k, M)."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
-from slicemill.shedding.classify.unit import Unit, look
+from slicemill.shedding.classify.arrays import Ints
+from slicemill.shedding.classify.unit import Unit, View, look
 
 
 class Uniform:
     def choose(self, unit: Unit) -> None:
-        left = np.argwhere(unit.view.present & ~unit.view.observed)
-        for task, feature in unit.random.permutation(left)[: unit.remaining]:
-            look(unit.view, task, feature)
+        left = np.flatnonzero(unit.view.present & ~unit.view.observed)
+        _look_at(unit.view, unit.random.permutation(left)[: unit.remaining])
+
+
+@njit(cache=True)
+def _look_at(view: View, streams: Ints) -> None:
+    for stream in streams:
+        look(view, *divmod(stream, view.values.shape[1]))
