@@ -1,4 +1,4 @@
-"""Models as aggregates of the reference engine: the formula over the whole window, read anew at each tuple."""
+"""Models in the reference engine: the formula over the whole window, read anew at each tuple."""
 
 from __future__ import annotations
 

@@ -100,6 +100,8 @@ def _weighted(core: Core) -> Classification:
             f"not uniform: uses {uses}; weights {core.weight_expr} are closed under shifts, but favour the "
             f"oldest, so that undoing them would magnify rounding errors"
         )
+        if weight.variable != POSITION or weight.modes_turn:
+            return Classification(Kind.BLOCKING, reason, Way.RECOMPUTE)
         return Classification(Kind.TWO_STACK, reason, Way.TWO_STACK, state=count, per_element=count)
     values = f"{count} value{'s' * (count != 1)}"
     reason = f"not uniform: uses {uses}, but weights {core.weight_expr} are closed under shifts with {values}"

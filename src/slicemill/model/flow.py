@@ -1,0 +1,171 @@
+"""The low-level form of the model language: operators composed by `·`, right to left (C20).
+
+    T[sqrt(x)] · Ac[+] · T[x^2] · X        M(T[x^2] · X, Y)        Ac[+] · F[where x > 0]
+
+A flow is a tree: inputs are vectors by name (X where none is written), operators have flows as their inputs.
+
+| written | means |
+|---|---|
+| `T[f]`, `T[f; g]`, `T[f; g; …]` | f everywhere; f, then g; f, then g for all others |
+| `Ac[+]`, `A[max]`, `A[first x > 0]`, `A[where x > 0]` | accumulator, searches |
+| `F[oldest 2]`, `F[rest 2]`, `F[where x > 0]` | part of a vector |
+| `P[reverse]`, `M(a, b)` | another order, one after the other |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from slicemill.model import vectors
+from slicemill.model.graph import Op
+from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulator
+from slicemill.model.parse import parse
+from slicemill.model.scalars import evaluate, exact
+from slicemill.model.terms import Expr, ModelError
+from slicemill.model.vectors import Function, Vector
+
+# Operators beyond those of the expression language.
+CONCATENATION = Accumulator(
+    "concat", lambda left, right: (*left, *right), (), commutative=False, lift=lambda x: (x,), exact=True
+)
+OPERATORS = {accumulator.symbol: accumulator for accumulator in ACCUMULATORS.values()} | {
+    "concat": CONCATENATION
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    name: str = "X"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator on flows. `text` stands in its brackets, `functions` are the parsed expressions of T."""
+
+    op: Op
+    text: str
+    inputs: tuple[Flow, ...]
+    functions: tuple[Expr, ...] = ()
+    tail: bool = False
+
+    def __str__(self) -> str:
+        if self.op is Op.M:
+            return f"M({self.inputs[0]}, {self.inputs[1]})"
+        return f"{self.op}[{self.text}] · {self.inputs[0]}"
+
+    @property
+    def uniform(self) -> bool:
+        """A T with the same function everywhere."""
+        return self.op is Op.T and self.tail and len(self.functions) == 1
+
+    @property
+    def by_index(self) -> bool:
+        """An F that looks at places, not at values."""
+        return self.op is Op.F and not self.text.startswith("where ")
+
+    @property
+    def accumulator(self) -> Accumulator:
+        return OPERATORS[self.text]
+
+
+Flow: TypeAlias = Input | Step
+
+
+def transform(function: Expr, of: Flow) -> Step:
+    return Step(Op.T, str(function), (of,), (function,), tail=True)
+
+
+def step(op: Op, text: str, *inputs: Flow) -> Step:
+    """An operator, checked."""
+    if op is Op.T:
+        parts = [part.strip() for part in text.split(";")]
+        tail = len(parts) == 1 or parts[-1] in ("…", "...")
+        functions = tuple(parse(part) for part in parts if part not in ("…", "..."))
+        return Step(op, text, inputs, functions, tail)
+    known = {
+        Op.AC: text in OPERATORS,
+        Op.A: text in SEARCHES or text.startswith(("first ", "where ")),
+        Op.F: bool(re.fullmatch(r"(oldest|rest) \d+|where .+", text)),
+    }
+    if not known.get(op, True):
+        raise ModelError(f"{op}[{text}] is no operator of models")
+    return Step(op, text, inputs)
+
+
+_STEP = re.compile(r"\s*(?:(T|Ac|A|F|P)\[([^\]]*)\]|(M)\(|([A-Z]\w*))\s*")
+
+
+def flow(text: str) -> Flow:
+    """
+    >>> run(flow("T[sqrt(x)] · Ac[+] · T[x^2]"), {"X": (3, 4)})
+    (Fraction(5, 1),)
+    """
+    found, rest = _flow(text, text)
+    if rest:
+        raise ModelError(f"expected '·' before {rest!r} in {text}")
+    return found
+
+
+def _flow(text: str, whole: str) -> tuple[Flow, str]:
+    match = _STEP.match(text)
+    if match is None:
+        raise ModelError(
+            f"expected T[…], Ac[…], A[…], F[…], P[…], M(…, …) or a vector at {text!r} in {whole}"
+        )
+    rest = text[match.end() :]
+    letter, inner, merge, name = match.groups()
+    if name is not None:
+        return Input(name), rest
+    if merge is not None:
+        left, rest = _flow(rest, whole)
+        if not rest.startswith(","):
+            raise ModelError(f"M takes two vectors, M(a, b), in {whole}")
+        right, rest = _flow(rest[1:], whole)
+        if not rest.startswith(")"):
+            raise ModelError(f"M( is not closed in {whole}")
+        return step(Op.M, "", left, right), rest[1:].lstrip()
+    of: Flow = Input()
+    if rest.startswith("·"):
+        of, rest = _flow(rest[1:], whole)
+    return step(Op(letter), inner.strip(), of), rest
+
+
+def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
+    """The vector that comes out."""
+    if isinstance(of, Input):
+        if of.name not in given:
+            raise ModelError(f"there is no vector {of.name}")
+        return tuple(map(exact, given[of.name]))
+    inputs = [run(source, given) for source in of.inputs]
+    return _applied(of, inputs)
+
+
+def _applied(of: Step, inputs: list[Vector]) -> Vector:
+    first = inputs[0]
+    word, _, argument = of.text.partition(" ")
+    match of.op:
+        case Op.M:
+            return vectors.merge(*inputs)
+        case Op.T:
+            return vectors.transform(first, [_function(f) for f in of.functions], tail=of.tail)
+        case Op.AC:
+            return (of.accumulator.fold(first),)
+        case Op.A if of.text in SEARCHES:
+            return vectors.search(first, of.text)
+        case Op.A:
+            return vectors.search_where(first, _function(parse(argument)), first=word == "first")
+        case Op.F if word == "where":
+            return vectors.filter_where(first, _function(parse(argument)))[0]
+        case Op.F:
+            return vectors.filter_oldest(first, int(argument))[word == "rest"]
+    return vectors.permute(first, of.text)
+
+
+def _function(expr: Expr) -> Function:
+    return lambda element: evaluate(expr, {"x": element})

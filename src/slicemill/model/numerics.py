@@ -1,0 +1,267 @@
+"""Numbers of twice the digits of a double, for machine code (C24).
+
+A number is an unevaluated sum of two doubles, `high + low`, with 106 bits. Sums keep what each addition
+rounds away, so that a value that came and went leaves next to nothing behind; formulas such as n·Σx² - (Σx)²
+are worked out in the same numbers, so that cancellation costs digits that nobody sees. NaN stands for no
+value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_SPLIT = 134217729.0  # 2^27 + 1
+# What two sums differ by is rounding, not value, once it is so small beside them.
+NOISE = 2.0**-84
+_ROOM = 2.0**300
+
+
+@njit(cache=True)
+def _sum(a: float, b: float) -> tuple[float, float]:
+    """a + b, and what that rounds away."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@njit(cache=True)
+def _product(a: float, b: float) -> tuple[float, float]:
+    p = a * b
+    t = _SPLIT * a
+    ah = t - (t - a)
+    al = a - ah
+    t = _SPLIT * b
+    bh = t - (t - b)
+    bl = b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+@njit(cache=True)
+def _tidy(high: float, low: float) -> tuple[float, float]:
+    s = high + low
+    return s, low - (s - high)
+
+
+@njit(cache=True)
+def add(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    s, e = _sum(ah, bh)
+    t, f = _sum(al, bl)
+    s, e = _tidy(s, e + t)
+    return _tidy(s, e + f)
+
+
+@njit(cache=True)
+def subtract(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    return add(ah, al, -bh, -bl)
+
+
+@njit(cache=True)
+def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    """a - b of two values of a window, which rounding has touched: 0 where only that tells them apart."""
+    h, low = add(ah, al, -bh, -bl)
+    if abs(h) <= NOISE * abs(ah):
+        return 0.0, 0.0
+    return h, low
+
+
+@njit(cache=True)
+def total(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    """a + b in the same way."""
+    return difference(ah, al, -bh, -bl)
+
+
+@njit(cache=True)
+def multiply(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    p, e = _product(ah, bh)
+    return _tidy(p, e + (ah * bl + al * bh))
+
+
+@njit(cache=True)
+def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    if bh == 0.0:
+        return np.nan, 0.0
+    q = ah / bh
+    ph, pl = multiply(bh, bl, q, 0.0)
+    rh, rl = add(ah, al, -ph, -pl)
+    q2 = rh / bh
+    ph, pl = multiply(bh, bl, q2, 0.0)
+    rh, rl = add(rh, rl, -ph, -pl)
+    h, low = _tidy(q, q2)
+    return add(h, low, rh / bh, 0.0)
+
+
+@njit(cache=True)
+def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
+    """By squaring; 0^0 is 1."""
+    rh, rl = 1.0, 0.0
+    bh, bl = ah, al
+    left = abs(exponent)
+    while left > 0:
+        if left & 1:
+            rh, rl = multiply(rh, rl, bh, bl)
+        left >>= 1
+        if left > 0:
+            bh, bl = multiply(bh, bl, bh, bl)
+    if exponent < 0:
+        return divide(1.0, 0.0, rh, rl)
+    return rh, rl
+
+
+@njit(cache=True)
+def power(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    if bl == 0.0 and bh == math.floor(bh) and abs(bh) <= 4096.0:
+        return whole_power(ah, al, int(bh))
+    if ah < 0.0 or (ah == 0.0 and bh < 0.0):
+        return np.nan, 0.0
+    return ah**bh, 0.0
+
+
+@njit(cache=True)
+def root(ah: float, al: float) -> tuple[float, float]:
+    if ah < 0.0 or ah != ah:
+        return np.nan, 0.0
+    if ah == 0.0:
+        return 0.0, 0.0
+    s = math.sqrt(ah)
+    ph, pl = _product(s, s)
+    rh, _ = add(ah, al, -ph, -pl)
+    return _tidy(s, rh / (2.0 * s))
+
+
+@njit(cache=True)
+def modulo(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
+    qh, ql = divide(ah, al, bh, bl)
+    qh, ql = floor(qh, ql)
+    ph, pl = multiply(qh, ql, bh, bl)
+    return add(ah, al, -ph, -pl)
+
+
+@njit(cache=True)
+def floor(ah: float, al: float) -> tuple[float, float]:
+    f = np.floor(ah)
+    if f == ah:
+        return _tidy(f, np.floor(al))
+    return f, 0.0
+
+
+@njit(cache=True)
+def ceil(ah: float, al: float) -> tuple[float, float]:
+    h, low = floor(-ah, -al)
+    return -h, -low
+
+
+@njit(cache=True)
+def absolute(ah: float, al: float) -> tuple[float, float]:
+    return (-ah, -al) if ah < 0.0 else (ah, al)
+
+
+@njit(cache=True)
+def sign(ah: float, al: float) -> tuple[float, float]:  # noqa: ARG001
+    return (1.0 if ah > 0.0 else -1.0 if ah < 0.0 else ah), 0.0
+
+
+@njit(cache=True)
+def nonnegative(ah: float, al: float) -> tuple[float, float]:
+    return (0.0, 0.0) if ah < 0.0 else (ah, al)
+
+
+@njit(cache=True)
+def log(ah: float, al: float) -> tuple[float, float]:
+    if not ah > 0.0:
+        return np.nan, 0.0
+    return _tidy(math.log(ah), al / ah)
+
+
+@njit(cache=True)
+def exp(ah: float, al: float) -> tuple[float, float]:
+    h = np.exp(ah)
+    return (h, h * al) if h < np.inf else (np.nan, 0.0)
+
+
+@njit(cache=True)
+def sin(ah: float, al: float) -> tuple[float, float]:
+    return (math.sin(ah), al * math.cos(ah)) if abs(ah) < np.inf else (np.nan, 0.0)
+
+
+@njit(cache=True)
+def cos(ah: float, al: float) -> tuple[float, float]:
+    return (math.cos(ah), -al * math.sin(ah)) if abs(ah) < np.inf else (np.nan, 0.0)
+
+
+@njit(cache=True)
+def less(ah: float, al: float, bh: float, bl: float) -> float:
+    """1, 0, or NaN where there is nothing to compare."""
+    if ah != ah or bh != bh:
+        return np.nan
+    return 1.0 if ah < bh or (ah == bh and al < bl) else 0.0
+
+
+@njit(cache=True)
+def equal(ah: float, al: float, bh: float, bl: float) -> float:
+    if ah != ah or bh != bh:
+        return np.nan
+    return 1.0 if ah == bh and al == bl else 0.0
+
+
+@njit(cache=True)
+def scaled_product(
+    h: float, low: float, scale: int, bh: float, bl: float, inverse: bool
+) -> tuple[float, float, int]:
+    """(h + low)·2^scale times, or over, a number that is not 0. A h of 0 stands for 1: nothing yet."""
+    if h == 0.0:
+        h, low = 1.0, 0.0
+    while abs(bh) > _ROOM:
+        bh, bl = bh / _ROOM, bl / _ROOM
+        scale += -300 if inverse else 300
+    while abs(bh) < 1.0 / _ROOM:
+        bh, bl = bh * _ROOM, bl * _ROOM
+        scale += 300 if inverse else -300
+    if inverse:
+        h, low = divide(h, low, bh, bl)
+    else:
+        h, low = multiply(h, low, bh, bl)
+    if abs(h) > _ROOM:
+        return h / _ROOM, low / _ROOM, scale + 300
+    if abs(h) < 1.0 / _ROOM:
+        return h * _ROOM, low * _ROOM, scale - 300
+    return h, low, scale
+
+
+@njit(cache=True)
+def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
+    """The product itself."""
+    if h == 0.0:
+        return 1.0, 0.0
+    if abs(scale) > 3000:
+        return (np.nan, 0.0) if scale > 0 else (0.0, 0.0)
+    return math.ldexp(h, scale), math.ldexp(low, scale)
+
+
+@njit(cache=True)
+def greatest_common(a: int, b: int) -> int:
+    while b != 0:
+        a, b = b, a % b
+    return abs(a)
+
+
+@njit(cache=True)
+def turn(p: int, q: int, u: int) -> float:
+    """The angle of u steps of p/q of a full turn: whole turns are left out before anything is rounded."""
+    return 2.0 * math.pi * ((p * u) % q) / q
+
+
+@njit(cache=True)
+def sorted_place(pool: Any, at: int, rows: int, value: float) -> int:
+    """The first of some sorted values that is not below a value."""
+    first, end = 0, rows
+    while first < end:
+        middle = (first + end) // 2
+        if pool[at + middle].value < value:
+            first = middle + 1
+        else:
+            end = middle
+    return first

@@ -1,0 +1,35 @@
+"""Rewrite rules of flows (C22), one per module: what a rule gives has the same value, or it gives None.
+
+R9, which merges equal parts, is about graphs; the others are about flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicemill.model.flow import Flow, Step
+from slicemill.model.rules import (
+    accumulate_merged,
+    accumulate_permuted,
+    filter_as_transform,
+    fuse_transforms,
+    pull_factor,
+    search_transformed,
+    transform_filtered,
+    transform_merged,
+    transform_permuted,
+)
+
+Rule = Callable[[Step], Flow | None]
+
+RULES: dict[str, Rule] = {
+    "R1": fuse_transforms.rewrite,
+    "R2": transform_merged.rewrite,
+    "R3": accumulate_merged.rewrite,
+    "R4": transform_filtered.rewrite,
+    "R5": transform_permuted.rewrite,
+    "R6": accumulate_permuted.rewrite,
+    "R7": search_transformed.rewrite,
+    "R8": filter_as_transform.rewrite,
+    "R10": pull_factor.rewrite,
+}

@@ -1,0 +1,25 @@
+"""R3: Ac · M(X, Y) = Ac · M(Ac · X, Ac · Y), if ⊕ is associative: panes, parallel partial results, and C15.
+
+An operator that works on a wider domain (a product counts zeros, `all` counts what is false) takes its own
+results again: 0 is a product, and true and false are conditions.
+"""
+
+from __future__ import annotations
+
+from slicemill.model.flow import Flow, Step, step
+from slicemill.model.graph import Op
+
+# What these take is not what they give: a list of lists is no list of elements.
+_OTHER_DOMAIN = frozenset({"concat"})
+
+
+def rewrite(of: Step) -> Flow | None:
+    inner = of.inputs[0]
+    if of.op is not Op.AC or not isinstance(inner, Step) or inner.op is not Op.M:
+        return None
+    if not of.accumulator.associative or of.text in _OTHER_DOMAIN:
+        return None
+    if all(isinstance(part, Step) and part.op is Op.AC for part in inner.inputs):
+        return None  # done already
+    left, right = (step(Op.AC, of.text, part) for part in inner.inputs)
+    return step(Op.AC, of.text, step(Op.M, "", left, right))

@@ -1,0 +1,13 @@
+"""R6: Ac · P = Ac, if ⊕ is commutative."""
+
+from __future__ import annotations
+
+from slicemill.model.flow import Flow, Step, step
+from slicemill.model.graph import Op
+
+
+def rewrite(of: Step) -> Flow | None:
+    inner = of.inputs[0]
+    if of.op is not Op.AC or not isinstance(inner, Step) or inner.op is not Op.P:
+        return None
+    return step(Op.AC, of.text, inner.inputs[0]) if of.accumulator.commutative else None

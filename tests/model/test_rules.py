@@ -1,0 +1,106 @@
+"""A rewrite rule gives a flow with the same value, on random vectors; it does nothing where it must not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.model import expression
+from slicemill.model.canonical import blocking_graph
+from slicemill.model.flow import Step, flow, run
+from slicemill.model.graph import Edge, Graph, Node, Op
+from slicemill.model.interpret import Instance
+from slicemill.model.interpret import run as run_graph
+from slicemill.model.rules import RULES, merge_equal
+
+VECTORS = st.lists(st.fractions(-9, 9, max_denominator=4), min_size=2, max_size=6).map(tuple)
+WHOLE = st.lists(st.integers(-9, 9).map(Fraction), min_size=2, max_size=6).map(tuple)
+
+HOLDS = {
+    "R1": ["T[x + 1] · T[x^2] · X", "T[where(x > 0, x, 0)] · T[x - 3] · X"],
+    "R2": ["T[2*x + 1] · M(X, Y)"],
+    "R3": [
+        "Ac[+] · M(X, Y)",
+        "Ac[×] · M(X, Y)",
+        "Ac[gcd] · M(X, Y)",
+        "Ac[or] · M(X, Y)",
+        "Ac[and] · M(X, Y)",
+    ],
+    "R4": ["F[oldest 2] · T[x^2] · X", "F[rest 1] · T[x^2] · X"],
+    "R5": ["T[x^2] · P[reverse] · X", "T[x + 1] · P[rotate] · X"],
+    "R6": ["Ac[+] · P[sort] · X", "Ac[×] · P[reverse] · X"],
+    "R7": ["A[max] · T[2*x - 1] · X", "A[max] · T[1 - x^3] · X", "A[min] · T[-x] · X"],
+    "R8": ["Ac[+] · F[where x > 0] · X", "Ac[×] · F[where x <> 0] · X"],
+    "R10": ["Ac[+] · T[3*x^2] · X", "Ac[+] · T[4 - 2*x] · X"],
+}
+DOES_NOT = {
+    "R1": ["T[x + 1] · T[x^2; x] · X"],
+    "R2": ["T[x; x + 1; …] · M(X, Y)"],
+    "R3": ["Ac[concat] · M(X, Y)", "A[max] · M(X, Y)"],
+    "R4": ["F[where x > 0] · T[x^2] · X", "F[oldest 1] · T[x; 2*x; …] · X"],
+    "R5": ["T[x^2] · P[sort] · X", "T[x; 2*x; …] · P[reverse] · X"],
+    "R6": ["Ac[concat] · P[reverse] · X"],
+    "R7": ["A[max] · T[x^2] · X", "A[first x > 0] · T[x] · X", "A[max] · T[0*x] · X"],
+    "R8": ["Ac[and] · F[where x > 0] · X", "Ac[+] · F[oldest 1] · X"],
+    "R10": ["Ac[×] · T[3*x] · X", "Ac[+] · T[x] · X"],
+}
+
+
+@pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in HOLDS.items() for text in texts])
+@settings(max_examples=20, deadline=None)
+@given(x=VECTORS, y=VECTORS, whole=WHOLE)
+def test_a_rule_keeps_the_value(
+    rule: str, text: str, x: tuple[Fraction, ...], y: tuple[Fraction, ...], whole: tuple[Fraction, ...]
+) -> None:
+    before = flow(text)
+    assert isinstance(before, Step)
+    after = RULES[rule](before)
+    assert after is not None and after != before
+    inputs = {"X": whole, "Y": whole[::-1]} if "gcd" in text else {"X": x, "Y": y}
+    assert run(after, inputs) == run(before, inputs)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"), [(rule, text) for rule, texts in DOES_NOT.items() for text in texts]
+)
+def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
+    found = flow(text)
+    assert isinstance(found, Step)
+    assert RULES[rule](found) is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(x=st.lists(st.integers(-9, 9), min_size=1, max_size=5), y=st.integers(-9, 9))
+def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
+    """T[x^2] twice, one for each of two sums."""
+    nodes = (
+        Node("s", Op.S),
+        Node("t1", Op.T, {"f": "x^2"}),
+        Node("t2", Op.T, {"f": "x^2"}),
+        Node("a1", Op.AC, {"op": "sum"}),
+        Node("a2", Op.AC, {"op": "sum"}),
+        Node("m", Op.M),
+        Node("g", Op.T, {"f": "c0 + c1", "gather": ["c0", "c1"]}),
+    )
+    arrows = [
+        ("s", "t1", 0),
+        ("s", "t2", 0),
+        ("t1", "a1", 0),
+        ("t2", "a2", 0),
+        ("a1", "m", 0),
+        ("a2", "m", 1),
+    ]
+    edges = (*(Edge(src, dst, dst_port=port) for src, dst, port in arrows), Edge("m", "g"))
+    graph = Graph(nodes, edges, "g")
+    merged = merge_equal.rewrite(graph)
+    assert merged is not None
+    assert [node.id for node in merged.nodes] == ["s", "t1", "a1", "m", "g"]
+    instances = [Instance(tuple(x)), Instance((y,))]
+    assert list(run_graph(merged, instances)) == list(run_graph(graph, instances))
+
+
+def test_r9_finds_nothing_where_cores_are_shared_already() -> None:
+    assert merge_equal.rewrite(blocking_graph(expression("sum(x*x)/n + sum(x^2)"))) is None
