@@ -23,6 +23,7 @@ from slicemill.runtime.chunk import ChunkInfo
 from slicemill.runtime.intake import Arrived, Intake
 from slicemill.runtime.needs import Need
 from slicemill.runtime.packing import BAD, GOOD, LEFT, LINE, PASSED, Packer
+from slicemill.runtime.reading import Reading
 from slicemill.runtime.source_direct import DirectFiles, direct_files
 from slicemill.runtime.source_frame import RAW, REASON, checked_frame, streaming_frame
 from slicemill.runtime.stages import spent, stage
@@ -88,9 +89,13 @@ def start_ingest(
     intakes: Mapping[str, Intake],
     checkpoint: Path,
     poll_ms: int,
+    clock: Callable[[], int],
     notify: Callable[[], None],
 ) -> StreamingQuery:
     """Start reading; `notify` is called when something new is in the logs. `poll_ms` 0 reads to the end."""
+    reading = Reading(clock, poll_ms * 1_000)
+    for name in feeds:
+        intakes[name].seen = reading.seen
     union = reduce(lambda left, right: left.union(right), (feed.lines for _, feed in sorted(feeds.items())))
 
     started: Future[StreamingQuery] = Future()
@@ -103,6 +108,7 @@ def start_ingest(
         for row in lines:
             _note(row, arrived[row.stream])
         execution = started.result()._jsq.streamingQuery().lastExecution()
+        began = reading.began(execution)
         for name, feed in feeds.items():
             feed.note_passed(execution, arrived[name])
             left = [row.path for row in lines if row.stream == name and row.kind == LEFT]
@@ -111,7 +117,8 @@ def start_ingest(
                     feed.read_left(left, arrived[name])
         with stage("ingest commit"):
             for name, found in arrived.items():
-                intakes[name].admit(batch_id, found)
+                intakes[name].admit(batch_id, found, by=began)
+        reading.done(began)
         notify()
 
     writer = union.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
@@ -119,8 +126,10 @@ def start_ingest(
         writer = writer.trigger(processingTime=f"{poll_ms} milliseconds")
     else:
         writer = writer.trigger(availableNow=True)
-    started.set_result(writer.start())
-    return started.result()
+    query = writer.start()
+    reading.begin(query)
+    started.set_result(query)
+    return query
 
 
 def _note(row: Row, arrived: Arrived) -> None:

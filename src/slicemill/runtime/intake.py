@@ -49,7 +49,10 @@ class Arrived:
 
 
 class Intake:
-    """One declared stream. Times are promised under its lock, so that no tuple slips below a promise."""
+    """One declared stream. Times are promised under its lock, so that no tuple slips below a promise.
+
+    `seen` says until when all that arrived has been admitted (see `reading`); without a reader, until now.
+    """
 
     def __init__(self, stream: Stream, home: Home, clock: Callable[[], int]) -> None:
         self.stream = stream
@@ -59,6 +62,7 @@ class Intake:
         self._logs = home.logs
         self._store = home.intake_store(stream.name)
         self._clock = clock
+        self.seen: Callable[[], int | None] = clock
         self.counts = Counts()
         self._lock = threading.Lock()
         self._promised = -END
@@ -85,10 +89,15 @@ class Intake:
             if not self._external:
                 self._promised = max(self._promised, self._clock())
                 return self._promised
-            reached = self._reached()
-            if self.stream.skew_us is not None and self._last_arrival is not None and reached > -END:
-                elapsed = self._clock() - self._last_arrival
-                offered = reached + elapsed - self.stream.skew_us
+            reached, seen = self._reached(), self.seen()
+            arrived = self._last_arrival
+            if (
+                self.stream.skew_us is not None
+                and arrived is not None
+                and seen is not None
+                and reached > -END
+            ):
+                offered = reached + max(0, seen - arrived) - self.stream.skew_us
                 # What is held back to be put in order is still to come.
                 self._promised = max(self._promised, min(offered, *self._held_from(), END))
             return self._limit()
@@ -124,8 +133,8 @@ class Intake:
                 self._commit(Arrived(), int(str(version.extra[_BATCH])), flush=True)
             self._ended = True
 
-    def admit(self, batch: int, arrived: Arrived) -> None:
-        """Commit a batch, unless it is committed already."""
+    def admit(self, batch: int, arrived: Arrived, by: int | None = None) -> None:
+        """Commit a batch that had arrived by then (by now, if left out), unless it is committed already."""
         with self._lock:
             version = self._store.latest()
             assert version is not None
@@ -134,10 +143,10 @@ class Intake:
             further = arrived.reached is not None and arrived.reached > self._reached()
             if arrived.chunks or arrived.errors or further:
                 self._commit(arrived, batch)
+                self._last_arrival = self._clock() if by is None else by
 
     def _commit(self, arrived: Arrived, batch: int, flush: bool = False) -> None:
         now = self._clock()
-        self._last_arrival = now
         outputs: dict[str, Output] = {}
         slices: tuple[SliceInfo, ...] = ()
         reached = max(self._reached(), -END if arrived.reached is None else arrived.reached)

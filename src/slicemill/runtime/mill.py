@@ -121,7 +121,7 @@ class Mill:
             poll_ms / 1000,
         )
         self.sinks = SinkRunner(self.home)
-        self._reader = Reader(self.spark, self.home.sources, self._folder, self.dispatcher.notify)
+        self._reader = Reader(self.spark, self.home.sources, self._folder, clock, self.dispatcher.notify)
 
     # -- declaring -------------------------------------------------------------------------------------
 

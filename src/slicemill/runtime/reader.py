@@ -33,6 +33,7 @@ class Reader:
     spark: SparkSession
     sources: Path
     folder: Path
+    clock: Callable[[], int]
     notify: Callable[[], None]
     frames: dict[str, DataFrame] = field(default_factory=dict)
     _running: dict[int, tuple[StreamingQuery, Mapping[str, Need]]] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Reader:
                 query.stop()
             feeds = {name: self._feed(intakes[name], wanted[name]) for name in streams}
             checkpoint = self.sources / f"checkpoint-{number}"
-            query = start_ingest(feeds, intakes, checkpoint, poll_ms, self.notify)
+            query = start_ingest(feeds, intakes, checkpoint, poll_ms, self.clock, self.notify)
             self._running[number] = (query, wanted)
 
     def stop_outdated(self, needs: Mapping[str, Need]) -> None:

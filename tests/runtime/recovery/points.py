@@ -29,6 +29,10 @@ def _in(phase: str, points: Iterable[Point]) -> tuple[Point, ...]:
     return tuple(replace(point, phase=phase) for point in points)
 
 
+# The units of queries that share a join's slices or a window's panes are called after what they share.
+_JOINS = "joins%20of[^/]*"
+_WINDOWS = "windows%20of[^/]*"
+
 _STARTING = (
     Point("a log exists without its schema", DRIVER, "replace", r"^logs/bid/schema"),
     Point("a stream's intake has no identity yet", DRIVER, "replace", r"^intake/bid/unit.json"),
@@ -67,11 +71,12 @@ _RUNNING = (
     Point("in the middle of a task's results", WORKER, "write", r"^logs/match/chunks/", TORN),
     Point("after a task has written results", WORKER, "write", r"^logs/both/chunks/", AFTER),
     Point("before a task writes state", WORKER, "write", r"^units/level/slices/", nth=2),
-    Point("in the middle of a task's state", WORKER, "write", r"^units/match/slices/", TORN),
+    Point("in the middle of a task's state", WORKER, "write", rf"^units/{_JOINS}/slices/", TORN),
+    Point("before a task writes the panes of windows", WORKER, "write", rf"^units/{_WINDOWS}/slices/"),
     Point("after a task has written state", WORKER, "write", r"^units/mean/slices/", AFTER),
     Point("before a unit's commit", DRIVER, "link", r"^units/level/versions/"),
     Point("after a unit's commit, before the result log", DRIVER, "link", r"^units/both/versions/", AFTER),
-    Point("in the middle of a unit's manifest", DRIVER, "write", r"^units/match/versions/", TORN),
+    Point("in the middle of a unit's manifest", DRIVER, "write", rf"^units/{_JOINS}/versions/", TORN),
     Point("between two result logs of a unit", DRIVER, "link", r"^logs/(every|cheap)/epochs/", AFTER),
     Point("after a result log's epoch", DRIVER, "link", r"^logs/match/epochs/", AFTER),
     Point("between a derived stream and its reader", DRIVER, "link", r"^logs/dear_bid/epochs/", AFTER),

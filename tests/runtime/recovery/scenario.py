@@ -48,6 +48,11 @@ _STATEMENTS = (
     "CREATE QUERY both AS SELECT 'bid' AS what, item FROM bid UNION SELECT 'ask', item FROM ask",
     """CREATE QUERY match WITH (sink = '{database}') AS SELECT B.item, B.price AS bid, A.price AS ask
        FROM bid [RANGE 3 SECONDS] AS B, ask [RANGE 3 SECONDS] AS A WHERE B.item = A.item""",
+    # These share panes and slices with the two above.
+    """CREATE QUERY busiest AS SELECT item, max(price) AS dearest
+       FROM bid [RANGE 15 SECONDS SLIDE 3 SECONDS] WHERE price > 30 GROUP BY item""",
+    """CREATE QUERY bargain AS SELECT B.item, B.price - A.price AS gain
+       FROM bid [RANGE 1 SECOND] AS B, ask [RANGE 6 SECONDS] AS A WHERE B.item = A.item AND A.price < 50""",
     "CREATE QUERY dear AS SELECT item, max(price) OVER (ROWS 2 PRECEDING) AS dearest FROM dear_bid",
     "CREATE QUERY bid_too_late AS SELECT item, price FROM bid_late",
     "CREATE QUERY ask_too_late AS SELECT item, price FROM ask_late",
@@ -55,7 +60,19 @@ _STATEMENTS = (
 )
 # Rows of these are stamped with the time at which they were put aside.
 PUT_ASIDE = ("bid_too_late", "ask_too_late", "bad")
-QUERIES = ("every", "cheap", "level", "mean", "busy", "both", "match", "dear", *PUT_ASIDE)
+QUERIES = (
+    "every",
+    "cheap",
+    "level",
+    "mean",
+    "busy",
+    "both",
+    "match",
+    "busiest",
+    "bargain",
+    "dear",
+    *PUT_ASIDE,
+)
 
 _MATCHES = "SELECT (extract(epoch FROM _ts) * 1000000)::bigint, item, bid, ask FROM match"
 
