@@ -36,7 +36,7 @@ from slicemill.plan.optimize import optimize, share
 from slicemill.runtime.arrow_schema import to_arrow
 from slicemill.runtime.chunk import write_chunk
 from slicemill.runtime.log import CHUNKS
-from slicemill.runtime.mill import Mill
+from slicemill.runtime.mill import Mill, wall_clock_us
 from slicemill.runtime.needs import need_of
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.source_direct import direct_files, read_as_declared
@@ -85,7 +85,7 @@ class Rows:
         catalog = self._mill.catalog
         graph = share(optimize(build_graph(catalog)), catalog)
         self._needs = {"event": need_of("event", graph)}
-        self._reader = Reader(spark, self._mill.home.sources, Path(), lambda: None)
+        self._reader = Reader(spark, self._mill.home.sources, Path(), wall_clock_us, lambda: None)
 
     def ingest(self) -> None:
         self._reader.read_to_the_end(self._mill.intakes, self._needs)
