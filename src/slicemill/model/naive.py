@@ -52,6 +52,9 @@ def value(
 def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str, Value]) -> Value:
     match expr:
         case Aggregate(name, argument, options):
+            # A value of the window that does not exist is not there for its elements, even if there is none.
+            if any(names.get(part.name, 0) is None for part in walk(argument) if isinstance(part, Symbol)):
+                return None
             found = [evaluate(argument, {**names, **element}) for element in window]
             return accumulated(name, found, options)
         case Let(name, bound, body):

@@ -9,6 +9,7 @@ value.
 from __future__ import annotations
 
 import math
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -238,7 +239,7 @@ def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
         return 1.0, 0.0
     if abs(scale) > 3000:
         return (np.nan, 0.0) if scale > 0 else (0.0, 0.0)
-    return math.ldexp(h, scale), math.ldexp(low, scale)
+    return math.ldexp(h, int(scale)), math.ldexp(low, int(scale))
 
 
 @njit(cache=True)
@@ -265,3 +266,16 @@ def sorted_place(pool: Any, at: int, rows: int, value: float) -> int:
         else:
             end = middle
     return first
+
+
+def _as_python() -> SimpleNamespace:
+    """The same functions, run as Python, down to those that they call."""
+    found = {name: value.py_func for name, value in globals().items() if hasattr(value, "py_func")}
+    inside = dict(globals())
+    made = {name: FunctionType(function.__code__, inside) for name, function in found.items()}
+    inside.update(made)
+    return SimpleNamespace(**made)
+
+
+# For generated code that runs as Python.
+plain = _as_python()

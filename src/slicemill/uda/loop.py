@@ -16,6 +16,7 @@ from slicemill.execution.window_frame import Frame
 from slicemill.uda.body import Procedure
 from slicemill.uda.external import ExternalProcedure
 from slicemill.uda.layout import MANY, Columns
+from slicemill.uda.models.procedure import ModelProcedure
 from slicemill.uda.source import Code, Unfit, Writer
 from slicemill.uda.version import Shared, Window
 
@@ -61,8 +62,7 @@ class Loop:
     def _procedure(
         self, definition: AggregateDefinition, record: str, place: str, window: Window | None = None
     ) -> Procedure:
-        make = Procedure if definition.external is None else ExternalProcedure
-        made = make(
+        made = _procedure_of(definition)(
             definition,
             self.shared,
             self.out,
@@ -200,3 +200,9 @@ class Loop:
         types = {f"r{place}": type_ for place, type_ in enumerate(self.returns)}
         flagged = (place for place in range(len(types)) if f"return {place} may be NULL" in self.shared.facts)
         return Columns(types, frozenset(f"r{place}" for place in flagged))
+
+
+def _procedure_of(definition: AggregateDefinition) -> type[Procedure]:
+    if definition.model is not None:
+        return ModelProcedure
+    return Procedure if definition.external is None else ExternalProcedure

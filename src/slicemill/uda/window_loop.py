@@ -95,7 +95,8 @@ class WindowLoop(Loop):
         """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
         assert self.window is not None
         statements = made.definition.bodies.get(State.EXPIRE, ())
-        if statements or made.definition.external is not None:
+        definition = made.definition
+        if statements or definition.external is not None or definition.model is not None:
             made.bind(self._window_row("0"), self.window.types)
             made.statements(State.EXPIRE)
         if any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in statements):

@@ -1,0 +1,105 @@
+"""What a slide costs and what must be stored, before anything runs (C18).
+
+Counts are calls of T, of ⊕ and of its inverse for a slide of d elements over a window of n. The published
+count of additions for a blocking sum is 1; it is n - 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.model.classify import Classification, Kind, Way
+from slicemill.model.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one slide, in calls; `stored` counts numbers beside the elements of the window themselves."""
+
+    transforms: int
+    combinations: int
+    inverses: int
+    stored: int
+
+    @property
+    def calls(self) -> int:
+        return self.transforms + self.combinations + self.inverses
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.transforms + other.transforms,
+            self.combinations + other.combinations,
+            self.inverses + other.inverses,
+            self.stored + other.stored,
+        )
+
+
+NOTHING = Cost(0, 0, 0, 0)
+
+
+def blocking(n: int) -> Cost:
+    """The window read again."""
+    return Cost(n, max(n - 1, 0), 0, 0)
+
+
+def incremental(found: Classification, n: int, d: int) -> Cost:
+    """The core kept up in its way; d elements come and d leave. Calls of ⊕ are amortised."""
+    d = min(d, n)
+    kept = found.state + found.per_element * n
+    match found.way:
+        case Way.DELTA if found.kind is Kind.INCREMENTAL:
+            return Cost(2 * d, 2 * d, d, kept)
+        case Way.DELTA:
+            return Cost(2 * d, found.state**2 * d + 2 * d, 0, kept)
+        case Way.TWO_STACK:
+            return Cost(d, 3 * d, 0, kept)
+        case Way.DEQUE:
+            return Cost(d, 2 * d, 0, kept)
+        case Way.QUEUE:
+            return Cost(d, 0, 0, kept)
+        case Way.SORTED:
+            return Cost(2 * d, 2 * d * max(n.bit_length(), 1), 0, kept)
+    return blocking(n)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Both ways for one model."""
+
+    n: int
+    d: int
+    blocking: Cost
+    incremental: Cost
+
+    @property
+    def pays(self) -> bool:
+        """Is it better to keep values up than to read the window again? For one sum: if 2d < n, roughly."""
+        return self.incremental.calls < self.blocking.calls
+
+
+def estimate(model: Model, n: int, d: int = 1) -> Estimate:
+    """
+    >>> from slicemill.model import expression
+    >>> found = estimate(expression("sum(x^2)"), n=1000)
+    >>> found.blocking.transforms, found.incremental.transforms
+    (1000, 2)
+    """
+    again = kept = NOTHING
+    for found in model.classes:
+        again += blocking(n)
+        kept += incremental(found, n, d)
+    return Estimate(n, d, again, kept)
+
+
+def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
+    """Rows for people: a header, one line for each core, and the sums of both ways."""
+    rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
+    for core, found in zip(model.cores, model.classes, strict=True):
+        cost = incremental(found, n, d)
+        calls = map(str, (cost.transforms, cost.combinations, cost.inverses))
+        rows.append((str(core), found.kind.value, *calls, found.state_text))
+    total = estimate(model, n, d)
+    for name, cost in (("incremental", total.incremental), ("blocking", total.blocking)):
+        numbers = (cost.transforms, cost.combinations, cost.inverses, cost.stored)
+        rows.append((name, "", *map(str, numbers)))
+    return rows
