@@ -20,6 +20,8 @@ _HELPERS = (
     "latency",
     "panes_kept",
     "partial_ways",
+    "policy_load",
+    "policy_overhead",
     "process_tree",
     "rivals",
     "uda_on_spark",

@@ -1,0 +1,241 @@
+"""Which policy is best at what, on Spark: 30 queries of five cost classes over a bursty stream.
+
+All policies get the same recorded arrivals and start with the same measured costs and selectivities. The
+session has one core, so one unit runs at a time, as the policies assume. The gap between arrivals is set so
+that the costs measured first make 90 % of it; larger batches are cheaper by the row, so a mill that falls
+behind is less loaded than that, and how busy it was is told. Response times run from the moment a group of
+rows enters the log to that at which a subscriber has the results. A slowdown is a response time over
+T = a + b, what one row would take alone by the costs measured first, the same for all policies.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.bench.benchmark import Benchmark
+from slicemill.bench.policy_load import Recording, admit, group, queries, replay, script
+from slicemill.bench.policy_overhead import decision_ms
+from slicemill.errors import SlicemillError
+from slicemill.lab.claims import at_most
+from slicemill.lab.experiment import Result, Scale
+from slicemill.runtime.mill import Mill
+from slicemill.runtime.session import local_session
+from slicemill.runtime.stages import Stages, recording
+from slicemill.scheduling.dispatch import POLICIES
+from slicemill.scheduling.metrics import StaleTime, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERIES = 30
+LOAD = 0.9
+SEED = 7
+_PATIENCE_S = 600
+_BUSY = ("unit job", "unit commit", "deliver")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    rows: int  # of a group
+    groups: int
+
+
+SIZES: Mapping[Scale, Sizes] = {"small": Sizes(600, 12), "full": Sizes(1000, 60)}
+
+
+@dataclass
+class Deliveries:
+    """Results as subscribers get them: how many of which group, and when."""
+
+    found: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+
+    def follow(self, mill: Mill) -> None:
+        for name, query in mill.queries.items():
+            mine = self.found.setdefault(name, [])
+
+            def receive(table: pa.Table, mine: list[tuple[int, int, float]] = mine) -> None:
+                now = time.time()
+                epochs, counts = np.unique(table.column("epoch").to_numpy(), return_counts=True)
+                mine.extend(zip(epochs.tolist(), counts.tolist(), [now] * len(epochs), strict=True))
+
+            query.subscribe(receive)
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What users felt under one policy."""
+
+    response: Summary
+    slowdown: Summary
+    staleness: float
+    busy: float
+    decision: Summary
+    results: dict[str, pa.Table]
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "results": self.response.count,
+            "mean response s": round(self.response.mean, 4),
+            "longest response s": round(self.response.largest, 4),
+            "l2 response": round(self.response.l2, 2),
+            "mean slowdown": round(self.slowdown.mean, 3),
+            "greatest slowdown": round(self.slowdown.largest, 2),
+            "l2 slowdown": round(self.slowdown.l2, 1),
+            "staleness": round(self.staleness, 4),
+            "busy": round(self.busy, 3),
+            "mean decision ms": round(1000 * self.decision.mean, 3),
+        }
+
+
+def run(scale: Scale) -> Result:
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
+        spark = local_session(cores=1)
+        try:
+            return _result(PolicyBench(spark, Path(folder), SIZES[scale]))
+        finally:
+            spark.stop()
+
+
+def _result(bench: PolicyBench) -> Result:
+    felt = {name: bench.under(name) for name in POLICIES}
+    slowdown = {name: one.slowdown.mean for name, one in felt.items()}
+    l2 = {name: one.slowdown.l2 for name, one in felt.items()}
+    stale = {name: one.staleness for name, one in felt.items()}
+    first = felt["fcfs"].results
+    different = [
+        f"{query} under {name}"
+        for name, one in felt.items()
+        for query, table in one.results.items()
+        if not table.equals(first[query])
+    ]
+    overhead = decision_ms(units=1_000)
+    claims = (
+        at_most("queries whose rows differ between policies", len(different), 0),
+        at_most("mean slowdown, HNR / FCFS", slowdown["hnr"] / slowdown["fcfs"], 0.7),
+        at_most("mean slowdown, HNR / RR", slowdown["hnr"] / slowdown["rr"], 0.7),
+        at_most("l2 slowdown, BSD / the lowest", l2["bsd"] / min(l2.values()), 1.1, _least(l2)),
+        at_most("staleness, FAS / the lowest", stale["fas"] / min(stale.values()), 1.1, _least(stale)),
+        at_most("ms to decide between 1 000 units, median", max(overhead.values()), 1, "the slowest policy"),
+    )
+    figures = {
+        "how": f"{QUERIES} queries, one core, groups of {bench.sizes.rows} rows every {bench.gap_s:.3g} s on "
+        f"average, in bursts; policies one after the other",
+        "costs": bench.costs(),
+        "policies": {name: one.figures() for name, one in felt.items()},
+        "median ms to decide between 1 000 units": overhead,
+    }
+    return Result(claims, figures)
+
+
+def _least(measured: Mapping[str, float]) -> str:
+    return f"the lowest is {min(measured, key=lambda name: measured[name])}"
+
+
+class PolicyBench:
+    """Measures what units cost, records arrivals that load them, and replays those under each policy."""
+
+    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes, count: int = QUERIES) -> None:
+        self.sizes = sizes
+        self._spark = spark
+        self._folder = folder
+        self._queries = queries(count, SEED)
+        self._known = self._calibrate()
+        self._ideal_s = {unit: a + b for unit, (a, b) in self.costs().items()}
+        work_s = sum(a + b * sizes.rows for a, b in self.costs().values())
+        self.gap_s = work_s / LOAD
+        self._recording = Recording.make(folder / "arrivals", sizes.groups, sizes.rows, self.gap_s, SEED)
+
+    @contextmanager
+    def _mill(self, name: str, policy: str = "fcfs") -> Iterator[Mill]:
+        with Mill(self._spark, self._folder / name, buckets=1, policy=policy) as mill:
+            mill.execute(script(self._queries))
+            mill.open()
+            yield mill
+
+    def _calibrate(self) -> dict[str, dict[str, Any]]:
+        """Run every unit alone over groups of several sizes; what is then known of it."""
+        sizes = [round(self.sizes.rows * share) for share in (1, 0.5, 1, 2, 0.5, 1, 2, 1)]
+        with self._mill("calibration") as mill:
+            for epoch, rows in enumerate(sizes):
+                admit(mill, epoch, group(epoch, rows, SEED))
+                mill.dispatcher.run_all()
+            return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
+
+    def costs(self) -> dict[str, tuple[float, float]]:
+        """a and b of each unit, in seconds."""
+        return {
+            unit: (known["cost"]["overhead"], known["cost"]["per_row"]) for unit, known in self._known.items()
+        }
+
+    def under(self, policy: str) -> Felt:
+        deliveries = Deliveries()
+        with self._mill(f"under-{policy}", policy) as mill:
+            for unit in mill.dispatcher.units.values():
+                unit.statistics.restore(self._known[unit.id])
+            admit(mill, 0, self._recording.table(0))
+            mill.dispatcher.run_all()
+            mill.dispatcher.decisions = Summary()
+            deliveries.follow(mill)
+            with recording() as stages:
+                began = time.time()
+                mill.dispatcher.start()
+                came = replay(mill, self._recording)
+                self._finish(mill, deliveries)
+                ended = time.time()
+            mill.dispatcher.stop()
+            results = {name: _rows(query.to_arrow()) for name, query in mill.queries.items()}
+            return self._felt(deliveries, came, results, _busy_s(stages) / (ended - began), mill)
+
+    def _finish(self, mill: Mill, deliveries: Deliveries) -> None:
+        """Wait until every unit has read the last group."""
+        ends = time.monotonic() + _PATIENCE_S
+        while any(mill.lag_rows(name) for name in deliveries.found):
+            mill.check()
+            if time.monotonic() > ends:
+                raise SlicemillError(f"rows still wait after {_PATIENCE_S} s")
+            time.sleep(0.02)
+
+    def _felt(
+        self,
+        deliveries: Deliveries,
+        came: np.ndarray[Any, np.dtype[np.float64]],
+        results: dict[str, pa.Table],
+        busy: float,
+        mill: Mill,
+    ) -> Felt:
+        response, slowdown = Summary(), Summary()
+        stale = []
+        for name, found in deliveries.found.items():
+            epochs, counts, at = (np.array(column) for column in zip(*found, strict=True))
+            took = at - came[epochs.astype(int)]
+            response.add(took, counts)
+            slowdown.add(took / self._ideal_s[name], counts)
+            missing = StaleTime()
+            for departure in sorted(set(at.tolist())):
+                missing.add_batch(came[epochs[at == departure].astype(int)], departure)
+            stale.append(missing.stale)
+        # The same span for all policies: that of the recording.
+        span = float(self._recording.arrivals[-1])
+        staleness = math.fsum(stale) / len(stale) / span
+        return Felt(response, slowdown, staleness, busy, mill.dispatcher.decisions, results)
+
+
+def _busy_s(stages: Stages) -> float:
+    return sum(stages[name].seconds for name in _BUSY if name in stages)
+
+
+def _rows(table: pa.Table) -> pa.Table:
+    return table.sort_by([("epoch", "ascending"), ("number", "ascending")]).combine_chunks()
+
+
+BENCHMARK = Benchmark("Policies for 30 queries on Spark, each at what it is for", run)
