@@ -101,7 +101,7 @@ def test_a_mill_tells_how_its_queries_are_doing(spark: SparkSession, tmp_path: P
         in_buckets = sum(bucket["response_s"]["count"] for bucket in plain["buckets"])
         assert in_buckets == plain["response_s"]["count"]
         levels = [str(level) for level in queries_table(mill, Rates(), 0.0).columns[8].cells]
-        assert levels == ["met: p99 < 1 hour", "", "missed: max < 1 microsecond", ""]
+        assert levels == ["met", "", "missed", ""]
 
 
 def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from slicemill.runtime.mill import Mill
-from slicemill.runtime.query_metrics import QueryMetrics
 
 _RENEWALS_PER_SECOND = 2
 
@@ -79,7 +78,7 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
         table.add_column("dropped", justify="right")
         table.add_column("accuracy", justify="right")
     if levels:
-        table.add_column("service level")
+        table.add_column("slo")
     table.add_column("")
     for name, query in mill.queries.items():
         metrics = query.metrics()
@@ -92,15 +91,10 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
             shed = metrics.shed
             cells += ["", ""] if shed is None else [f"{shed.dropped:,}", f"{shed.accuracy:.0%}"]
         if levels:
-            cells.append(_level(metrics))
+            missed = metrics.met is False
+            word = "" if metrics.met is None else "missed" if missed else "met"
+            cells.append(Text(word, style="red" if missed else ""))
         rate = rates.of(name, metrics.rows, now)
         error = Text(f"stopped: {query.error}", style="red") if query.error else Text("")
         table.add_row(name, f"{metrics.rows:,}", f"{rate:,.0f}", f"{mill.lag_rows(name):,}", *cells, error)
     return table
-
-
-def _level(metrics: QueryMetrics) -> Text:
-    if metrics.slo is None:
-        return Text("")
-    words = {None: "", True: "met: ", False: "missed: "}[metrics.met]
-    return Text(f"{words}{metrics.slo}", style="red" if metrics.met is False else "")
