@@ -105,8 +105,8 @@ class Dispatcher:
         with self._running:
             began = time.perf_counter()
             chosen = self._choose()
-            self.decisions.add(time.perf_counter() - began)
             if chosen:
+                self.decisions.add(time.perf_counter() - began)
                 self._run(chosen)
             return bool(chosen)
 

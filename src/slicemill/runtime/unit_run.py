@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from slicemill.plan.members import without_outputs
+from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
@@ -229,10 +230,10 @@ class RunningUnit:
         cursors.update({log: new[-1].number for log, new in epochs.items() if new})
         outputs: dict[str, Output] = {}
         done: dict[str, int] = {}
-        for _, log in self.plan.unit.outputs:
+        for node_id, log in self.plan.unit.outputs:
             chunks = tuple(result.chunks[log] for result in results if log in result.chunks)
             if chunks and log not in self.failed:
-                outputs[log] = Output(chunks, now)
+                outputs[log] = Output(chunks, self._came(node_id, log, results, now))
             told = [result.complete[log] for result in results if log in result.complete]
             done[log] = max(self.complete(log), min(told, default=-END))
         slices = tuple(
@@ -250,6 +251,15 @@ class RunningUnit:
             _STATISTICS: self.statistics.plain(),
         }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
+
+    def _came(self, node_id: str, log: str, results: list[TaskResult], now: int) -> int:
+        """When what a run has written arrived: results now, for they are kept from now on.
+
+        Rows of a derived stream are on their way to results, and have waited since the oldest of them came.
+        """
+        if isinstance(self.plan.graph[node_id].operator, Sink):
+            return now
+        return min((came for result in results for came, _ in result.arrivals.get(log, ())), default=now)
 
 
 def execute(context: SparkContext, runs: Sequence[Run], clock: Callable[[], int]) -> list[list[TaskResult]]:

@@ -1,0 +1,33 @@
+"""Choosing a policy on the command line, as far as that needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slicemill.cli import app
+from slicemill.scheduling.registry import UnknownPolicyError
+
+SCRIPT = """
+CREATE STREAM s (a int) USING json OPTIONS (path 'x.json');
+SET policy = 'HNR';
+CREATE QUERY q WITH (weight = 2, slo = 'p99 < 2 s') AS SELECT a FROM s;
+"""
+
+
+def test_a_policy_that_is_none_is_found_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "x.esl").write_text(SCRIPT)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "x.esl"), "--policy", "hrn"])
+    assert isinstance(result.exception, UnknownPolicyError)
+    with pytest.raises(UnknownPolicyError, match="there is no policy hrn; did you mean hr or hnr"):
+        raise result.exception
+
+
+def test_check_shows_what_is_set(tmp_path: Path) -> None:
+    (tmp_path / "x.esl").write_text(SCRIPT)
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "x.esl"), "--json"])
+    found = [(s["kind"], s["name"], s["what"]) for s in json.loads(result.output)["statements"]]
+    assert found[1:] == [("set", "policy", "hnr"), ("query", "q", "a; weight 2, slo p99 < 2 seconds")]
