@@ -23,9 +23,9 @@ from slicemill.model.vectors import Vector
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The elements that come, and how many of the oldest leave."""
+    """The elements that come, of several sources by the ids of their S, and how many of the oldest leave."""
 
-    new: Vector
+    new: Vector | Mapping[str, Vector]
     leaving: int = 0
 
 
@@ -65,7 +65,8 @@ def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Gr
     params = node.params
     match node.op:
         case Op.S:
-            return (tuple(map(_element, instance.new)),)
+            new = instance.new[node.id] if isinstance(instance.new, Mapping) else instance.new
+            return (tuple(map(_element, new)),)
         case Op.M:
             return (vectors.merge(first, given.get(1, ())),)
         case Op.Z:

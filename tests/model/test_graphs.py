@@ -1,0 +1,114 @@
+"""Graphs: their checks, their JSON, and that both graphs of a model have its value at every slide (G14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.model import ModelError, expression
+from slicemill.model.canonical import blocking_graph, incremental_graph
+from slicemill.model.graph import Edge, Graph, Node, Op, Phase
+from slicemill.model.interpret import Instance, run
+
+FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
+ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} < 0)"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.fractions(-9, 9, max_denominator=3), min_size=1, max_size=14),
+    first=st.integers(1, 6),
+    steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5),
+    f=st.sampled_from(FUNCTIONS),
+    aggregate=st.sampled_from(ACCUMULATED),
+    more=st.sampled_from(["", " + sum(x)/n", " * sum(x^2)"]),
+)
+def test_g14_the_incremental_graph_equals_the_blocking_one(values, first, steps, f, aggregate, more) -> None:
+    """Also where more come than leave, or none."""
+    if "all" in aggregate or "any" in aggregate:
+        more = ""
+    model = expression(aggregate.format(f) + more)
+    window = list(values[:first])
+    rest = list(values[first:])
+    instances = [Instance(tuple(window))]
+    expected = [model.value([{"x": v} for v in window])]
+    for coming, leaving in steps:
+        new, rest = rest[:coming], rest[coming:]
+        gone = min(leaving, len(window))
+        window = window[gone:] + new
+        instances.append(Instance(tuple(new), gone))
+        expected.append(model.value([{"x": v} for v in window]))
+    assert list(run(blocking_graph(model), instances)) == expected
+    assert list(run(incremental_graph(model), instances)) == expected
+
+
+def test_a_graph_comes_back_from_json() -> None:
+    for graph in (blocking_graph(expression("slope(x, y)")), incremental_graph(expression("prod(x)/n"))):
+        again = Graph.from_json(graph.to_json())
+        assert again == graph
+    with pytest.raises(ModelError, match="no graph of a model"):
+        Graph.from_json('{"nodes": 3}')
+
+
+def test_what_cannot_be_kept_up_has_no_incremental_graph() -> None:
+    with pytest.raises(ModelError, match="a search cannot be undone"):
+        incremental_graph(expression("max(x)"))
+    assert list(run(blocking_graph(expression("max(i*x)")), [Instance((3, 1, 2)), Instance((1,), 2)])) == [
+        6,
+        2,
+    ]
+
+
+GRAPH = incremental_graph(expression("sum(x)"))
+BROKEN = {
+    "two nodes named s": replace(GRAPH, nodes=(*GRAPH.nodes, Node("s", Op.S))),
+    "which is no node": replace(GRAPH, result="nowhere"),
+    "has no node away": replace(GRAPH, edges=(*GRAPH.edges, Edge("s", "away"))),
+    "S takes 0 inputs": replace(GRAPH, edges=(*GRAPH.edges, Edge("g", "s"))),
+    "F has 2 outputs": replace(GRAPH, edges=(*GRAPH.edges, Edge("f", "to", src_port=2))),
+    "two arrows end at one input of g": replace(GRAPH, edges=(*GRAPH.edges, Edge("tn", "g"))),
+    "has 0 of 1 inputs": replace(GRAPH, nodes=(*GRAPH.nodes, Node("lost", Op.T, {"f": "x"}))),
+    "a cycle that passes no register": replace(
+        GRAPH,
+        nodes=(*GRAPH.nodes, Node("p", Op.T, {"f": "x"}), Node("q", Op.T, {"f": "x"})),
+        edges=(*GRAPH.edges, Edge("p", "q"), Edge("q", "p")),
+    ),
+    "needs both inputs at the same time": replace(
+        GRAPH,
+        nodes=(*GRAPH.nodes, Node("z", Op.Z)),
+        edges=(*GRAPH.edges, Edge("s", "z"), Edge("s", "z", dst_port=1, phase=Phase.INITIAL)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "graph"), BROKEN.items())
+def test_a_broken_graph_is_refused(message: str, graph: Graph) -> None:
+    with pytest.raises(ModelError, match=message):
+        graph.validate()
+
+
+def test_transforms_by_position_need_windows_of_fixed_size() -> None:
+    graph = blocking_graph(expression("sum(i*x)"))
+    graph.validate(fixed_size=True)
+    with pytest.raises(ModelError, match="goes by position"):
+        graph.validate(fixed_size=False)
+
+
+def test_two_streams_are_paired_by_z() -> None:
+    """C23: each stream has its own S; Z pairs what they bring."""
+    nodes = (
+        Node("s1", Op.S),
+        Node("s2", Op.S),
+        Node("z", Op.Z),
+        Node("t", Op.T, {"f": "a*b"}),
+        Node("ac", Op.AC, {"op": "sum"}),
+    )
+    arrows = [("s1", "z", 0), ("s2", "z", 1), ("z", "t", 0), ("t", "ac", 0)]
+    edges = tuple(Edge(src, dst, dst_port=port) for src, dst, port in arrows)
+    graph = Graph(nodes, edges, "ac", ("a", "b"))
+    assert list(run(graph, [Instance({"s1": (1, 2, 3), "s2": (4, 5, 6)})])) == [32]
+    with pytest.raises(ModelError, match="equal dimension"):
+        next(run(graph, [Instance({"s1": (1, 2), "s2": (4,)})]))

@@ -1,0 +1,146 @@
+"""What class a model is of, why, and what the front door says to mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.model import Kind, ModelError, Way, expression, shared_cores
+from slicemill.model.catalogue import CATALOGUE, decaying, fourier, geometric, hann, model, norm
+from slicemill.model.classify_flow import classify_flow
+from slicemill.model.cost import cost_table, estimate
+from slicemill.model.flow import flow
+
+CLASSES = {
+    "sum(x^2)": (Kind.INCREMENTAL, "uniform"),
+    "prod(x)": (Kind.INCREMENTAL, "zeros are counted apart"),
+    "all(x > 0)": (Kind.INCREMENTAL, "elements that are false are counted apart"),
+    "xor(x)": (Kind.INCREMENTAL, "xor can be undone"),
+    "gcd(x)": (Kind.TWO_STACK, "gcd cannot be undone; it is associative"),
+    "max(x) - min(x)": (Kind.AUX_MEMORY, "a deque of candidates"),
+    "median(x)": (Kind.AUX_MEMORY, "the elements in order"),
+    "sum(i^3*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 4 values"),
+    "sum(0.9^j*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
+    "sum(2^i*x)": (Kind.SHIFT_INCREMENTAL, "weights 1/2^j"),
+    "sum(0.9^i*x)": (Kind.TWO_STACK, "magnify rounding errors"),
+    "sum(cos(2*pi*i/16)*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
+    "sum(exp(-age)*x)": (Kind.INCREMENTAL, "exponential decay by age"),
+    "sum(exp(-age)*age*x)": (Kind.SHIFT_INCREMENTAL, "uses age"),
+    "sum(exp(age)*x)": (Kind.BLOCKING, "uses age"),
+    "sum(x/(1 + age))": (Kind.BLOCKING, "uses age"),
+    "sum(x/i)": (Kind.BLOCKING, "not uniform: uses position i, and weights 1/i are not closed under shifts"),
+    "sum(sin(i*x))": (Kind.BLOCKING, "not uniform: uses position i, which cannot be told from the element"),
+    "sum(cos(2*pi*i/n)*x)": (Kind.BLOCKING, "the weight of each position changes with the dimension n"),
+    "max(i*x)": (Kind.BLOCKING, "not uniform: uses position i"),
+    "let m = mean(x) in sum((x - m)^2)": (Kind.INCREMENTAL, "+ can be undone"),
+    "let m = mean(x) in sum(abs(x - m))": (Kind.BLOCKING, "known only when the window has been read once"),
+}
+FLOWS = {
+    "T[sqrt(x)] · Ac[+] · T[x^2]": Kind.INCREMENTAL,
+    "Ac[+] · T[x] · P[sort]": Kind.INCREMENTAL,
+    "Ac[+] · F[where x > 0]": Kind.INCREMENTAL,
+    "Ac[+] · T[x; 2*x; …]": Kind.BLOCKING,
+    "Ac[+] · F[oldest 2]": Kind.BLOCKING,
+    "Ac[concat]": Kind.TWO_STACK,
+    "Ac[concat] · P[reverse]": Kind.BLOCKING,
+    "A[max] · T[x^2]": Kind.AUX_MEMORY,
+    "A[first x > 0]": Kind.AUX_MEMORY,
+}
+MISTAKES = {
+    "sum(": "expected a number, a column or a function at the end",
+    "sum(x": r"expected ',' or '\)' at the end, column 6",
+    "sum(x) y": "expected an operator or the end before 'y', column 8",
+    "sum(x) # 2": "a model has no '#', column 8",
+    "median(sum(x))": "let m = sum",
+    "x + 1": "x is a column, outside an aggregate it has no single value",
+    "sum(x) + i": "i is a property of elements",
+    "frobnicate(x)": "a model has no function frobnicate, column 1; it has abs",
+    "sum(x, y)": "sum takes 1 argument, not 2",
+    "where(x)": "where takes 3 arguments, not 1",
+    "quantile(x, y)": "all but the first argument of quantile are numbers",
+    "norm(x, 0)": "a number above 0",
+    "all(x)": r"all asks for a condition, as in all\(x > 0\)",
+    "let n = 3 in n": "let needs a new name",
+    "sum(let m = 2 in m*x)": "let m stands inside an aggregate",
+}
+
+
+@pytest.mark.parametrize(("text", "wanted"), CLASSES.items())
+def test_a_class_and_its_reason(text: str, wanted: tuple[Kind, str]) -> None:
+    found = expression(text).classification
+    assert (found.kind, wanted[1] in found.reason) == (wanted[0], True), str(found)
+
+
+@pytest.mark.parametrize(("text", "kind"), FLOWS.items())
+def test_the_class_of_a_flow(text: str, kind: Kind) -> None:
+    assert classify_flow(flow(text)).kind is kind
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
+def test_a_mistake_is_explained(text: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        expression(text)
+
+
+def test_parameters() -> None:
+    assert expression("sum(y) + sum(x)").parameters == ("y", "x")
+    assert expression("sum(x)", ["x", "y"]).parameters == ("x", "y")
+    with pytest.raises(ModelError, match="uses y, but its parameters are x"):
+        expression("sum(x*y)", ["x"])
+    with pytest.raises(ModelError, match="name a column twice"):
+        expression("sum(x)", ["x", "x"])
+    with pytest.raises(ModelError, match="n means something else"):
+        expression("sum(x)", ["x", "n"])
+
+
+def test_positions_need_a_window_of_rows() -> None:
+    with pytest.raises(ModelError, match="uses position i"):
+        expression("sum(i*x)").check_window(counts_rows=False)
+    expression("sum(i*x)").check_window(counts_rows=True)
+    expression("sum(exp(-age)*x)").check_window(counts_rows=False)
+
+
+def test_equal_cores_are_shared_however_they_are_written() -> None:
+    assert len(expression("sum(x*y) + sum(y*x)").cores) == 1
+    assert len(expression("sum(x*x) + sum(x^2) + sum(3*x^2)").cores) == 1
+    assert len(expression("sum((x + y)^2) - sum((x - y)^2)").cores) == 3
+    statistics = [model(name) for name in ("mean", "variance", "stddev", "sum_of_squares", "l2_norm", "sum")]
+    assert sorted(map(str, shared_cores(statistics))) == ["sum(1)", "sum(x)", "sum(x^2)"]
+
+
+def test_the_catalogue() -> None:
+    kinds = {name: model(name).classification.kind for name in CATALOGUE}
+    searching = {"l_infinity_norm", "max", "min", "range", "median"}
+    assert {name for name, kind in kinds.items() if kind is Kind.AUX_MEMORY} == searching
+    assert {name for name, kind in kinds.items() if kind is Kind.SHIFT_INCREMENTAL} == {"ramp_average"}
+    assert Kind.BLOCKING not in kinds.values()
+    for made in (*fourier(3, 64), hann(16), geometric("0.9")):
+        assert made.classification.kind is Kind.SHIFT_INCREMENTAL
+    assert decaying("3").classification.kind is Kind.INCREMENTAL
+    assert norm(4).value([{"x": 2}, {"x": -1}]) == 17**0.25
+
+
+def test_a_hann_window_is_kept_in_three_numbers() -> None:
+    """C21: a constant and one pair of conjugate modes, of which a complex number is enough."""
+    made = hann(8)
+    assert sum(found.state for found in made.classes) == 2
+    assert sum(len(core.weight.terms) for core in made.cores if core.weight is not None) == 2
+
+
+def test_costs() -> None:
+    one = estimate(expression("sum(x^2)"), n=1000)
+    assert (one.blocking.transforms, one.blocking.combinations) == (1000, 999)
+    assert (one.incremental.transforms, one.incremental.combinations, one.incremental.inverses) == (2, 2, 1)
+    assert one.pays
+    assert estimate(expression("sum(x)"), n=1000, d=399).pays
+    assert not estimate(expression("sum(x)"), n=1000, d=400).pays
+    table = cost_table(expression("variance(x) + max(x)"), n=100)
+    assert [row[0] for row in table] == [
+        "core", "sum(1)", "sum(x^2)", "sum(x)", "max(x)", "incremental", "blocking",
+    ]  # fmt: skip
+    assert table[4][-1] == "up to 2·n"
+
+
+def test_ways() -> None:
+    assert [found.way for found in expression("max(x) + gcd(x) + sum(x) + first(x)").classes] == [
+        Way.DEQUE, Way.TWO_STACK, Way.DELTA, Way.QUEUE,
+    ]  # fmt: skip
