@@ -19,7 +19,7 @@ class BlindMemory(Memory):
         self._order = slots or []  # serials as they were stored
         self._drawn = drawn
 
-    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+    def _victim(self) -> Tuple:
         self._drawn += 1
         return self._slots[scattered(self._drawn, self.method.seed) % len(self._slots)]
 

@@ -101,17 +101,25 @@ class Memory(ABC):
 
         `closed` is None where the one before makes no run; so is `follower` for the new one.
         """
+        self.add(partition, closed, follower)
+        return self.shed()
+
+    def add(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> None:
+        """The same without dropping anything, however much is held."""
         chain = self.chains.get(partition)
         if chain is None:
             chain = self.chains[partition] = Chain()
         chain.follower = follower
         if closed is None:
             self._followed(chain)
-            return None
-        self._append(chain, closed)
+        else:
+            self._append(chain, closed)
+
+    def shed(self) -> Tuple | None:
+        """Drop one tuple if there are too many."""
         if self.held <= self.capacity:
             return None
-        victim = self._victim(closed)
+        victim = self._victim()
         self._remove(victim)
         return victim
 
@@ -133,8 +141,8 @@ class Memory(ABC):
         return list(self.chains.get(partition, ()))
 
     @abstractmethod
-    def _victim(self, newest: Tuple) -> Tuple:
-        """Which tuple goes; `newest` has just been added."""
+    def _victim(self) -> Tuple:
+        """Which tuple goes."""
 
     def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
         """A tuple is at the end of its chain."""

@@ -50,7 +50,7 @@ class FastMemory(Memory):
 
     # -- the heap ---------------------------------------------------------------------------------------
 
-    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+    def _victim(self) -> Tuple:
         while True:
             _, _, entry, fragment, tuple_ = self._heap[0]
             if fragment.entry == entry:

@@ -29,14 +29,14 @@ class RunMemory(Memory):
         self._heap: list[_Entry] = []
         self._entries = count()
 
-    def arrive(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> Tuple | None:
+    def add(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> None:
         last = self.chains[partition].last if partition in self.chains else None
         if closed is None or last is None or not closed.goes_on(last.values, last.end):
-            return super().arrive(partition, closed, follower)
+            super().add(partition, closed, follower)
+            return
         last.end, last.number, last.count = closed.end, closed.number, last.count + closed.count
         self.chains[partition].follower = follower
         self._offer(last)
-        return None
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
         assert number is None or begin is None, "windows are of time, or all is forgotten"
@@ -52,7 +52,7 @@ class RunMemory(Memory):
                 break
             self._remove(oldest)
 
-    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+    def _victim(self) -> Tuple:
         while self._heap[0][4].fragment != self._heap[0][3]:
             heappop(self._heap)
         return self._heap[0][4]

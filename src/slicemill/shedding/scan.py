@@ -17,7 +17,7 @@ class ScanMemory(Memory):
         super().__init__(capacity)
         self.method = method
 
-    def _victim(self, newest: Tuple) -> Tuple:  # noqa: ARG002
+    def _victim(self) -> Tuple:
         best: tuple[tuple[float, bool, int], Tuple] | None = None
         for chain in self.chains.values():
             kept = list(chain)

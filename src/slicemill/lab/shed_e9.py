@@ -1,0 +1,77 @@
+"""shed-E9: what a decision costs (temporal-load-shedding TLS-E9, L19, L22).
+
+Processor time per tuple when memory is full: by the definition, which looks at every tuple's run, and with a
+heap of runs. Both choose the same tuples.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from slicemill.lab.claims import at_least, at_most
+from slicemill.lab.experiment import Experiment, Result, Scale
+from slicemill.lab.plotting import curve, draw_curves
+from slicemill.lab.shed_runs import stream
+from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.fast import FastMemory
+from slicemill.shedding.methods import method_of
+from slicemill.shedding.scan import ScanMemory
+
+P = 0.7
+SCANNED = {"small": (250, 1_000), "full": (250, 1_000, 5_000)}
+HEAPED = {"small": (250, 1_000, 10_000), "full": (250, 1_000, 5_000, 50_000)}
+DECISIONS = {"small": (20, 3_000), "full": (50, 20_000)}
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Microseconds a tuple."""
+    slow, quick = DECISIONS[scale]
+    scan = [_microseconds(ScanMemory(size, method_of("lookahead")), slow, seed) for size in SCANNED[scale]]
+    heap = [_microseconds(FastMemory(size, method_of("lookahead")), quick, seed) for size in HEAPED[scale]]
+    claims = (
+        at_least("1 000 tuples kept: time by the definition / with the heap", scan[1] / heap[1], 10),
+        at_most(
+            f"heap: time a tuple with {HEAPED[scale][-1]:,} tuples kept / with 250",
+            heap[-1] / heap[0],
+            5,
+            note="logarithmic; the rest is memory further away from the processor",
+        ),
+    )
+    figures = {"p": P, "kept": [SCANNED[scale], HEAPED[scale]], "microseconds": {"scan": scan, "heap": heap}}
+    return Result(claims, figures)
+
+
+def plot(result: Result, path: Path) -> None:
+    """Time a tuple against the tuples kept."""
+    scanned, heaped = result.figures["kept"]
+    times = result.figures["microseconds"]
+    draw_curves(
+        path,
+        {
+            "by the definition": curve(scanned, [times["scan"]]),
+            "heap of runs": curve(heaped, [times["heap"]]),
+        },
+        title="A decision with a heap costs the same whatever is kept, nearly",
+        x_label="tuples kept",
+        y_label="microseconds a tuple",
+        log_x=True,
+        log_y=True,
+    )
+
+
+EXPERIMENT = Experiment(
+    id="shed-E9", title="Time per decision against the size of memory", run=run, plot=plot
+)
+
+
+def _microseconds(memory: Memory, decisions: int, seed: int) -> float:
+    """Over so many arrivals after memory is full, in a window that never passes anything."""
+    tuples = stream(P, memory.capacity + decisions + 1, seed)
+    began = 0.0
+    for place, tuple_ in enumerate(tuples[:-1]):
+        if place == memory.capacity:
+            began = time.process_time()
+        follower = Follower(tuples[place + 1].values, tuples[place + 1].begin)
+        memory.arrive(0, Tuple(*tuple_.plain()), follower)
+    return (time.process_time() - began) / decisions * 1e6
