@@ -104,8 +104,8 @@ steps = st.one_of(
 )
 
 
-@given(st.lists(steps, max_size=25))
-@settings(max_examples=25, deadline=None)
+@given(st.lists(steps, max_size=20))
+@settings(max_examples=15, deadline=None)
 def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> None:
     with TemporaryDirectory() as folder:
         works = Works(Path(folder))

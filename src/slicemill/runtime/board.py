@@ -64,11 +64,11 @@ class Board:
         self._logs = logs
         self._goals = goals
         count = len(units)
-        read = sorted({log for unit in units for log in unit.plan.unit.inputs})
-        self._readers = {
-            log: np.array([p for p, u in enumerate(units) if log in u.plan.unit.inputs], np.intp)
-            for log in read
-        }
+        read: dict[str, list[int]] = {}
+        for position, unit in enumerate(units):
+            for log in unit.plan.unit.inputs:
+                read.setdefault(log, []).append(position)
+        self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._epochs = np.zeros(count, np.int64)
