@@ -16,6 +16,7 @@ _HELPERS = (
     "benchmark",
     "bids",
     "cli",
+    "coalesce_rivals",
     "events",
     "latency",
     "panes_kept",

@@ -1,0 +1,45 @@
+"""The parts of the benchmark of runs, on a few rows: both sides give NumPy's, and NumPy's are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from slicemill.bench import coalesce
+from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
+from slicemill.bench.coalesce_rivals import FORMULATIONS
+from slicemill.execution.coalesce import Coalesce
+from slicemill.execution.operator import Timed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "KEYS", 3)
+    monkeypatch.setattr(coalesce, "STEP_US", 200_000)
+
+
+def test_the_expected_runs_are_those_of_the_reference() -> None:
+    events = Events.random(800)
+    reference = Coalesce(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
+    lengths = []
+    for ts, k, v in zip(events.ts.tolist(), events.k.tolist(), events.v.tolist(), strict=True):
+        periods = [made.row[-1] for made in reference.process(0, Timed(ts, (k, v)))]
+        lengths += [end - begin for begin, end in periods]
+    wanted = [length for length in lengths if length >= LEAST_US]
+    assert events.expected() == Runs(len(wanted), sum(wanted))
+    assert len(wanted) > 50
+    assert len(np.unique(events.k)) == 3
+
+
+def test_both_sides_give_the_runs_of_numpy(tmp_path: Path, spark: SparkSession) -> None:
+    bench = CoalesceBench(spark, tmp_path, Sizes(200, 3, 2))
+    assert bench.mill(3).wrong == 0
+    for formulation in FORMULATIONS:
+        assert bench.rival_checked(formulation, 3).wrong == 0
+        assert bench.rival(formulation, 2).rows_per_cpu_s > 0
