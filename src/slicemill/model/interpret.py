@@ -29,8 +29,29 @@ class Instance:
     leaving: int = 0
 
 
-def run(graph: Graph, instances: Iterable[Instance]) -> Iterator[Any]:
-    """The value at each instance; the first brings the initial window.
+@dataclass(slots=True)
+class Work:
+    """How often functions of T, operators of Ac and inverses have been applied, results left out."""
+
+    transforms: int = 0
+    combinations: int = 0
+    inverses: int = 0
+
+    @property
+    def calls(self) -> int:
+        return self.transforms + self.combinations + self.inverses
+
+    def count(self, node: Node, vector: Vector) -> None:
+        if node.op is Op.T and "inverse" in node.params:
+            self.inverses += len(vector)
+        elif node.op is Op.T and "gather" not in node.params:
+            self.transforms += len(vector)
+        elif node.op is Op.AC:
+            self.combinations += max(len(vector) - 1, 0)
+
+
+def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
+    """The value at each instance; the first brings the initial window. `work` is added to.
 
     >>> from slicemill.model import expression
     >>> from slicemill.model.canonical import incremental_graph
@@ -53,6 +74,8 @@ def run(graph: Graph, instances: Iterable[Instance]) -> Iterator[Any]:
                 if given:
                     written[node.id] = given[0]
             elif node.op is Op.S or given:
+                if work is not None and given:
+                    work.count(node, given.get(0, ()))
                 fired = _fire(node, given, instance, graph)
                 outputs |= {(node.id, port): vector for port, vector in enumerate(fired)}
         registers, phase = written, Phase.SUCCESSIVE
