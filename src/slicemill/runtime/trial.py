@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _US = 1_000_000
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
 # Polls of several sizes, in the length of one: the first ones fill windows and caches and do not count.
-_UNCOUNTED = (8, 1, 4)
+_UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
 
 Progress = Callable[[str, float], None]
@@ -106,6 +106,7 @@ def measure(
     every_s: float,
     samples: Samples,
     progress: Progress,
+    counted: Sequence[int] = _COUNTED,
 ) -> Costs:
     """Run each unit of a script alone over polls of several sizes. Time is virtual: nobody waits for rows."""
     clock = VirtualClock(wall_clock_us())
@@ -113,7 +114,7 @@ def measure(
         progress("reading rows to measure with", 0.0)
         streams = samples.of(mill)
         found = {unit.id: _Runs() for unit in mill.dispatcher.units.values()}
-        sizes = (*_UNCOUNTED, *_COUNTED)
+        sizes = (*_UNCOUNTED, *counted)
         for number, size in enumerate(sizes):
             progress("measuring what units cost", number / len(sizes))
             clock.now += int(size * every_s * _US)

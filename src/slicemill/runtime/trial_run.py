@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _US = 1_000_000
 # So many of the first polls are let in before, one by one: they fill caches and teach the policy the costs.
-_UNCOUNTED = 6
+_UNCOUNTED = 4
 _PATIENCE_S = 300.0
 
 
