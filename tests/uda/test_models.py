@@ -117,14 +117,17 @@ def test_a_model_gives_what_its_definition_says(text, values, gaps, cut, window)
     check(model, window, rows, [min(cut, len(rows))], PYTHON, 1e-9)
 
 
-@pytest.mark.parametrize("nulls", ["skip", "poison"])
-@pytest.mark.parametrize("window", WINDOWS[:1] + WINDOWS[2:4])
-def test_machine_code_gives_the_same(window: Window, nulls: str) -> None:
-    """One model with every keeper."""
-    text = (
-        "variance(x) + prod(y) + max(x) + median(y) + gcd(floor(y)) + sum(0.5^j*x) + sum(0.5^i*x) + "
-        "sum(cos(2*pi*i/5)*x) + sum(x*0.5^age) + first(x) + where(all(x > 0), 1, 2)"
-    )
+@pytest.mark.parametrize(
+    ("text", "window", "nulls"),
+    [
+        ("variance(x) + prod(y) + sum(0.5^j*x) + sum(cos(2*pi*i/5)*x)", WINDOWS[0], "skip"),
+        ("sum(0.5^i*x) + median(x) + gcd(floor(y))", WINDOWS[0], "poison"),
+        ("max(x) + sum(x*0.5^age) + first(x) + where(all(x > 0), 1, 2)", WINDOWS[2], "skip"),
+        ("sum(0.5^i*x) + sum(i*x)", WINDOWS[3], "skip"),
+    ],
+)
+def test_machine_code_gives_the_same(text: str, window: Window, nulls: str) -> None:
+    """All kinds of keepers: machine code is stricter than Python about names and types."""
     model = expression(text, nulls=nulls)
     pick = random.Random(3)
     values = [[pick.choice([None, 0.5, 1.0, 3.0, -2.0, 8.0]) for _ in range(2)] for _ in range(60)]

@@ -115,13 +115,14 @@ class ModelProcedure(Procedure):
     def _left(self) -> None:
         out, record = self.out, self.record
         names, known = self._element()
+        worn = [keeper for keeper in self.keepers if keeper.worn]
         if self.model.uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
         with out.block(f"if {known}:"):
             if self.worn:
                 with out.block(f"if {record}.older == 0:"):
                     out.line(f"{record}.older = {record}.count")
-                    for keeper in self.keepers:
+                    for keeper in worn:
                         keeper.begin_again()
             for keeper, image in zip(self.keepers, self._images(names), strict=True):
                 keeper.left(image)
@@ -129,7 +130,7 @@ class ModelProcedure(Procedure):
             if self.worn:
                 out.line(f"{record}.older -= 1")
                 with out.block(f"if {record}.older == 0:"):
-                    for keeper in self.keepers:
+                    for keeper in worn:
                         keeper.renew()
         with out.block("else:"):
             out.line(f"{record}.missing -= 1")
