@@ -24,7 +24,11 @@ def test_members_are_within_the_ratio_of_their_cluster(priorities: list[float], 
         assert 1 - 1e-9 <= priority / clusters.pseudo[cluster] <= ratio * (1 + 1e-6)
 
 
-@given(st.lists(st.tuples(st.floats(1e-3, 1e3), st.none() | st.floats(0, 99)), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-3, 1e3), st.none() | st.integers(0, 9).map(float)), min_size=1, max_size=20
+    )
+)
 def test_the_best_cluster_is_found_without_looking_at_all(cases: list[tuple[float, float | None]]) -> None:
     pseudo, heads = [p for p, _ in cases], [h for _, h in cases]
     scores = [p * (100 - h) for p, h in cases if h is not None]

@@ -43,19 +43,24 @@ def shown(policy: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The testbed of P36 at a load; selectivities go up to `most` percent."""
+    """The testbed of P36 at a load; selectivities go up to `most` percent.
+
+    There are as many queries and tuples as the scale says, unless it is said here.
+    """
 
     load: float
     most: int = 100
     cost_classes: int = 5
+    queries: int | None = None
+    tuples: int | None = None
 
     def bed(self, seed: int, scale: Scale) -> Testbed:
         queries, tuples = (250, 600) if scale == "small" else (500, 3000)
         return quality_of_service(
             self.load,
             seed,
-            queries=queries,
-            tuples=tuples,
+            queries=self.queries or queries,
+            tuples=self.tuples or tuples,
             selectivities=(10, self.most),
             cost_classes=self.cost_classes,
         )

@@ -85,21 +85,27 @@ def scan(pseudo: Floats, heads: Floats, now: float) -> Found:
 
 @njit(cache=True)
 def top_one(pseudo: Floats, heads: Floats, now: float) -> Found:
-    """The same by Fagin's algorithm: clusters are looked at by priority and by wait in turns, until none
-    that has not been seen can be better.
+    """The same by Fagin's algorithm: clusters by priority and tuples by wait are looked at in turns, until no
+    pair that has not been seen can be better.
+
+    A tuple at the head of several clusters stands for the one with the greatest priority, which the others
+    cannot beat; so when either list is at its end, all has been seen.
     """
     filled = np.flatnonzero(~np.isnan(heads))
     by_priority = filled[np.argsort(-pseudo[filled], kind="mergesort")]
     by_wait = by_priority[np.argsort(heads[by_priority], kind="mergesort")]
-    best, best_score, seen = -1, -math.inf, 0
-    for step in range(len(filled)):
-        first, second = by_priority[step], by_wait[step]
-        for turn in range(1 if first == second else 2):
-            cluster = second if turn else first
+    best, best_score, seen, rounds, turn = -1, -math.inf, 0, 0, 0
+    while turn < len(by_wait):
+        first, second = by_priority[rounds], by_wait[turn]
+        for number in range(1 if first == second else 2):
+            cluster = second if number else first
             seen += 1
             score = pseudo[cluster] * (now - heads[cluster])
             if score > best_score or (score == best_score and pseudo[cluster] > pseudo[best]):
                 best, best_score = cluster, score
+        rounds += 1
         if best_score >= pseudo[first] * (now - heads[second]):
-            return Found(best, best_score, seen, step + 1)
-    return Found(best, best_score, seen, len(filled))
+            break
+        while turn < len(by_wait) and heads[by_wait[turn]] == heads[second]:
+            turn += 1
+    return Found(best, best_score, seen, rounds)

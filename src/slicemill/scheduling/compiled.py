@@ -40,7 +40,8 @@ def compiled_form(policy: Policy, units: int) -> Compiled | None:
         case TimeSlices():
             return Compiled(_SLICES, np.zeros((1, 1)), np.array([policy.quantum, 0.0, -math.inf]))
         case MaximumSlopeSegment():
-            return Compiled(_FORESIGHT, np.array([policy.weights or [1.0] * units]), np.zeros(units))
+            rows = [policy.weights or (1.0,) * units, policy.expected or (0.0,) * units]
+            return Compiled(_FORESIGHT, np.array(rows), np.zeros(units))
     return None
 
 
@@ -112,7 +113,7 @@ def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats,
             base = parameters[0, unit] + parameters[1, unit]
             value = parameters[0, unit] + parameters[1, unit] * (now - oldest[unit])
         else:
-            base = 0.0
+            base = parameters[1, unit] if policy.kind == _FORESIGHT else 0.0
             value = by_queue[unit]
         if best >= 0 and value < best_value:
             continue

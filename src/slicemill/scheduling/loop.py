@@ -67,7 +67,7 @@ def simulate(
     stops = np.array([work.operator(span.path, span.stop) for span in units.spans], dtype=np.int64)
     at_root = np.zeros(len(work.first_tuple) - 1, dtype=np.bool_)
     at_root[work.first_operator[1:] - 1] = True
-    times, leaves = _arrivals(work, shared)
+    times, leaves = arrivals_of(work, shared)
     compiled = compiled_form(policy, len(heads))
     if compiled is None:
         if adapting or shared:
@@ -117,7 +117,7 @@ def _watch(work: Workload, units: Cut, adapting: Adapting | None) -> Watch:
     )
 
 
-def _arrivals(work: Workload, shared: Shared | None) -> tuple[Floats, Ints]:
+def arrivals_of(work: Workload, shared: Shared | None = None) -> tuple[Floats, Ints]:
     """All arrivals in order of time, each with the operator it goes to; at one time, in order of path."""
     fed = {reader for readers in shared.readers.values() for reader in readers} if shared else set[int]()
     sources: Sequence[int] = [path for path in range(len(work.paths)) if path not in fed]

@@ -40,25 +40,28 @@ class MaximumSlopeSegment:
     tuple that one operator produces joins the queue of the next.
     """
 
-    __slots__ = ("_lines", "weights")
+    __slots__ = ("_lines", "expected", "weights")
 
-    def __init__(self, weights: tuple[float, ...] = ()) -> None:
-        """`weights` has what a unit's slope counts for, if not the same for all."""
+    def __init__(self, weights: tuple[float, ...] = (), expected: tuple[float, ...] = ()) -> None:
+        """`weights` are what a unit's slope counts for; equal slopes go by what is `expected` of a unit."""
         self.weights = weights
+        self.expected = expected
         self._lines: dict[int, _Line] = {}
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
-        unit = max(ready, key=self._slope).unit
+        unit = max(ready, key=self._key).unit
         line = self._lines[unit]
         line.left -= 1
         line.pending -= 1
         return unit
 
-    def _slope(self, queue: Queue) -> float:
+    def _key(self, queue: Queue) -> tuple[float, float]:
         line = self._lines.get(queue.unit)
         if line is None or line.left == 0 or line.pending != len(queue):
             line = self._lines[queue.unit] = _first_line(queue)
-        return line.slope * (self.weights[queue.unit] if self.weights else 1.0)
+        unit = queue.unit
+        weight = self.weights[unit] if self.weights else 1.0
+        return line.slope * weight, self.expected[unit] if self.expected else 0.0
 
 
 def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001

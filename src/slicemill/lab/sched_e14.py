@@ -1,0 +1,39 @@
+"""sched-E14: what do queues hold? (metrics-and-schedulers E14, P29)
+
+Mean memory, as queued tuples, over the loads. Published: Chain is lowest; HNR up to 22 % below HR, BSD up to
+13 % below HNR; slowdown policies keep less than those for response time, and balanced ones less again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slicemill.lab.claims import Claim
+from slicemill.lab.experiment import Experiment, Result, Scale
+from slicemill.lab.sched_runs import Service, by_policy, plot_sweep, sweep
+from slicemill.lab.spread import lower, lowest
+
+POLICIES = ("chain", "bsd", "hnr", "brt", "hr")
+LOADS = (0.7, 0.97)
+BELOW = (("HNR", "HR", "up to 22 %"), ("BSD", "HNR", "up to 13 %"), ("BRT", "HR", ""), ("BSD", "BRT", ""))
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Queued tuples by policy over the loads."""
+    claims: list[Claim] = []
+    for load in LOADS:
+        found = by_policy("mean memory", POLICIES, Service(load), seed, scale)
+        claims.append(lowest(f"load {load:g}: the least memory", "Chain", found))
+        claims += [
+            lower(f"load {load:g}: {own} below {other}", found[own], found[other], published=printed)
+            for own, other, printed in BELOW
+        ]
+    return Result(tuple(claims), sweep("mean memory", POLICIES, seed, scale))
+
+
+def plot(result: Result, path: Path) -> None:
+    """Queued tuples against utilisation."""
+    plot_sweep(result, path, "Chain keeps the least in memory")
+
+
+EXPERIMENT = Experiment(id="sched-E14", title="Memory by policy and load", run=run, plot=plot)
