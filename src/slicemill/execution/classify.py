@@ -100,7 +100,9 @@ class Classify:
         return self._close(ts)
 
     def finish(self) -> Sequence[Timed]:
-        return self._decide() if self._used else ()
+        rows = self._decide() if self._used else []
+        self._end = None
+        return rows
 
     def held_from(self) -> int | None:
         return self._end

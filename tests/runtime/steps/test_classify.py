@@ -130,6 +130,8 @@ def test_something_is_due_at_the_end_of_the_time_unit() -> None:
     outcome = program.run(nothing, {"a": 20, "b": 30})
     assert [timed.ts for timed in timed_rows(outcome.tables["c"], graph["c"].schema)] == [20, 20]
     assert outcome.due == 30
+    # When the streams have ended, nothing comes out of time alone.
+    assert program.run(nothing, {"a": END, "b": END}).due is None
 
 
 def test_a_table_without_examples_is_said() -> None:

@@ -30,6 +30,7 @@ class ClassifyState:
     units: dict[int, Floats] = field(default_factory=dict)
     arrivals: dict[int, int] = field(default_factory=dict)
     last_arrival: int = 0
+    ended: bool = False
 
 
 class ClassifyStep:
@@ -48,11 +49,12 @@ class ClassifyStep:
                 self._take(table, schema, places)
         until = min(complete)
         rows, arrivals = self._decide(until)
+        self.state.ended = until == END
         return to_table(rows, self._output, arrivals), until
 
     def due(self) -> int | None:
         unit = self._first_unit()
-        return None if unit is None else (unit + 1) * self._definition.every_us
+        return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
     def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
         """Put the values of new rows into their time units; later ones take the place of earlier ones."""
