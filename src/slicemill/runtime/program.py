@@ -7,7 +7,7 @@ fails stops the queries behind it and no others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
@@ -36,6 +37,7 @@ class UnitPlan:
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     buckets: int = 1
+    newcomers: Covers = field(default_factory=dict)  # members that are new in the first run to come
 
 
 def warm_up(plan: UnitPlan) -> None:
@@ -121,7 +123,9 @@ class UnitProgram:
         if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
             return None
         plan = self.plan
-        making = Making(node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state)
+        making = Making(
+            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state, plan.newcomers
+        )
         stateless = stateless_step(making)
         if stateless is not None:
             return stateless

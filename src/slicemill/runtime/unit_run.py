@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from slicemill.plan.members import without_outputs
 from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
+from slicemill.plan.slices.coverage import Covers, admitted, members_behind
 from slicemill.runtime.home import Home
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
@@ -34,6 +35,7 @@ _BUCKET_STATE = "states"
 _SPLIT = "buckets"
 _OUTPUTS = "outputs"
 _SINCE = "since"
+_NEWCOMERS = "newcomers"
 _FAILED = "failed"
 _STATISTICS = "statistics"
 
@@ -77,6 +79,12 @@ class RunningUnit:
         assert isinstance(known, list)
         self._joining = frozenset(written).difference(known)
         self._join_after = {log: home.logs[log].head for log in plan.unit.inputs}
+        # Members of shared joins that no run has counted in so far, with those whose state serves them.
+        self._newcomers: Covers = {
+            name: (left, right)
+            for name, (left, right) in self._extra(_NEWCOMERS).items()
+            if name in plan.graph.nodes
+        }
         self._prepare()
         if known != written:
             self._join()
@@ -84,6 +92,10 @@ class RunningUnit:
     def _join(self) -> None:
         """Make all queries full members, if nothing is pending that came before some of them."""
         if not self.pending():
+            graph = self.plan.graph
+            members = {log: list(members_behind(graph, root)) for root, log in self.plan.unit.outputs}
+            found = admitted(members, self._joining, self._newcomers, self.since)
+            self._newcomers, self.since = found
             self._joining = frozenset()
             self._prepare()
             self.settle()
@@ -94,7 +106,9 @@ class RunningUnit:
         if self._joining:
             unit, graph = without_outputs(unit, graph, self._joining)
         self.release()
-        self.pickled = cloudpickle.dumps(replace(self.plan, unit=unit, graph=graph))
+        self.pickled = cloudpickle.dumps(
+            replace(self.plan, unit=unit, graph=graph, newcomers=self._newcomers)
+        )
         self.digest = hashlib.sha256(self.pickled).hexdigest()
         self._needed = self._columns_needed()
 
@@ -118,6 +132,7 @@ class RunningUnit:
             _FAILED: self.failed,
             _OUTPUTS: self._members(),
             _SINCE: self.since,
+            _NEWCOMERS: self._newcomers,
             _STATISTICS: self.statistics.plain(),
         }
         commit_run(self._store, UnitVersion(version.cursors, version.slices, {}, extra), self._home.logs)
@@ -187,6 +202,10 @@ class RunningUnit:
             self.failed |= result.errors
             self.sheds |= result.sheds
         self._commit(run.version, run.epochs, run.complete, results, now)
+        if self._newcomers:
+            # The state that this run has left knows them.
+            self._newcomers = {}
+            self._prepare()
         rows = sum(epoch.rows for new in run.epochs.values() for epoch in new)
         self.statistics.add(rows, self._members(), results, seconds + time.perf_counter() - began)
         if self._joining:

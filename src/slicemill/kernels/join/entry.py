@@ -5,13 +5,10 @@ Rows without a key, of another bucket's keys, or that nobody wants are left outs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import columns_of
 from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_vector
@@ -21,7 +18,8 @@ from slicemill.kernels.join.conditions import Selections
 from slicemill.kernels.join.hashing import HashedKeys, hash_keys
 from slicemill.kernels.join.windows import Seats, counts_rows
 from slicemill.kernels.vectors import arrow_type
-from slicemill.plan.operators import JoinMember, SharedJoin
+from slicemill.plan.operators import SharedJoin
+from slicemill.plan.slices.coverage import columns_kept
 
 
 class Entry:
@@ -88,20 +86,10 @@ def _schema(operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> pa
     if operator.deadlines and side == 0:
         fields.append(pa.field(DEADLINE, pa.int64()))
     fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(key_types(operator))]
-    read = _columns_read(members, side)
+    read = frozenset[str]().union(*(columns_kept(member, side) for member in members))
     return pa.schema(
         [*fields, *(pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read)]
     )
-
-
-def _columns_read(members: Sequence[JoinMember], side: int) -> set[str]:
-    """The columns of one side that some query's results or conditions need of stored rows."""
-    read = {column for member in members for _, of, column in member.columns if of == side}
-    for member in members:
-        if member.residual is not None:
-            names = columns_of(member.residual)
-            read |= {name.removeprefix(f"{side}.") for name in names if name.startswith(f"{side}.")}
-    return read
 
 
 def _microseconds(table: pa.Table, name: str) -> Times:

@@ -4,14 +4,15 @@ A run takes the rows before the time up to which both inputs are complete. They 
 and each other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
 (timestamp, input, arrival), then by the older one, oldest first.
 
-A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. It pays for
-that with one window, after which its results are those of a query that was always there.
+A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. Where the
+plan says that what is stored for another query is what it would have stored itself, it gets that too (S23).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -30,15 +31,16 @@ from slicemill.kernels.join.block import (
     column_numbers,
     grouped,
 )
-from slicemill.kernels.join.conditions import Residuals
+from slicemill.kernels.join.conditions import Residuals, Selections
 from slicemill.kernels.join.entry import Entry, key_types
 from slicemill.kernels.join.measures import Measures
 from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
-from slicemill.kernels.join.side import Side, SideState
+from slicemill.kernels.join.side import Served, Side, SideState
 from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
 from slicemill.kernels.slice import Cuts, Held
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember, SharedJoin
+from slicemill.plan.slices.coverage import Covers
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
@@ -90,23 +92,46 @@ class Join:
         state: JoinState,
         bucket: int = 0,
         buckets: int = 1,
+        newcomers: Covers | None = None,
     ) -> None:
+        """`newcomers` are members that are new, also if there was one of the same name and form before."""
         self.state = state
         self._members = operator.members
         self._schemas = schemas
         self._deadlines = bool(operator.deadlines)
         self._key_types = key_types(operator)
-        before, state.seats = state.seats, state.seats.taken_by(operator.members)
+        new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
+        known, before = state.seats, state.seats.without(new)
+        state.seats = before.taken_by(operator.members)
         self._entries = [Entry(operator, side, schemas[side], state.seats, bucket, buckets) for side in SIDES]
         self._sides = [
             Side(state.sides[side], state.seats, side, self._entries[side].schema, state.measures.writing)
             for side in SIDES
         ]
-        if before.members and before != state.seats:
-            for side in self._sides:
-                side.change(state.seats.stayed(before))
+        # What a selection said of stored rows that cannot be told.
+        self._problems: dict[str, ExpressionError] = {}
+        if known.members and before != state.seats:
+            for number, side in enumerate(self._sides):
+                side.change(state.seats.stayed(before), self._served(new, number))
             state.measures.begin_anew()
         self._residuals = Residuals(operator.members, schemas, state.seats)
+
+    def _names(self) -> set[str]:
+        return {member.name for member in self._members}
+
+    def _served(self, newcomers: Covers, side: int) -> list[Served]:
+        """The newcomers to whom rows of one side that are stored go as well."""
+        members, served = self.state.seats.members, []
+        for name, by in newcomers.items():
+            other = by[side]
+            if other is None or other not in members:
+                continue
+            member = members[name]
+            if member.selections[side] == members[other].selections[side]:
+                member = replace(member, selections=(None, None))
+            chosen = Selections([member], side, self._schemas[side], self.state.seats)
+            served.append(Served(name, other, partial(_holds, chosen, self._problems)))
+        return served
 
     def next_ts(self) -> int | None:
         """The timestamp of the first row that waits."""
@@ -114,7 +139,7 @@ class Join:
 
     def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
         """New rows of both sides, each in time order, `until` being complete; an answer for each member."""
-        errors: dict[str, ExpressionError] = {}
+        errors, self._problems = self._problems, {}
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
@@ -290,6 +315,10 @@ class Join:
         for name, side, column in member.columns:
             types[name] = arrow_type(self._type_of(side, column))
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+
+
+def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(selections.masks(table, errors).any(axis=1))
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

@@ -9,6 +9,7 @@ is worth its price the plan says (`plan.slices.set_wise`), from what is measured
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,9 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.join import retain
-from slicemill.kernels.join.arrays import Times
+from slicemill.kernels.join.arrays import Times, Words
 from slicemill.kernels.join.block import (
     ARRIVAL,
+    DATA,
+    FIRST,
     MASK,
     NUMBER,
     TIME,
@@ -28,6 +31,7 @@ from slicemill.kernels.join.block import (
     column_numbers,
     conformed,
     grouped,
+    mask_words,
     opened,
 )
 from slicemill.kernels.join.measures import Timed
@@ -38,6 +42,15 @@ from slicemill.kernels.slice import Held, Slice
 _SLICES_PER_WINDOW = 8
 _REWRITE_SHARE = 4  # where nothing is planned: written anew when one row in so many is of no use any more
 _SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A query that is new, whose rows of before are those of another query on which its selection holds."""
+
+    name: str
+    by: str
+    holds: Callable[[pa.Table], NDArray[np.bool_]]
 
 
 class Stored:
@@ -103,26 +116,39 @@ class Side:
         self._writing = writing or Timed()
         self.everybody = seats.mask(list(seats.members))
 
-    def change(self, stayed: list[str]) -> None:
-        """Queries have come and gone: rows from before are there for those that stayed."""
-        allowed = self._seats.mask(stayed)
+    def change(self, stayed: list[str], served: Sequence[Served] = ()) -> None:
+        """Queries have come and gone: rows from before are there for those that stayed, and those served."""
+        allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
         for index, held in enumerate(state.waiting):
             table = conformed(_table(held), self.schema)
-            for word, bits in enumerate(allowed):
-                place = table.schema.get_field_index(f"{MASK}{word}")
-                masks = column_numbers(table, f"{MASK}{word}") & bits
-                table = table.set_column(place, self.schema.field(place), pa.array(masks))
+            masks = self._shared_with(served, table, mask_words(table, words) & allowed)
+            table = _masked(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
-        for stored in state.slices:
-            live = np.zeros(self._seats.words, np.uint64)
+        for index, stored in enumerate(state.slices):
+            live = np.zeros(words, np.uint64)
             live[: len(stored.live)] = stored.live[: len(live)]
             stored.live = live & allowed
-            wanted, last = self._counted(stored.block(self._seats.words), stored.live)
-            stored.wanted, stored.last = wanted, last
+            block = stored.block(words)
+            if served:
+                table = conformed(block.table, self._slice_schema)
+                masks = self._shared_with(served, table, block.words & stored.live)
+                table = _masked(table, masks).append_column(FIRST, pa.array(block.first))
+                state.slices[index] = self._stored(opened(table, words))
+            else:
+                stored.wanted, stored.last = self._counted(block, stored.live)
         state.cuts_us = None
         if not self.numbered:
             state.seen, state.moments = 0, np.zeros(0, np.int64)
+
+    def _shared_with(self, served: Sequence[Served], table: pa.Table, masks: Words) -> Words:
+        """Masks in which rows that are there for one query are there for another as well."""
+        data = [name for name in table.column_names if name.startswith(DATA)]
+        plain = table.select(data).rename_columns([name.removeprefix(DATA) for name in data])
+        for one in served:
+            theirs = (masks & self._seats.mask([one.by])).any(axis=1)
+            masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
+        return masks
 
     def numbers_for(self, moments: Times) -> Times:
         """Numbers for rows that come, all there are in the stream, at these times."""
@@ -242,11 +268,7 @@ class Side:
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""
-        table = conformed(block.table, self._slice_schema)
-        for word, bits in enumerate(live):
-            place = table.schema.get_field_index(f"{MASK}{word}")
-            masks = np.ascontiguousarray(block.words[:, word] & bits)
-            table = table.set_column(place, table.schema.field(place), pa.array(masks))
+        table = _masked(conformed(block.table, self._slice_schema), block.words & live)
         return table.filter(pa.array(self._alive(block, live, now)))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
@@ -295,6 +317,14 @@ class Side:
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
+
+
+def _masked(table: pa.Table, masks: Words) -> pa.Table:
+    for word in range(masks.shape[1]):
+        place = table.schema.get_field_index(f"{MASK}{word}")
+        column = pa.array(np.ascontiguousarray(masks[:, word]))
+        table = table.set_column(place, table.schema.field(place), column)
+    return table
 
 
 def _table(held: Slice | pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,13 @@ class Seats:
             if member.name not in bits:
                 bits[member.name] = next(free)
         return Seats(bits, {member.name: member for member in members})
+
+    def without(self, names: Collection[str]) -> Seats:
+        """The seats when these queries have gone."""
+        return Seats(
+            {name: bit for name, bit in self.bits.items() if name not in names},
+            {name: member for name, member in self.members.items() if name not in names},
+        )
 
     def stayed(self, before: Seats) -> list[str]:
         """The queries that were there before, as they are now."""

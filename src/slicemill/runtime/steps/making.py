@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import Schema
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import Translator, fed_by
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.slices.coverage import Covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Making:
     bucket: int
     buckets: int
     state: object | None  # what the step kept in the last run
+    newcomers: Covers = field(default_factory=dict)  # members of shared joins that the state does not know
 
     @property
     def schemas(self) -> list[Schema]:

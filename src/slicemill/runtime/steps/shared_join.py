@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Schema
 from slicemill.kernels.join.shared import Join, JoinState
 from slicemill.plan.operators import Part as PartOperator
 from slicemill.plan.operators import SharedJoin
@@ -20,7 +19,8 @@ def shared_join(making: Making) -> StatefulStep | SharedStep | None:
     if not isinstance(operator, SharedJoin):
         return None
     state = making.state if isinstance(making.state, JoinState) else JoinState()
-    step = SharedJoinStep(operator, making.schemas, state, making.bucket, making.buckets)
+    join = Join(operator, making.schemas, state, making.bucket, making.buckets, making.newcomers)
+    step = SharedJoinStep(join)
     readers = making.graph.consumers(making.node.id)
     return step if any(isinstance(reader.operator, PartOperator) for reader in readers) else JoinStep(step)
 
@@ -28,11 +28,12 @@ def shared_join(making: Making) -> StatefulStep | SharedStep | None:
 class SharedJoinStep:
     """A part for each query: pairs of rows before the time up to which both inputs are complete."""
 
-    def __init__(
-        self, operator: SharedJoin, schemas: Sequence[Schema], state: JoinState, bucket: int, buckets: int
-    ) -> None:
-        self.state = state
-        self._join = Join(operator, schemas, state, bucket, buckets)
+    def __init__(self, join: Join) -> None:
+        self._join = join
+
+    @property
+    def state(self) -> JoinState:
+        return self._join.state
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
         until = min(complete)
