@@ -26,6 +26,7 @@ from slicemill.execution.uda import aggregate_lookup
 from slicemill.execution.window_dispatch import Box, box_of
 from slicemill.uda.call import END, Answers, How, Results, Tuples, Uda
 from slicemill.uda.compiled import Compiled
+from slicemill.uda.derive_expire import with_derived_window
 from slicemill.uda.interpret import Interpreted, frame_of
 from slicemill.uda.layout import INTERPRETER, MACHINE, PYTHON
 from slicemill.uda.module import generate
@@ -61,6 +62,9 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
     box = None if frame is None else box_of(found, frame)
+    if box in (Box.FINITE, Box.SLIDING):
+        catalog = with_derived_window(call.name, catalog)
+        found = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
     base, window = (
         None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
