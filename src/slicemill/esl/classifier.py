@@ -1,4 +1,4 @@
-"""Classifiers, bound and typed: streams of features, what they are learnt from, what can be looked at (M49)."""
+"""Classifiers, bound and typed: features, what they are learnt from, how much can be looked at (M49)."""
 
 from __future__ import annotations
 

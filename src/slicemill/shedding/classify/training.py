@@ -57,9 +57,7 @@ def train(tasks: Sequence[Examples], classes: int, options: Options) -> Classifi
         labels[: len(task.labels), t] = task.labels
     known = ~np.isnan(values)
     if not known.any(axis=0).all():
-        raise SlicemillError(
-            "there is nothing to learn from: some feature of a task has no value at all"
-        )
+        raise SlicemillError("there is nothing to learn from: some feature of a task has no value at all")
     moves = known.copy()
     moves[1:] &= known[:-1]
     bins = bins_between(np.nanmin(values, axis=0), np.nanmax(values, axis=0), options.bins)
