@@ -4,8 +4,8 @@
     spark.readStream.format("highway").option("stream", "road").option("segments", 4).load()
 
 An offset is the number of a slot of five minutes, whose rows appear together; in a stream a slot takes a
-tenth of a second, unless `speed` says otherwise. Options: `segments`, `days` (how long; none: for ever), `first`
-(the first day), `seed`, `start` (µs), and those of all generators, where an event is a slot.
+tenth of a second, unless `speed` says otherwise. Options: `segments`, `days` (how long; none: for ever),
+`first` (the first day), `seed`, `start` (µs), and those of all generators, where an event is a slot.
 """
 
 from __future__ import annotations
