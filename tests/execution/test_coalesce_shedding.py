@@ -157,3 +157,12 @@ def test_only_wanted_runs_count_for_accuracy() -> None:
     run(operator, stream)
     assert operator.report.dropped > 0
     assert operator.report.accuracy > 0.97
+
+
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_the_report_knows_what_the_window_would_hold(by_rows: bool) -> None:
+    operator = shedding(40, 10, by_rows, Budget(20))
+    for ts in range(200):
+        operator.process(0, Timed(ts, (1, ts // 4, True)))
+    assert (operator.report.memory_ratio, operator.report.coalescing) == (0.5, 0.75)
+    assert 0.5 < operator.report.accuracy < 1

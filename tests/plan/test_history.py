@@ -36,6 +36,8 @@ def _graph(**queries: str) -> QueryGraph:
         ("SELECT k, count(*) AS n FROM A [RANGE 8 SECONDS SLIDE 2 SECONDS] GROUP BY k", 8),
         (f"SELECT j.k, B.k AS b FROM ({JOIN}) [RANGE 7 SECONDS] AS j, B [RANGE 4 SECONDS]", 5 + 7),
         (f"SELECT k, count(*) OVER (RANGE 2 SECONDS PRECEDING) AS n FROM ({JOIN}) AS j", 5 + 2),
+        ("SELECT R.v FROM A(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS PARTITION BY k", 9),
+        ("SELECT R.v FROM A(v) AS R RANGE 9 ROWS SLIDES 3 ROWS", None),
         (f"SELECT k FROM A UNION ({JOIN.replace(', A.v', '')})", 5),
     ],
 )

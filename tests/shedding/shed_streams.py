@@ -29,7 +29,7 @@ def feed(memory: Memory, tuples: Sequence[Tuple], window: int | None = None) -> 
             memory.expire("p", number=tuple_.number + 1 - window)
         follower = Follower(after.values, after.begin) if after is not None else None
         victim = memory.arrive("p", copy(tuple_), follower)
-        dropped.append(victim.number if victim is not None else None)
+        dropped.append(victim.tuple.number if victim is not None else None)
     return dropped
 
 

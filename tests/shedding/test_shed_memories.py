@@ -147,7 +147,7 @@ def choices(
             ended = Tuple(before[0], before[1], now, before[2], before[2], run)
         follower = Follower(value, now) if wanted else None
         victim = memory.arrive(partition, ended, follower)
-        out.append((serial, victim.serial if victim is not None else None))
+        out.append((serial, victim.tuple.serial if victim is not None else None))
         newest[partition] = (value, now, serial, wanted)
         if serial == restart:
             memory = pickle.loads(pickle.dumps(memory))

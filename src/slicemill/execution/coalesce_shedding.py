@@ -7,6 +7,7 @@ beside the memory until its end is known.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -80,7 +81,8 @@ class SheddingCoalesce:
         self._partitions: dict[Hashable, _Partition] = {}
         self._next_end: int | None = None
         self._serial = 0
-        self.report = Report()
+        self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
+        self.report = Report(budget.capacity)
 
     @property
     def waits_for_time(self) -> bool:
@@ -127,8 +129,8 @@ class SheddingCoalesce:
         follower = Follower(values, tuple_.ts) if values is not None else None
         dropped = self._memory.arrive(key, closed, follower)
         if dropped is not None:
-            self.report.dropped += dropped.count
-            self._shadow.lost(dropped)
+            self.report.dropped += dropped.tuple.count
+            self._shadow.lost(dropped.tuple, dropped.partition)
         self.report.sampled = self._shadow.share
 
     def _closed(self, partition: _Partition, now: int) -> Tuple | None:
@@ -182,19 +184,12 @@ class SheddingCoalesce:
                 del self._partitions[key]
             else:
                 self._memory.expire(key, begin=horizon)
-        self._shadow.expire([run for run, one in self._shadow.runs.items() if one.last_begin < horizon])
+        self._shadow.expire(lambda _, run: run.last_begin < horizon)
 
     def _forget_runs(self) -> None:
         """Runs that windows of so many tuples have passed; looked for when they are many."""
-        if len(self._shadow.runs) < self._shadow.limit:
-            return
-        assert self._extent is not None
-        gone = [
-            run
-            for run, one in self._shadow.runs.items()
-            if one.last_number < self._partitions[one.partition].arrivals - self._extent
-        ]
-        self._shadow.expire(gone)
+        if len(self._shadow) >= self._shadow.limit:
+            self._shadow.expire(lambda key, run: not self._in_window(self._partitions[key], run, 0))
 
     def _reported(self, partitions: dict[Hashable, _Partition], now: int) -> list[Timed]:
         out: list[Timed] = []
@@ -208,8 +203,21 @@ class SheddingCoalesce:
                     firsts.setdefault(fragment.run, fragment.period[0])
                     if self._wanted(row):
                         left.setdefault(fragment.run, []).append(fragment.period)
+        self.report.in_window = self._in_all_windows(now)
         self.report.add(now, accuracy_sums(self._exact(partitions, firsts, now), left))
         return out
+
+    def _in_all_windows(self, now: int) -> int:
+        """Tuples that the windows of all partitions would hold now, to a slide."""
+        if self._extent is None:
+            return self.report.arrived
+        if self._by_rows:
+            return sum(min(partition.arrivals, self._extent) for partition in self._partitions.values())
+        self._until.append((now, self.report.arrived))
+        while len(self._until) > 1 and self._until[1][0] <= now - self._extent:
+            self._until.popleft()
+        passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
+        return self.report.arrived - passed
 
     def _fragments(self, key: Hashable, partition: _Partition, now: int) -> list[Fragment]:
         found: list[Fragment] = []
@@ -231,45 +239,43 @@ class SheddingCoalesce:
         self, partitions: dict[Hashable, _Partition], firsts: dict[int, int], now: int
     ) -> dict[int, Interval]:
         """The runs that there would be, had nothing been dropped, of those that are sampled and wanted."""
-        found: dict[int, tuple[Hashable, Row, Interval]] = {}
-        for run, one in self._shadow.runs.items():
-            if one.partition in partitions and self._in_window(one, now):
-                assert isinstance(one.values, tuple)
-                begin = self._begin(one, firsts.get(run), now)
-                found[run] = (one.partition, one.values, (begin, one.end))
+        found: dict[int, Interval] = {}
         for key, partition in partitions.items():
+            runs = {
+                run: (one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
+                for run, one in self._shadow.runs(key).items()
+                if self._in_window(partition, one, now)
+            }
             newest = partition.newest
-            if newest is None or newest.values is None or newest.begin == now:
-                continue
-            if newest.run in found:
-                begin = found[newest.run][2][0]
-                found[newest.run] = (key, newest.values, (begin, now))
-            elif self._shadow.samples(newest.run):
-                found[newest.run] = (key, newest.values, (newest.begin, now))
-        return {
-            run: period
-            for run, (key, values, period) in found.items()
-            if self._wanted((*partitions[key].head, *_plain(values), period))
-        }
+            if newest is not None and newest.values is not None and newest.begin < now:
+                if newest.run in runs:
+                    runs[newest.run] = (newest.values, (runs[newest.run][1][0], now))
+                elif self._shadow.samples(newest.run):
+                    runs[newest.run] = (newest.values, (newest.begin, now))
+            for run, (values, period) in runs.items():
+                assert isinstance(values, tuple)
+                if self._wanted((*partition.head, *_plain(values), period)):
+                    found[run] = period
+        return found
 
-    def _in_window(self, one: Original, now: int) -> bool:
+    def _in_window(self, partition: _Partition, run: Original, now: int) -> bool:
         if self._extent is None:
             return True
         if self._by_rows:
-            return one.last_number >= self._partitions[one.partition].arrivals - self._extent
-        return one.last_begin >= now - self._extent
+            return run.last_number >= partition.arrivals - self._extent
+        return run.last_begin >= now - self._extent
 
-    def _begin(self, one: Original, first: int | None, now: int) -> int:
+    def _begin(self, partition: _Partition, run: Original, first: int | None, now: int) -> int:
         """Where a run begins in the window: with its first tuple there, as far as that is known."""
         if self._extent is None:
-            return one.begin
+            return run.begin
         if self._by_rows:
-            lowest = self._partitions[one.partition].arrivals - self._extent
-            return one.begin if one.first_number >= lowest or first is None else first
+            whole = run.first_number >= partition.arrivals - self._extent
+            return run.begin if whole or first is None else first
         horizon = now - self._extent
-        if one.begin >= horizon:
-            return one.begin
-        return first if first is not None and one.lost_begin < horizon else horizon
+        if run.begin >= horizon:
+            return run.begin
+        return first if first is not None and run.lost_begin < horizon else horizon
 
 
 def _plain(values: Row) -> Row:

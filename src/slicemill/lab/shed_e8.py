@@ -74,7 +74,7 @@ def _measured(slot: Slot, ratio: float, scale: Scale, seed: int) -> tuple[float,
         memory.expire(0, begin=begin)
         follower = Follower(tuples[place + 1].values, tuples[place + 1].begin)
         victim = memory.arrive(0, Tuple(*tuple_.plain()), follower)
-        dropped += victim.count if victim is not None else 0
+        dropped += victim.tuple.count if victim is not None else 0
         if place + 1 >= 2 * WINDOW and (place + 1) % EVERY == 0:
             exact = intervals([one for one in tuples[: place + 1] if one.begin >= begin])
             if slot is Slot.RUNS:

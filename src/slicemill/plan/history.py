@@ -28,6 +28,9 @@ def _own(graph: QueryGraph, node: Node) -> int | None:
         return _longest(operator.windows)
     if isinstance(operator, op.SharedJoin) and not _has_parts(graph, node):
         return _longest(operator.members[0].windows)
+    if isinstance(operator, op.Coalesce) and operator.budget is None:
+        return _longest([operator.window])
+    # With a budget, what is dropped depends on all that came before.
     if isinstance(operator, (op.GroupAggregate, op.Coalesce, op.Classify)):
         return None
     return _of_aggregate(operator)

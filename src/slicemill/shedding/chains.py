@@ -74,9 +74,10 @@ class Tuple:
 class Chain:
     """The kept tuples of one partition, oldest first."""
 
-    __slots__ = ("first", "follower", "last")
+    __slots__ = ("first", "follower", "last", "partition")
 
-    def __init__(self) -> None:
+    def __init__(self, partition: Hashable) -> None:
+        self.partition = partition
         self.first: Tuple | None = None
         self.last: Tuple | None = None
         self.follower: Follower | None = None
@@ -88,6 +89,13 @@ class Chain:
             current = current.after
 
 
+class Dropped(NamedTuple):
+    """A tuple that had to go, and whose it was."""
+
+    partition: Hashable
+    tuple: Tuple
+
+
 class Memory(ABC):
     """At most `capacity` tuples over all partitions, and their followers."""
 
@@ -96,7 +104,7 @@ class Memory(ABC):
         self.held = 0
         self.chains: dict[Hashable, Chain] = {}
 
-    def arrive(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> Tuple | None:
+    def arrive(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> Dropped | None:
         """A tuple of a partition closes the one before it. Returns what has to be dropped for that, if any.
 
         `closed` is None where the one before makes no run; so is `follower` for the new one.
@@ -108,20 +116,22 @@ class Memory(ABC):
         """The same without dropping anything, however much is held."""
         chain = self.chains.get(partition)
         if chain is None:
-            chain = self.chains[partition] = Chain()
+            chain = self.chains[partition] = Chain(partition)
         chain.follower = follower
         if closed is None:
             self._followed(chain)
         else:
             self._append(chain, closed)
 
-    def shed(self) -> Tuple | None:
+    def shed(self) -> Dropped | None:
         """Drop one tuple if there are too many."""
         if self.held <= self.capacity:
             return None
         victim = self._victim()
+        assert victim.chain is not None
+        partition = victim.chain.partition
         self._remove(victim)
-        return victim
+        return Dropped(partition, victim)
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
         """Forget the tuples of a partition that begin earlier, or have lower numbers: the window has passed
@@ -190,7 +200,7 @@ class Memory(ABC):
         chains = state.pop("chains")
         self.__init__(**state)  # type: ignore[misc]
         for key, follower, tuples in chains:
-            chain = self.chains[key] = Chain()
+            chain = self.chains[key] = Chain(key)
             chain.follower = follower
             for plain in tuples:
                 self._append(chain, Tuple(*plain))

@@ -27,13 +27,16 @@ class Bucket:
 class Report:
     """Of `arrived` tuples, in `runs` runs, `dropped` were dropped before the window had passed them.
 
-    `sampled` is the share of runs that accuracy is known of. There are at most so many buckets: of more, two
-    neighbours become one.
+    `capacity` is what memory holds, `in_window` what the latest window wanted. `sampled` is the share of runs
+    that accuracy is known of. There are at most so many buckets: of more, two neighbours become one.
     """
+
+    capacity: int
 
     arrived: int = 0
     runs: int = 0
     dropped: int = 0
+    in_window: int = 0
     sampled: float = 1.0
     buckets: list[Bucket] = field(default_factory=list)
 
@@ -54,12 +57,18 @@ class Report:
         """The measured share of tuples that go on with the run of the one before."""
         return 1 - self.runs / self.arrived if self.arrived else 0.0
 
+    @property
+    def memory_ratio(self) -> float:
+        """Memory for each tuple that the latest window wanted."""
+        return self.capacity / self.in_window if self.in_window else 1.0
+
     def plain(self) -> dict[str, object]:
         """For JSON."""
         return {
             "arrived": self.arrived,
             "dropped": self.dropped,
             "accuracy": round(self.accuracy, 4),
+            "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
             "sampled": self.sampled,
             "buckets": [[b.begin, b.end, round(b.accuracy, 4)] for b in self.buckets],

@@ -8,7 +8,7 @@ drawn by their numbers: accuracy is then that of the sampled ones.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from slicemill.shedding.chains import Tuple, Values
@@ -20,10 +20,9 @@ _SEED = 0x5AD0
 
 @dataclass(slots=True)
 class Original:
-    """A run as it came. `last_begin` and `last_number` are its last tuple's, `lost_begin` and `lost_number`
-    those of the newest one that was dropped."""
+    """A run as it came. `last_begin` and `last_number` are its last tuple's, `lost_begin` that of the newest
+    one that was dropped."""
 
-    partition: Hashable
     values: Values
     begin: int
     end: int
@@ -31,44 +30,48 @@ class Original:
     first_number: int
     last_number: int
     lost_begin: int = -(2**63)
-    lost_number: int = -1
 
 
 @dataclass(slots=True)
 class Shadow:
-    """`limit` bounds the runs that are kept: of more, every second one is let go, again and again."""
+    """Runs by partition. `limit` bounds them: of more, every second one is let go, again and again."""
 
     limit: int = LIMIT
-    runs: dict[int, Original] = field(default_factory=dict)
     halvings: int = 0
+    _count: int = 0
+    _partitions: dict[Hashable, dict[int, Original]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self._count
 
     def saw(self, tuple_: Tuple, partition: Hashable) -> None:
         """A tuple has got its end; its run goes on, or begins with it."""
-        known = self.runs.get(tuple_.run)
+        runs = self._partitions.setdefault(partition, {})
+        known = runs.get(tuple_.run)
         if known is not None:
             known.end, known.last_begin, known.last_number = tuple_.end, tuple_.begin, tuple_.number
         elif self.samples(tuple_.run):
             begin, number = tuple_.begin, tuple_.number
-            self.runs[tuple_.run] = Original(
-                partition, tuple_.values, begin, tuple_.end, begin, number, number
-            )
-            while len(self.runs) > self.limit:
+            runs[tuple_.run] = Original(tuple_.values, begin, tuple_.end, begin, number, number)
+            self._count += 1
+            while self._count > self.limit:
                 self.halvings += 1
-                self.runs = {run: original for run, original in self.runs.items() if self.samples(run)}
+                self._keep(lambda _, run, __: self.samples(run))
 
-    def lost(self, dropped: Tuple) -> None:
-        known = self.runs.get(dropped.run)
+    def lost(self, dropped: Tuple, partition: Hashable) -> None:
+        known = self.runs(partition).get(dropped.run)
         if known is not None:
             last = dropped.begin if dropped.count == 1 else dropped.end - 1
             known.lost_begin = max(known.lost_begin, last)
-            known.lost_number = max(known.lost_number, dropped.number)
 
-    def expire(self, gone: Iterable[int]) -> None:
-        """Runs that no window reaches any more."""
-        for run in gone:
-            del self.runs[run]
-        if not self.runs:
+    def expire(self, passed: Callable[[Hashable, Original], bool]) -> None:
+        """Forget runs that the window has passed."""
+        self._keep(lambda partition, _, original: not passed(partition, original))
+        if not self._count:
             self.halvings = 0
+
+    def runs(self, partition: Hashable) -> Mapping[int, Original]:
+        return self._partitions.get(partition, {})
 
     @property
     def share(self) -> float:
@@ -78,3 +81,11 @@ class Shadow:
     def samples(self, run: int) -> bool:
         """Is this one of the runs that are looked at?"""
         return scattered(run, _SEED) & ((1 << self.halvings) - 1) == 0
+
+    def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
+        kept = {
+            partition: {run: one for run, one in runs.items() if wanted(partition, run, one)}
+            for partition, runs in self._partitions.items()
+        }
+        self._partitions = {partition: runs for partition, runs in kept.items() if runs}
+        self._count = sum(map(len, self._partitions.values()))
