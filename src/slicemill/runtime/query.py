@@ -93,8 +93,9 @@ class Query:
     def complete_from(self) -> int | None:
         """The timestamp from which results are those of a query that was always there (S23).
 
-        Tuples that came before the query count for nothing, so it is as complete only when its windows hold
-        none of their time. It is None where no time can be told: windows that count rows, or never end.
+        Tuples that came before the query count for nothing, except in joins that find them stored for others:
+        it is complete when its windows hold none that count for nothing. It is None where no time can be
+        told: windows that count rows, or never end.
         """
         return self._complete_from()
 
