@@ -71,7 +71,7 @@ class Works:
         ).complete(log)
 
     def run(self, unit: RunningUnit) -> None:
-        run = unit.begin({log: self.complete(log) for log in unit.plan.unit.inputs})
+        run = unit.begin({log: self.complete(log) for log in unit.plan.unit.inputs}, self.now)
         results = [run_task(task, {unit.digest: Plan(unit.pickled)}) for task in run.tasks]
         unit.finish(run, results, self.now, seconds=0.01)
         self.board.ran(unit, self.now)

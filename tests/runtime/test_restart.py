@@ -139,7 +139,7 @@ def test_a_program_kept_by_a_run_that_was_never_committed_is_not_used(
     def run_over(number: int, price: float) -> tuple[Run, list[TaskResult]]:
         rows = pa.Table.from_pylist([{"item": 1, "price": price, "ts": number}], bids.columns)
         bids.append(f"test:{number}", [bids.write(packed(rows, "ts"))], 0)
-        run = running.begin({"bid": number})
+        run = running.begin({"bid": number}, now=0)
         plans = {running.digest: Plan(running.pickled)}
         return run, [task.run_task(part, plans) for part in run.tasks]
 

@@ -9,10 +9,12 @@ from typing import TypeAlias
 
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.classifier import Classifier
+from slicemill.esl.expression import Expr
 from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.service_level import ServiceLevel
 from slicemill.esl.types import VARCHAR, Column, Schema
+from slicemill.shedding.load import LoadBudget
 
 LATE = "_late"
 ERRORS = "_errors"
@@ -86,16 +88,24 @@ class QueryOptions:
     slo: ServiceLevel | None = None
     memory: str | None = None
     shedding: str | None = None
+    lag: str | None = None
+    keep: str | None = None
+    utility: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A standing query, or an ad hoc one where only tables are read."""
+    """A standing query, or an ad hoc one where only tables are read.
+
+    `load` is what it gives up under load, and `utility` what it would miss most.
+    """
 
     name: str
     query: Continuous | RelationQuery
     options: QueryOptions
     text: str
+    load: LoadBudget | None = None
+    utility: Expr | None = None
 
     @property
     def schema(self) -> Schema:

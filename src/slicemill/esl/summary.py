@@ -74,5 +74,6 @@ def _aggregate(definition: AggregateDefinition) -> str:
 def _options(query: Query) -> str:
     options = query.options
     parts = [f"weight {options.weight:g}"] if options.weight != 1 else []
-    parts += [f"{name} {value}" for name in ("slo", "memory", "sink") if (value := getattr(options, name))]
+    shown = ("slo", "lag", "memory", "shedding", "sink")
+    parts += [f"{name} {value}" for name in shown if (value := getattr(options, name))]
     return f"; {', '.join(parts)}" if parts else ""

@@ -18,6 +18,7 @@ from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.panes import KEPT, edge_grids
 from slicemill.plan.slices.shared import ASSUMED, planned_chain
+from slicemill.shedding.load import METHODS
 
 
 class Role(StrEnum):
@@ -90,6 +91,10 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return Words("", f"Table {operator.relation}")
     if isinstance(operator, op.Filter):
         return Words("σ", "Filter", (("where", render(operator.condition)),))
+    if isinstance(operator, op.Drop):
+        return _drop(operator)
+    if isinstance(operator, op.WholeWindows):
+        return Words("", "Whole windows", (("of which nothing was dropped by", operator.box),))
     if isinstance(operator, op.Project):
         return Words("π", "Project", (("select", _items(operator.items)),))
     if isinstance(operator, op.Merge):
@@ -337,3 +342,17 @@ def _item(item: Item) -> str:
     text = render(item.expr)
     named = text in (item.name, f'"{item.name}"') or text.endswith(f".{item.name}")
     return text if named else f"{text} AS {item.name}"
+
+
+def _drop(operator: op.Drop) -> Words:
+    budget = operator.budget
+    facts = [("under load", METHODS[budget.method])]
+    if operator.utility is not None:
+        facts.append(("utility", render(operator.utility)))
+    if budget.lag_us is not None:
+        facts.append(("lag", f"at most {format_us(budget.lag_us).lower()}"))
+    if budget.memory is not None:
+        facts.append(("state", f"at most {budget.memory:,} bytes"))
+    if budget.least:
+        facts.append(("keeps", f"{budget.least:.0%} at least"))
+    return Words("", "Drop box", tuple(facts))

@@ -15,6 +15,7 @@ from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
 from slicemill.shedding.budget import Budget
+from slicemill.shedding.load import LoadBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,27 @@ class Filter:
 @dataclass(frozen=True, slots=True)
 class Project:
     items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A drop box: under load, only a share of the tuples goes on (S54).
+
+    `weight` is that of the queries behind it; `utility` says which tuples they would miss most; `range_us` is
+    that of their windows, where whole windows go.
+    """
+
+    budget: LoadBudget
+    weight: float
+    utility: Expr | None = None
+    range_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeWindows:
+    """Lets pass the results of windows of which the drop box `box` has dropped nothing."""
+
+    box: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +251,8 @@ Operator: TypeAlias = (
     Source
     | Scan
     | Filter
+    | Drop
+    | WholeWindows
     | Project
     | Merge
     | WindowJoin

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from slicemill.esl.catalog import Catalog
 from slicemill.plan.graph import QueryGraph
+from slicemill.plan.rules.drop_boxes import drop_boxes
 from slicemill.plan.rules.merge_equal import merge_equal
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
@@ -18,6 +19,7 @@ from slicemill.plan.rules.split_joins import split_joins
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
 SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
+    drop_boxes,
     merge_equal,
     split_joins,
     share_joins,

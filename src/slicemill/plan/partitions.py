@@ -8,7 +8,17 @@ from slicemill.plan import operators as op
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit
 
-_STATELESS = (op.Filter, op.Project, op.Sink, op.Scan, op.Lookup, op.Part, op.InOrder)
+_STATELESS = (
+    op.Filter,
+    op.Drop,
+    op.WholeWindows,
+    op.Project,
+    op.Sink,
+    op.Scan,
+    op.Lookup,
+    op.Part,
+    op.InOrder,
+)
 
 
 def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:

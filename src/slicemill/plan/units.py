@@ -11,9 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, Lookup, Materialize, Part, Project, Scan, Sink, Source
+from slicemill.plan.operators import (
+    Filter,
+    Lookup,
+    Materialize,
+    Part,
+    Project,
+    Scan,
+    Sink,
+    Source,
+    WholeWindows,
+)
 
-_STATELESS = (Filter, Project, Lookup, Part, Sink)
+_STATELESS = (Filter, Project, Lookup, Part, WholeWindows, Sink)
 
 
 @dataclass(frozen=True, slots=True)

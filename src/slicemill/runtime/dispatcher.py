@@ -119,7 +119,8 @@ class Dispatcher:
         return [ready[place] for place in self.chooser.choose_job(batches, tasks, self._cores)]
 
     def _run(self, units: list[RunningUnit]) -> None:
-        runs = [unit.begin(self._inputs_of(unit)) for unit in units]
+        now = self._clock()
+        runs = [unit.begin(self._inputs_of(unit), now) for unit in units]
         for run, results in zip(runs, execute(self._context, runs, self._clock), strict=True):
             with stage("deliver"):
                 self.board.ran(run.unit, self._clock())

@@ -55,7 +55,7 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     """The condition that some query has on the stream's rows; None where all rows are needed."""
     conditions: list[Expr] = []
     for node in graph.consumers(stream):
-        for condition in _selections(node, stream):
+        for condition in _selections(node, stream, graph):
             if condition is None or not cannot_fail(condition):
                 return None
             if condition not in conditions:
@@ -68,9 +68,11 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     return wanted
 
 
-def _selections(node: Node, stream: str) -> tuple[Expr | None, ...]:
+def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:
     """The conditions of what reads a stream; None for a reader that has none."""
     operator = node.operator
+    if isinstance(operator, op.Drop):
+        return tuple(c for reader in graph.consumers(node.id) for c in _selections(reader, node.id, graph))
     if isinstance(operator, op.SharedJoin):
         ports = [port for port, source in enumerate(node.inputs) if source == stream]
         return tuple(member.selections[port] for member in operator.members for port in ports)
@@ -100,6 +102,8 @@ def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[
     exprs: list[Expr]
     if isinstance(operator, op.Filter):
         exprs, passed = [operator.condition], wanted
+    elif isinstance(operator, op.Drop):
+        exprs, passed = [operator.utility] if operator.utility is not None else [], wanted
     elif isinstance(operator, op.Project):
         # An item that nobody reads is computed all the same: it may fail.
         exprs, passed = [item.expr for item in operator.items], set()

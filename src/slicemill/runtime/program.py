@@ -22,10 +22,13 @@ from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
 from slicemill.runtime.steps.aggregates import warm
+from slicemill.runtime.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
 from slicemill.runtime.steps.hosted import RowStep
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.registry import stateful_step, stateless_step
 from slicemill.shedding.report import Report
+
+_ALL_STAY: Mapping[str, Dropping] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,22 @@ class UnitProgram:
     @property
     def sheds(self) -> dict[str, Report]:
         """What operators with a budget have dropped so far, by node."""
-        found = {node_id: step.shed for node_id, step in self._stateful.items() if isinstance(step, RowStep)}
+        found = {
+            node_id: step.shed
+            for node_id, step in self._stateful.items()
+            if isinstance(step, (RowStep, DropStep))
+        }
         return {node_id: shed for node_id, shed in found.items() if shed is not None}
 
-    def run(self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]) -> Outcome:
+    def run(
+        self,
+        inputs: Mapping[str, pa.Table],
+        complete: Mapping[str, int],
+        dropping: Mapping[str, Dropping] = _ALL_STAY,
+    ) -> Outcome:
+        """`dropping` says what drop boxes do, by node; without it they do nothing."""
         graph, unit = self.plan.graph, self.plan.unit
+        self._set_boxes(dropping)
         found: dict[str, Part] = {}
         parts: dict[str, Sequence[Part]] = {}
         for node in graph:
@@ -113,6 +127,13 @@ class UnitProgram:
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
+
+    def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
+        for node_id, step in self._steps.items():
+            if isinstance(step, DropStep):
+                step.dropping = dropping.get(node_id, NOTHING)
+            elif isinstance(step, WholeWindowsStep):
+                step.dropping = dropping.get(step.box, NOTHING)
 
     def empty_input(self, log: str) -> pa.Table:
         node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)

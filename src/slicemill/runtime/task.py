@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast
@@ -25,6 +25,7 @@ from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.state_slices import load_state, store_state
+from slicemill.runtime.steps.drop import Dropping
 from slicemill.shedding.report import Report
 
 # When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
@@ -53,6 +54,7 @@ class Task:
     unit_folder: Path
     inputs: Mapping[str, InputSpan]
     outputs: Mapping[str, Path]
+    dropping: Mapping[str, Dropping] = field(default_factory=dict)  # what drop boxes do, by node
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
         tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
         complete[log] = span.complete
     clock.append(time.perf_counter())
-    outcome = program.run(tables, complete)
+    outcome = program.run(tables, complete, task.dropping)
     clock.append(time.perf_counter())
     chunks = {
         log: write_chunk(task.outputs[log], CHUNKS, table, compress=True)

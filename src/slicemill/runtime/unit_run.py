@@ -16,6 +16,7 @@ from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.slices.coverage import Covers, admitted, members_behind
 from slicemill.runtime.home import Home
+from slicemill.runtime.load_control import LoadControl
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.needs import columns_read
@@ -49,6 +50,12 @@ class Run:
     epochs: Mapping[str, list[Epoch]]
     complete: Mapping[str, int]
     tasks: list[Task]
+
+    @property
+    def rows(self) -> int:
+        """What it takes of what waited."""
+        share = min((dropping.share for dropping in self.tasks[0].dropping.values()), default=1.0)
+        return round(sum(epoch.rows for new in self.epochs.values() for epoch in new) * share)
 
 
 class RunningUnit:
@@ -85,6 +92,7 @@ class RunningUnit:
             for name, (left, right) in self._extra(_NEWCOMERS).items()
             if name in plan.graph.nodes
         }
+        self._load = LoadControl(self.plan.unit, self.plan.graph, self.version)
         self._prepare()
         if known != written:
             self._join()
@@ -187,11 +195,15 @@ class RunningUnit:
         due = self.version.extra.get("due")
         return int(str(due)) if due is not None else None
 
-    def begin(self, complete: Mapping[str, int]) -> Run:
-        """What a run would read, as tasks; nothing changes before `finish`."""
+    def begin(self, complete: Mapping[str, int], now: int) -> Run:
+        """What a run that begins now would read, as tasks; nothing changes before `finish`."""
         version = self.version
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        tasks = [self._task(bucket, version, epochs, complete) for bucket in range(self.plan.buckets)]
+        dropping = self._load.decide(epochs, version, self.statistics.cost, now)
+        tasks = [
+            replace(self._task(bucket, version, epochs, complete), dropping=dropping)
+            for bucket in range(self.plan.buckets)
+        ]
         return Run(self, version, epochs, complete, tasks)
 
     def finish(self, run: Run, results: list[TaskResult], now: int, seconds: float) -> None:
@@ -206,7 +218,7 @@ class RunningUnit:
             # The state that this run has left knows them.
             self._newcomers = {}
             self._prepare()
-        rows = sum(epoch.rows for new in run.epochs.values() for epoch in new)
+        rows = run.rows
         self.statistics.add(rows, self._members(), results, seconds + time.perf_counter() - began)
         if self._joining:
             self._join()
@@ -268,6 +280,7 @@ class RunningUnit:
             _OUTPUTS: self._members(),
             _SINCE: self.since,
             _STATISTICS: self.statistics.plain(),
+            **self._load.plain(),
         }
         commit_run(self._store, UnitVersion(cursors, slices, outputs, extra), self._home.logs)
 

@@ -18,7 +18,7 @@ from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import DEFAULT, METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
-_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 # A kept tuple has its period and three numbers beside its values.
 _BESIDE = 5 * 8
@@ -31,25 +31,20 @@ def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
     """The query with its budget, if it is a temporal one that has any."""
-    temporal = isinstance(query, Select) and query.coalesce is not None
+    if not isinstance(query, Select) or query.coalesce is None:
+        return query
     if method is not None:
-        _check_method(method, memory, temporal, place)
-    if memory is None or not isinstance(query, Select) or query.coalesce is None:
+        _check_method(method, memory, place)
+    if memory is None:
         return query
     budget = _budget(query.coalesce, memory, method or DEFAULT, place)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
 
 
-def _check_method(method: str, memory: str | None, temporal: bool, place: exp.Expression) -> None:
+def _check_method(method: str, memory: str | None, place: exp.Expression) -> None:
     if method not in METHODS:
         hint = did_you_mean(method, tuple(METHODS)) or f"the ways are {one_of(tuple(METHODS))}"
         raise Mistake(f"there is no way of shedding '{method}'", span_of(place), hint)
-    if not temporal:
-        raise Mistake(
-            "shedding chooses among the tuples of a temporal query, and this is none",
-            span_of(place),
-            "coalesce with FROM Stream(column) AS S RANGE … SLIDES …, or leave shedding out",
-        )
     if memory is None:
         raise Mistake(
             "nothing is dropped without a budget",
@@ -63,13 +58,13 @@ def _budget(coalesce: Coalesce, memory: str, method: str, place: exp.Expression)
     assert match is not None, "the options are checked before the query"
     amount, unit = int(match[1]), match[2].lower()
     slot = Slot.RUNS if unit.startswith("run") else Slot.TUPLES
-    if unit in _BYTES:
-        amount = amount * _BYTES[unit] // tuple_bytes(coalesce)
+    if unit in BYTES:
+        amount = amount * BYTES[unit] // tuple_bytes(coalesce)
     if amount == 0:
         raise Mistake(
             "this memory holds nothing",
             span_of(place),
-            f"a tuple takes {tuple_bytes(coalesce)} bytes" if unit in _BYTES else "give it a tuple at least",
+            f"a tuple takes {tuple_bytes(coalesce)} bytes" if unit in BYTES else "give it a tuple at least",
         )
     if slot is Slot.RUNS and coalesce.window.frame is Frame.ROWS:
         raise Mistake(

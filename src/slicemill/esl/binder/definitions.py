@@ -9,6 +9,7 @@ from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
+from slicemill.esl.binder.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
@@ -176,12 +177,14 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
     with problems.noting():
         options = _query_options(child(node, "options") or [])
     query: Continuous | RelationQuery | None = None
+    load, utility = None, None
     with problems.noting():
         query = bind_query(child(node, "query"), context)
         query = with_budget(query, options.memory, options.shedding, node.this)
+        load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
     assert query is not None
-    return Query(node.this.name, query, options, to_esl(child(node, "query")))
+    return Query(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
 
 
 def bind_bare_query(node: exp.Expression, context: Context) -> Query:
@@ -195,7 +198,7 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
     given: dict[str, str] = {}
     for option in option_nodes:
         name = option.this.name.lower()
-        known = ("weight", "sink", "slo", "memory", "shedding")
+        known = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "utility")
         if name not in known:
             hint = did_you_mean(name, known) or f"the options are {one_of(known)}"
             raise Mistake(f"a query has no option {name}", span_of(option), hint)
@@ -221,6 +224,9 @@ def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
         slo=service_level(given["slo"]) if "slo" in given else None,
         memory=given.get("memory"),
         shedding=given.get("shedding"),
+        lag=given.get("lag"),
+        keep=given.get("keep"),
+        utility=given.get("utility"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from slicemill.esl.expression import columns_of
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, Lookup, Operator, Project, Scan, Sink
+from slicemill.plan.operators import Drop, Filter, Lookup, Operator, Project, Scan, Sink, WholeWindows
 from slicemill.plan.units import log_of
 
 _LONGEST_NAME = 60
@@ -20,7 +20,7 @@ def between_logs(graph: QueryGraph, node: Node) -> bool:
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
-            if not isinstance(source.operator, (Filter, Project)):
+            if not isinstance(source.operator, (Filter, Project, Drop)):
                 return False
             source = graph[source.inputs[0]]
     behind = [node]
@@ -38,7 +38,7 @@ def between_logs(graph: QueryGraph, node: Node) -> bool:
 def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     if isinstance(node.operator, Lookup):
         return isinstance(graph[node.inputs[1]].operator, Scan)
-    return isinstance(node.operator, (Filter, Project, Sink))
+    return isinstance(node.operator, (Filter, Project, WholeWindows, Sink))
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:

@@ -15,6 +15,7 @@ from slicemill.plan.partitions import partition_keys
 from slicemill.runtime.steps.aggregates import group_calls, window_calls
 from slicemill.runtime.steps.classify import classify
 from slicemill.runtime.steps.coalesce import coalesce
+from slicemill.runtime.steps.drop import DropStep, WholeWindowsStep
 from slicemill.runtime.steps.hosted import RowState, RowStep, Share
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.merge import MergeState, MergeStep
@@ -35,6 +36,8 @@ def stateless_step(making: Making) -> Step | None:
         return ProjectStep(operator.items, making.schemas[0])
     if isinstance(operator, op.InOrder):
         return InOrderStep(operator, making.node.schema)
+    if isinstance(operator, op.WholeWindows):
+        return WholeWindowsStep(operator)
     if isinstance(operator, op.Sink):
         return SinkStep()
     if isinstance(operator, op.Lookup):
@@ -57,6 +60,10 @@ def _merge(making: Making) -> StatefulStep | None:
     return MergeStep(state, len(making.schemas), making.node.schema)
 
 
+def _drop(making: Making) -> StatefulStep | None:
+    return DropStep(making.node.operator, making) if isinstance(making.node.operator, op.Drop) else None
+
+
 def _hosted(making: Making) -> StatefulStep:
     schemas = making.schemas
     keys = partition_keys(making.node.operator)
@@ -71,6 +78,7 @@ def _hosted(making: Making) -> StatefulStep:
 
 MAKERS: tuple[Maker, ...] = (
     _merge,
+    _drop,
     shared_windows,
     shared_join,
     window_calls,

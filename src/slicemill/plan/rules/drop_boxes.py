@@ -1,0 +1,71 @@
+"""drop_boxes: a drop box before every stream that a query with a budget for load reads.
+
+Queries without a budget read past it: nothing of theirs is ever dropped. Queries with the same budget have
+one box together, so that they still share what is behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slicemill.esl.catalog import Catalog, Query
+from slicemill.esl.query import Select
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import Drop, Scan, WholeWindows
+from slicemill.plan.rules.sharing import digest
+from slicemill.plan.units import log_of
+from slicemill.shedding.load import AGE, WINDOWS
+
+
+def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    for query in catalog.queries.values():
+        if query.load is not None and query.load.method != AGE and query.name in graph.nodes:
+            graph = _with_box(graph, query)
+    return graph
+
+
+def _with_box(graph: QueryGraph, query: Query) -> QueryGraph:
+    own = _own_nodes(graph, query.name)
+    operator = _box(query)
+    nodes: dict[str, Node] = {}
+    box_id = ""
+    for node in graph:
+        if node.id not in own:
+            nodes[node.id] = node
+            continue
+        inputs = []
+        for source in map(graph.__getitem__, node.inputs):
+            if source.id in own or isinstance(source.operator, Scan):
+                inputs.append(source.id)
+                continue
+            box_id = f"drop box {digest(operator)} of {source.id}"
+            nodes[box_id] = Node(box_id, operator, (source.id,), source.schema, source.kind)
+            inputs.append(box_id)
+        if node.id == query.name and operator.budget.method == WINDOWS:
+            whole = f"{query.name}: whole windows"
+            nodes[whole] = Node(whole, WholeWindows(box_id), tuple(inputs), node.schema, node.kind)
+            inputs = [whole]
+        nodes[node.id] = replace(node, inputs=tuple(inputs))
+    return QueryGraph(nodes, graph.streams)
+
+
+def _box(query: Query) -> Drop:
+    assert query.load is not None
+    range_us = None
+    if query.load.method == WINDOWS:
+        assert isinstance(query.query, Select) and query.query.inputs[0].window is not None
+        range_us = query.query.inputs[0].window.extent
+    return Drop(query.load, query.options.weight, query.utility, range_us)
+
+
+def _own_nodes(graph: QueryGraph, sink: str) -> set[str]:
+    """What stands between the query and the logs that it reads."""
+    own: set[str] = set()
+    waiting = [sink]
+    while waiting:
+        current = waiting.pop()
+        own.add(current)
+        for source in graph[current].inputs:
+            if log_of(graph[source], graph) is None and not isinstance(graph[source].operator, Scan):
+                waiting.append(source)
+    return own

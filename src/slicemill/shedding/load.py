@@ -1,0 +1,88 @@
+"""What a query gives up under load: how far it may fall behind or grow, and which tuples go first.
+
+A drop box stands between a stream and a query. Each function here says which tuples of a batch stay, of which
+a share can be afforded; the same batch and share give the same answer wherever it is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+Times = npt.NDArray[np.int64]
+
+RANDOM = "random"
+UTILITY = "utility"
+WINDOWS = "windows"
+AGE = "age"
+METHODS = {
+    RANDOM: "tuples at random",
+    UTILITY: "the tuples of least utility",
+    WINDOWS: "whole windows, so that the others are exact",
+    AGE: "pairs of a join, the oldest first",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBudget:
+    """Results within `lag_us`, state of at most `memory` bytes; the share `least` of tuples stays anyway."""
+
+    lag_us: int | None = None
+    memory: int | None = None
+    method: str = RANDOM
+    least: float = 0.0
+
+
+def keep_random(times: Times, share: float) -> Mask:
+    """Every tuple stays with the same probability, told by its time and place."""
+    return _chances(times) < share
+
+
+def keep_useful(times: Times, utility: npt.NDArray[np.float64], share: float) -> Mask:
+    """The most useful tuples stay, among equals any; what has no utility (NaN) goes first."""
+    count = math.ceil(share * len(times))
+    order = np.lexsort((_chances(times), -np.nan_to_num(utility, nan=-np.inf)))
+    kept = np.zeros(len(times), np.bool_)
+    kept[order[:count]] = True
+    return kept
+
+
+def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Mask:
+    """All that some window needs that is not skipped.
+
+    Windows [end - range, end) whose end is in one of the spans (first, last] are skipped; a tuple goes if all
+    windows that hold it are.
+
+    >>> keep_windows(np.array([9, 10, 15, 20, 21]), 10, ((10, 30),)).tolist()
+    [True, False, False, False, True]
+    """
+    kept = np.ones(len(times), np.bool_)
+    for first, last in skipped:
+        kept &= (times < first) | (times + range_us > last)
+    return kept
+
+
+def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
+    """The results, by the ends of their windows, that are exact.
+
+    >>> in_whole_windows(np.array([10, 11, 30, 31]), ((10, 30),)).tolist()
+    [True, False, False, True]
+    """
+    whole = np.ones(len(ends), np.bool_)
+    for first, last in skipped:
+        whole &= (ends <= first) | (ends > last)
+    return whole
+
+
+def _chances(times: Times) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for each tuple, by its time and its place among the others (splitmix64)."""
+    bits = times.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    bits += np.arange(len(times), dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    bits ^= bits >> np.uint64(31)
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

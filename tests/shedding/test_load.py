@@ -1,0 +1,61 @@
+"""Which tuples stay when only a share can be afforded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
+
+TIMES = st.lists(st.integers(0, 10**9), max_size=60).map(lambda found: np.array(sorted(found), np.int64))
+SHARES = st.floats(0, 1)
+
+
+def test_a_share_stays_at_random_and_the_same_each_time() -> None:
+    times = np.repeat(np.arange(20_000, dtype=np.int64), 5)
+    kept = keep_random(times, 0.3)
+    assert abs(kept.mean() - 0.3) < 0.01
+    assert np.array_equal(kept, keep_random(times, 0.3))
+    # Tuples of one time are not kept or dropped together.
+    assert abs((kept.reshape(-1, 5).sum(axis=1) > 0).mean() - (1 - 0.7**5)) < 0.02
+
+
+@given(TIMES, SHARES, SHARES)
+def test_what_stays_of_less_stays_of_more(times: np.ndarray, one: float, other: float) -> None:
+    less, more = sorted((one, other))
+    assert not (keep_random(times, less) & ~keep_random(times, more)).any()
+    assert keep_random(times, 1.0).all()
+
+
+@given(TIMES.filter(len), SHARES, st.data())
+def test_the_most_useful_stay(times: np.ndarray, share: float, data: st.DataObject) -> None:
+    utility = np.array(data.draw(st.lists(st.floats(-5, 5), min_size=len(times), max_size=len(times))))
+    kept = keep_useful(times, utility, share)
+    assert kept.sum() == math.ceil(share * len(times))
+    assert utility[kept].min(initial=math.inf) >= utility[~kept].max(initial=-math.inf)
+
+
+def test_without_a_utility_a_tuple_goes_first() -> None:
+    kept = keep_useful(np.arange(4, dtype=np.int64), np.array([math.nan, -math.inf, 1.0, math.nan]), 0.25)
+    assert kept.tolist() == [False, False, True, False]
+
+
+@given(
+    TIMES,
+    st.integers(1, 10**8),
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=3),
+)
+@pytest.mark.filterwarnings("error")
+def test_windows_are_whole_or_skipped(times: np.ndarray, length: int, spans: list[tuple[int, int]]) -> None:
+    skipped = tuple((first, first + more) for first, more in spans)
+    kept = keep_windows(times, length, skipped)
+    ends = np.array([end for ts in times.tolist() for end in (ts + 1, ts + length)], np.int64)
+    whole = in_whole_windows(ends, skipped)
+    for end, is_whole in zip(ends.tolist(), whole.tolist(), strict=True):
+        held = (times >= end - length) & (times < end)
+        if is_whole:
+            assert kept[held].all()
