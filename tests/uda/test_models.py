@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.model_aggregate import aggregates_of
+from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.query import Window
 from slicemill.esl.types import DOUBLE, TIMESTAMP, Type
 from slicemill.kernels.vectors import to_values
@@ -48,15 +48,6 @@ WINDOWS = [
 NUMBERS = st.sampled_from([None, 0.0, 1.0, 2.5, -3.0, 4.0, 7.25, 0.1, math.nan, math.inf, 1e4])
 
 
-def catalog_of(model: Model) -> Catalog:
-    base, window = aggregates_of("m", model)
-    catalog = Catalog()
-    catalog.base_aggregates["m"] = base
-    if window is not None:
-        catalog.window_aggregates["m"] = window
-    return catalog
-
-
 def types_of(model: Model) -> list[Type]:
     return [DOUBLE] * len(model.parameters) + [TIMESTAMP] * model.uses_age
 
@@ -84,7 +75,7 @@ def _near(a: Any, b: Any, tolerance: float) -> bool:
 def check(
     model: Model, window: Window, rows: Sequence[Any], cuts: Sequence[int], form: str, tolerance: float
 ) -> None:
-    catalog, types = catalog_of(model), types_of(model)
+    catalog, types = with_model("m", model, Catalog()), types_of(model)
     call = call_of(catalog, "m", types, window)
     uda = prepare(call, catalog, forms=(form,))
     assert uda.how.form == (INTERPRETER if model.text in INTERPRETED else form), uda.how
@@ -139,7 +130,7 @@ def test_rounding_errors_do_not_outlive_their_window() -> None:
     """G12, and a number that swallows all others: nothing is left of it once it is gone."""
     model = expression("sum(x)")
     rows = rows_for(model, [[v] for v in (1e16, 1.0, 1.0, 1e300, 3.0, 4.0, 5.0)], [1] * 7)
-    catalog = catalog_of(model)
+    catalog = with_model("m", model, Catalog())
     uda = prepare(call_of(catalog, "m", [DOUBLE], over("ROWS", 1)), catalog, forms=(PYTHON,))
     rows = [(ts, 0, value) for ts, _, value in rows]
     found = [value for _, value in answers(uda, [DOUBLE], rows, [])]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from slicemill.bench.benchmark import Benchmark
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import ColumnRef
-from slicemill.esl.model_aggregate import aggregates_of
+from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import DOUBLE
 from slicemill.kernels.vectors import Vector
@@ -48,11 +48,10 @@ def models(size: int) -> dict[str, Model]:
 
 def prepared(model: Model, size: int, *, blocking: bool = False) -> Uda:
     """The model over the last `size` rows; without its window version, the window is read again."""
-    base, window = aggregates_of("m", model)
-    catalog = Catalog()
-    catalog.base_aggregates["m"] = base
-    if window is not None and not blocking:
-        catalog.window_aggregates["m"] = window
+    catalog = with_model("m", model, Catalog())
+    if blocking:
+        catalog.window_aggregates.clear()
+    base = catalog.base_aggregates["m"]
     arguments = tuple(ColumnRef(name, DOUBLE) for name in model.parameters)
     call = WindowCall("m", arguments, False, (), Window(Frame.ROWS, size - 1), base.returns.columns)
     return prepare(call, catalog)

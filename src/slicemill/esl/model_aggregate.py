@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 from slicemill.model.model import Model
 
@@ -22,3 +23,13 @@ def aggregates_of(name: str, model: Model) -> tuple[AggregateDefinition, Aggrega
         for version in (False, True)
     )
     return base, None if model.recomputed else window
+
+
+def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
+    """The catalog, in which a model has that name."""
+    catalog = catalog.copy()
+    base, window = aggregates_of(name, model)
+    catalog.base_aggregates[name.lower()] = base
+    if window is not None:
+        catalog.window_aggregates[name.lower()] = window
+    return catalog

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import ColumnRef
-from slicemill.esl.model_aggregate import aggregates_of
+from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import DOUBLE
 from slicemill.kernels.vectors import Vector
@@ -76,14 +76,11 @@ def _naive(values: Floats) -> Floats:
 
 
 def _kernel(values: Floats) -> Floats:
-    base, window = aggregates_of("total", expression("sum(x)"))
-    catalog = Catalog()
-    catalog.base_aggregates["total"] = base
-    assert window is not None, "a sum is kept up"
-    catalog.window_aggregates["total"] = window
+    catalog = with_model("total", expression("sum(x)"), Catalog())
+    columns = catalog.base_aggregates["total"].returns.columns
     arguments = (ColumnRef("x", DOUBLE),)
     over = Window(Frame.ROWS, WINDOW - 1)
-    uda = prepare(WindowCall("total", arguments, False, (), over, base.returns.columns), catalog)
+    uda = prepare(WindowCall("total", arguments, False, (), over, columns), catalog)
     state, found = uda.start(), []
     for first in range(0, len(values), CHUNK):
         chunk = values[first : first + CHUNK]
