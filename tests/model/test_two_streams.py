@@ -17,8 +17,6 @@ from slicemill.plan.optimize import optimize
 SECOND = 1_000_000
 STREAMS = """CREATE STREAM A(at timestamp, a real) ORDER BY at;
 CREATE STREAM B(at timestamp, b real) ORDER BY at;"""
-    "CREATE STREAM A(at timestamp, a real) ORDER BY at; CREATE STREAM B(at timestamp, b real) ORDER BY at;"
-)
 EQUAL_CLOCKS = f"""{STREAMS}
 CREATE STREAM Pairs AS SELECT A.at AS at, a, b
   FROM A [RANGE 1 SECONDS], B [RANGE 1 SECONDS] WHERE A.at = B.at;
