@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import getloadavg
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.join_rivals import (
@@ -40,7 +40,12 @@ if TYPE_CHECKING:
 ROWS_PER_S = 2_000
 SELECTIVE = 20  # of a thousand values
 
-SINKS = {MillJoins: "", SparkJoins: ", Spark", SparkJoinsDropping: ", Spark, results dropped"}
+Side: TypeAlias = type[MillJoins | SparkJoins]
+SINKS: Mapping[Side, str] = {
+    MillJoins: "",
+    SparkJoins: ", Spark",
+    SparkJoinsDropping: ", Spark, results dropped",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +125,10 @@ def _result(bench: JoinBench) -> Result:
     much = bench.input(sizes.files_for_one, sizes.keys)
     usual = bench.input(sizes.files_for_many, sizes.keys)
     sparse = bench.input(sizes.files_for_one, 10 * sizes.keys)
-    alone = {side: bench.phase(side, one, much) for side in (MillJoins, *sizes.rivals)}
+    sides: tuple[Side, ...] = (MillJoins, *sizes.rivals)
+    alone = {side: bench.phase(side, one, much) for side in sides}
     shared = {count: bench.phase(MillJoins, wanted, usual) for count, wanted in many.items()}
-    spark_4 = {side: bench.phase(side, many[4], usual) for side in sizes.rivals}
+    spark_4 = {side: bench.phase(side, many[4], usual) for side in sides[1:]}
     turns = [
         (
             bench.phase(MillJoins, [WindowedJoin(sizes.longest_s / 10)], much),
@@ -175,7 +181,7 @@ def _result(bench: JoinBench) -> Result:
     return Result(claims, figures)
 
 
-def _both_store(phase: Phase, rivals: Mapping[type, Phase]) -> str:
+def _both_store(phase: Phase, rivals: Mapping[Side, Phase]) -> str:
     dropping = rivals.get(SparkJoinsDropping)
     beside = f"; {_faster(phase, dropping):.1f} where Spark drops them" if dropping is not None else ""
     return f"both store results{beside}"
@@ -225,9 +231,7 @@ class JoinBench:
             self._inputs[files, keys] = write_input(folder, files + 1, rows, keys, ROWS_PER_S)
         return self._inputs[files, keys]
 
-    def phase(
-        self, make: type[MillJoins | SparkJoins], wanted: Sequence[WindowedJoin], files: Input
-    ) -> Phase:
+    def phase(self, make: Side, wanted: Sequence[WindowedJoin], files: Input) -> Phase:
         """Start, take the first files, and measure what happens to the others."""
         self._runs += 1
         folder = self._folder / f"run-{self._runs}"
