@@ -7,7 +7,7 @@ import pytest
 from slicemill.model import Kind, ModelError, Way, expression, shared_cores
 from slicemill.model.catalogue import CATALOGUE, decaying, fourier, geometric, hann, model, norm
 from slicemill.model.classify_flow import classify_flow
-from slicemill.model.cost import cost_table, estimate
+from slicemill.model.cost import cost_table, estimate, ways_table
 from slicemill.model.flow import flow
 
 CLASSES = {
@@ -138,6 +138,14 @@ def test_costs() -> None:
         "core", "sum(1)", "sum(x^2)", "sum(x)", "max(x)", "incremental", "blocking",
     ]  # fmt: skip
     assert table[4][-1] == "up to 2·n"
+
+
+def test_what_each_way_would_cost() -> None:
+    rows = {row[0]: row[1:] for row in ways_table(n=1000, d=10)}
+    assert rows["blocking"][:3] == ("1000", "999", "0")
+    assert rows["incremental"][:3] == ("20", "20", "10")
+    assert rows["incremental, images stored"][:3] == ("10", "20", "10")
+    assert rows["two stacks"][1] == "≤ 30"
 
 
 def test_ways() -> None:

@@ -103,3 +103,23 @@ def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
         numbers = (cost.transforms, cost.combinations, cost.inverses, cost.stored)
         rows.append((name, "", *map(str, numbers)))
     return rows
+
+
+def ways_table(n: int, d: int = 1, degree: int = 2) -> list[tuple[str, ...]]:
+    """What each way of keeping one sum would cost: calls of T, of ⊕ and of its inverse, and what is stored."""
+    d = min(d, n)
+    images = f"{n} images, 1 value"
+    return [
+        ("way", "T", "⊕", "inverse", "stored"),
+        ("blocking", str(n), str(max(n - 1, 0)), "0", f"{n} elements"),
+        ("incremental", str(2 * d), str(2 * d), str(d), f"{n} elements, 1 value"),
+        ("incremental, images stored", str(d), str(2 * d), str(d), images),
+        ("two stacks", str(d), f"≤ {3 * d}", "0", f"{n} elements, ≤ {n} partial sums"),
+        (
+            f"shifted, {degree} values",
+            str(2 * d),
+            f"about {degree**2 * d}",
+            "0",
+            f"{n} elements, {degree} values",
+        ),
+    ]

@@ -1,0 +1,66 @@
+"""Windows of both kinds, in all three movements, against slices of the stream (C2)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.model import ModelError, expression
+from slicemill.model.canonical import blocking_graph, incremental_graph
+from slicemill.model.interpret import Instance, run
+from slicemill.model.windows import DataWindow, TimeWindow
+
+
+def contents(instances: list[Instance]) -> list[list[int]]:
+    window: list[int] = []
+    found = []
+    for instance in instances:
+        assert isinstance(instance.new, tuple)
+        window = window[instance.leaving :] + list(instance.new)
+        found.append(list(window))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(0, 20), size=st.integers(1, 6), step=st.integers(1, 8))
+def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int) -> None:
+    stream = [(k, k) for k in range(length)]
+    values = list(range(length))
+    ends = range(size, length + 1, step)
+    assert contents(list(DataWindow(size, step).instances(stream))) == [values[e - size : e] for e in ends]
+    partial = DataWindow(size, step, partial=True)
+    assert contents(list(partial.instances(stream))) == [
+        values[max(0, e - size) : e] for e in range(step, length + 1, step)
+    ]
+    agglomerative = DataWindow(None, step)
+    assert contents(list(agglomerative.instances(stream))) == [
+        values[:e] for e in range(step, length + 1, step)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    times=st.lists(st.integers(1, 30), min_size=1, max_size=12).map(sorted),
+    length=st.none() | st.integers(1, 8),
+    step=st.integers(1, 6),
+)
+def test_a_time_window_holds_an_interval(times: list[int], length: int | None, step: int) -> None:
+    window = TimeWindow(length, step)
+    instances = list(window.instances(list(enumerate(times))))
+    first = -(-times[0] // step) * step
+    ends = [first + k * step for k in range(len(instances))]
+    assert ends[-1] >= times[-1] > ends[-1] - step
+    assert contents(instances) == [
+        [k for k, t in enumerate(times) if t <= e and (length is None or t > e - length)] for e in ends
+    ]
+    model = expression("sum(x^2) - n")
+    kept, again = (list(run(graph(model), instances)) for graph in (incremental_graph, blocking_graph))
+    assert kept == again
+
+
+def test_windows_of_nothing_are_refused() -> None:
+    for make in (lambda: DataWindow(0), lambda: DataWindow(2, 0), lambda: TimeWindow(0, 1)):
+        with pytest.raises(ModelError, match="at least one"):
+            make()
+    assert list(TimeWindow(3, 1).instances([])) == []
