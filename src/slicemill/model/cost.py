@@ -106,7 +106,7 @@ def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
 
 
 def ways_table(n: int, d: int = 1, degree: int = 2) -> list[tuple[str, ...]]:
-    """What each way of keeping one sum would cost: calls of T, of ⊕ and of its inverse, and what is stored."""
+    """What each way of keeping one sum would cost, in calls and in what is stored."""
     d = min(d, n)
     images = f"{n} images, 1 value"
     return [
