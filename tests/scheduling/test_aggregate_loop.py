@@ -10,7 +10,7 @@ from slicemill.scheduling.deadlines import Rule
 
 
 def test_an_instant_is_late_by_what_its_last_tuple_is_late() -> None:
-    # Slides of 10: two tuples due at 10, of which the second ends at 7 + 2·4 = 15; one due at 20, done by then.
+    # Slides of 10: two tuples due at 10, the second of which ends at 7 + 2·4 = 15; one due at 20, in time.
     work = AggregateWork(np.array([7.0, 8.0, 12.0]), np.array([10.0]), np.array([4.0]))
     for rule in Rule:
         assert simulate_aggregates(work, rule).tolist() == [5.0, 0.0]

@@ -75,7 +75,8 @@ def _of(policy: str, tables: list[dict[str, Floats]]) -> list[Floats]:
 
 def _filled(values: Bools, table: Floats) -> Bools:
     """Without the stretches of time that brought no result."""
-    return values[~np.isnan(table[0])]
+    filled: Bools = values[~np.isnan(table[0])]
+    return filled
 
 
 def _over_time(seed: int, scale: Scale) -> dict[str, Floats]:
@@ -94,7 +95,8 @@ def _is_burst(seed: int, scale: Scale) -> Bools:
     work = bed_of(Service(LOAD), seed, scale).work
     arrived = work.arrival[work.tuples(0)]
     counts = np.histogram(arrived, bins=BUCKETS, range=(0, float(arrived.max())))[0]
-    return counts / counts.mean() * LOAD > 1
+    bursts: Bools = counts / counts.mean() * LOAD > 1
+    return bursts
 
 
 def plot(result: Result, path: Path) -> None:

@@ -8,6 +8,7 @@ very high for few and falls slowly.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from slicemill.lab.claims import Claim, within
@@ -27,10 +28,7 @@ def run(seed: int, scale: Scale) -> Result:
     kinds = {"logarithmic": logarithmic, "uniform": uniform}
     found = {
         name: {
-            count: [
-                charged(one, scale, lambda growth, kind=kind, count=count: kind(growth, count))
-                for one in seeds(seed)
-            ]
+            count: [charged(one, scale, partial(kind, count=count)) for one in seeds(seed)]
             for count in COUNTS
         }
         for name, kind in kinds.items()

@@ -14,7 +14,7 @@ from pathlib import Path
 from slicemill.lab.claims import Claim
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import Curve, curve, draw_curves
-from slicemill.lab.spread import lower, lowest, seeds
+from slicemill.lab.spread import SEEDS, lower, lowest, seeds
 from slicemill.scheduling.charts import Objective
 from slicemill.scheduling.loop import Run, simulate
 from slicemill.scheduling.measures import objectives
@@ -68,13 +68,17 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The testbed of P37 at a load; `traces` has two ON/OFF streams in place of ten Poisson ones."""
+    """The testbed of P37 at a load; `traces` has two ON/OFF streams in place of ten Poisson ones.
+
+    With `weighted`, every fifth query matters ten times as much as the others (P33).
+    """
 
     load: float
     bursty: int = 5
     skew: float = 0.0
     cost_classes: int = 3
     traces: bool = False
+    weighted: bool = False
 
     def bed(self, seed: int, scale: Scale) -> Testbed:
         queries, tuples = (100, 400) if scale == "small" else (250, 10_000)
@@ -88,13 +92,14 @@ class Data:
             skew=self.skew,
             cost_classes=self.cost_classes,
             traces=self.traces,
+            weights=[0.1 if query % 5 and self.weighted else 1.0 for query in range(queries)],
         )
 
 
 Setting = Service | Data
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=SEEDS)
 def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
     return setting.bed(seed, scale)
 

@@ -6,9 +6,10 @@ normalised ones, S/T² for balanced ones) and an expected cost, which contains t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from slicemill.scheduling.forks import Node, fork_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +37,16 @@ def best_single(segments: Sequence[SharedSegment]) -> float:
     return max(segment.weight / segment.cost for segment in segments)
 
 
-def remainder_priority(segment: SharedSegment, shared_cost: float) -> float:
-    """Of what is left of a segment once the shared operator has run."""
-    left = segment.cost - shared_cost
-    return segment.weight / left if left > 0 else math.inf
-
-
 def defining_tree(segments: Sequence[SharedSegment], shared_cost: float) -> Tree:
     """The subset of segments with the greatest priority (PDT).
 
-    A segment belongs to it if what is left of it has a greater priority than the tree without it, so
-    segments are tried in the order of their remainders' priorities (A6).
+    A segment belongs to it if what is left of it has a greater priority than the tree without it (A6): that
+    is where a fork is cut, so that the branches which raise its mean rate stay with it.
     """
-    order = sorted(range(len(segments)), key=lambda i: (-remainder_priority(segments[i], shared_cost), i))
-    members = [order[0]]
-    priority = set_priority([segments[order[0]]], shared_cost)
-    for candidate in order[1:]:
-        larger = set_priority([segments[i] for i in (*members, candidate)], shared_cost)
-        if larger <= priority:
-            break
-        members.append(candidate)
-        priority = larger
-    return Tree(tuple(members), priority)
+    rests = [
+        Node(str(place), segment.cost - shared_cost, segment.weight, sinks=(1,))
+        for place, segment in enumerate(segments)
+    ]
+    with_shared = fork_partitions(Node("shared", shared_cost, consumers=tuple(rests)))[0]
+    members = tuple(int(name) for name in with_shared.members[1:])
+    return Tree(members, set_priority([segments[member] for member in members], shared_cost))

@@ -100,7 +100,7 @@ def quality_of_data(
     for query in range(queries):
         stream = reads[query]
         passes = attributes[stream] <= percent[query]
-        weight = weights[query] if weights is not None else 1.0
+        weight = weights[query] if weights else 1.0
         loads.append(
             _load(query, arrivals[stream], 2.0 ** classes[query], shares[query], passes, weight=weight)
         )
