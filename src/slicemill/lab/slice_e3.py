@@ -7,42 +7,30 @@ rate; rates and numbers of queries are compared by the full formulas.
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 from slicemill.lab.claims import Claim, ascending, at_least
 from slicemill.lab.experiment import Experiment, Result, Scale
-from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.slice_joins import JOIN_SELECTIVITIES, mean, open_interval, saved
+from slicemill.lab.slice_joins import JOIN_SELECTIVITIES, saved
+from slicemill.lab.slice_savings import Savings, drawing, over_the_square
 from slicemill.plan.slices.chain import mem_opt
 from slicemill.plan.slices.members import Member, member
 from slicemill.plan.slices.savings import cpu_against_push_down
 from slicemill.plan.slices.workload import Workload
 
-STEPS: dict[Scale, int] = {"small": 49, "full": 499}
-DRAWN = (0.1, 0.5, 0.9)
 RATES = (5, 20, 80)
 QUERIES = (2, 3, 4, 6)
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
     """Savings over the whole square of rho and Ss by Sj, and by rate and number of queries at one point."""
-    grid = open_interval(STEPS[scale])
-    savings = {
-        sj: [100 * cpu_against_push_down(rho, ss, sj) for rho in grid for ss in grid]
-        for sj in JOIN_SELECTIVITIES
-    }
-    lines = {
-        f"Sj {sj:g}, Ss {ss:g}": [100 * cpu_against_push_down(rho, ss, sj) for rho in grid]
-        for sj in JOIN_SELECTIVITIES
-        for ss in DRAWN
-    }
+    by_sj = {f"Sj {sj:g}": partial(cpu_against_push_down, sj=sj) for sj in JOIN_SELECTIVITIES}
+    savings = over_the_square(by_sj, scale)
     by_rate = {f"{rate} t/s": _saved(_queries(2), rate) for rate in RATES}
     by_queries = {f"{count} queries": _saved(_queries(count), 50) for count in QUERIES}
     own_predicates = [_saved(_queries(count, own_predicates=True), 50) for count in QUERIES]
     figures = {
-        "rho": grid,
-        "saved_percent": lines,
-        "mean_percent": {str(sj): mean(values) for sj, values in savings.items()},
+        **savings.figures(),
         "by_rate_percent": by_rate,
         "by_queries_percent": by_queries,
         "own_predicates_percent": own_predicates,
@@ -50,37 +38,27 @@ def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
     return Result(_claims(savings, by_rate, by_queries, own_predicates), figures)
 
 
-def plot(result: Result, path: Path) -> None:
-    """Savings against the ratio of the windows."""
-    draw_curves(
-        path,
-        {
-            name: curve(result.figures["rho"], [line])
-            for name, line in result.figures["saved_percent"].items()
-        },
-        title="Against split streams slicing saves what routing and merging of results cost",
-        x_label="W1 / W2",
-        y_label="comparisons saved against push-down [%]",
-    )
-
-
 EXPERIMENT = Experiment(
-    id="slice-E3", title="Analytic CPU saving of slices against push-down", run=run, plot=plot
+    id="slice-E3",
+    title="Analytic CPU saving of slices against push-down",
+    run=run,
+    plot=drawing(
+        "Against split streams slicing saves what routing and merging of results cost",
+        "comparisons saved against push-down [%]",
+    ),
 )
 
 
 def _claims(
-    savings: dict[float, list[float]],
+    savings: Savings,
     by_rate: dict[str, float],
     by_queries: dict[str, float],
     own_predicates: list[float],
 ) -> tuple[Claim, ...]:
     alone = ", ".join(f"{value:.1f}" for value in own_predicates)
     return (
-        at_least("least saving anywhere, %", min(min(values) for values in savings.values()), 0),
-        ascending(
-            "it grows with Sj (mean, %)", {f"Sj {sj:g}": mean(values) for sj, values in savings.items()}
-        ),
+        at_least("least saving anywhere, %", savings.least, 0),
+        ascending("it grows with Sj (mean, %)", savings.means),
         ascending("it grows with the rate (%)", by_rate),
         ascending(
             "it grows with the number of queries (%)",

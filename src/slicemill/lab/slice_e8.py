@@ -14,7 +14,7 @@ from pathlib import Path
 from slicemill.lab.claims import Claim, at_least, at_most, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.slice_joins import RATES, WAYS, WINDOWS_S, Setting, measured, modelled, saved
+from slicemill.lab.slice_joins import RATES, WAYS, WINDOWS_S, Setting, by_panel, modelled, saved
 
 SELECTIVITIES = (0.2, 0.5, 0.8)
 PANELS = {
@@ -28,10 +28,7 @@ RIVALS = WAYS[1:]
 def run(seed: int, scale: Scale) -> Result:
     """Mean state of each way, by panel and rate."""
     rates = RATES[scale]
-    state = {
-        panel: {way: [measured(setting, rate, scale, seed)[way].state for rate in rates] for way in WAYS}
-        for panel, setting in PANELS.items()
-    }
+    state = by_panel(PANELS, scale, seed, lambda run: run.state)
     figures = {
         "rates": list(rates),
         "panels": {panel: str(setting) for panel, setting in PANELS.items()},

@@ -19,6 +19,7 @@ from slicemill.lab.slice_joins import (
     WAYS,
     WINDOWS_S,
     Setting,
+    by_panel,
     mean,
     measured,
     modelled,
@@ -37,12 +38,7 @@ FEW_MATCHES = "d"
 def run(seed: int, scale: Scale) -> Result:
     """The service rate of each way, by panel and rate."""
     rates = RATES[scale]
-    service = {
-        panel: {
-            way: [measured(setting, rate, scale, seed)[way].service_rate for rate in rates] for way in WAYS
-        }
-        for panel, setting in PANELS.items()
-    }
+    service = by_panel(PANELS, scale, seed, lambda run: run.service_rate)
     ahead = {
         panel: {
             way: [more(a, b) for a, b in zip(lines["state-slice"], lines[way], strict=True)] for way in RIVALS

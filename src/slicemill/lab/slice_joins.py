@@ -122,6 +122,18 @@ def measured(setting: Setting, rate: int, scale: Scale, seed: int) -> dict[str, 
     return {way: measure(joins[way](), rate, LONGEST_S * SHRUNK[scale], seed) for way in WAYS}
 
 
+def by_panel(
+    panels: Mapping[str, Setting], scale: Scale, seed: int, figure: Callable[[Measured], float]
+) -> dict[str, dict[str, list[float]]]:
+    """A figure of each way at each rate, panel by panel."""
+    return {
+        panel: {
+            way: [figure(measured(setting, rate, scale, seed)[way]) for rate in RATES[scale]] for way in WAYS
+        }
+        for panel, setting in panels.items()
+    }
+
+
 def modelled(setting: Setting, rate: float, scale: Scale) -> dict[str, Cost]:
     """What the cost model expects of each way, per second."""
     plan = mem_opt(workload(setting, rate, scale))
