@@ -162,3 +162,24 @@ def test_state_is_kept_within_its_memory(tmp_path: Path) -> None:
             most[log] = max(most[log], sum(part.chunk.bytes for part in unit.version.slices))
     assert most["shed"] < 60_000 < most["exact"]
     assert works.shed().dropped > 0
+
+
+def test_old_pairs_are_not_looked_for_under_load(tmp_path: Path) -> None:
+    """State stays whole: when the load is over, all pairs come again (S55)."""
+    window = "s [RANGE 10 SECONDS]"
+    pairs = f"SELECT A.v AS a, B.v AS b FROM {window} AS A, {window} AS B WHERE A.k = B.k"
+    works = Works(tmp_path, with_budget(", keep = 0.2, shedding = 'age'", pairs))
+    assert len(works.units) == 1, "they share one chain of slices all the same"
+    loaded, calm = 30 * SECOND, 45 * SECOND
+    for batch in BATCHES:
+        works.arrive(batch, 5 if batch[0][2] < loaded else 0.1)
+    shed, exact = works.rows("shed"), works.rows("exact")
+    assert shed <= exact
+    at = {name: Counter(row[0] for row in found.elements()) for name, found in (("s", shed), ("e", exact))}
+    for ts in at["e"]:
+        share = at["s"][ts] / at["e"][ts]
+        if 20 * SECOND < int(str(ts)) < loaded:
+            assert share == pytest.approx(0.2, abs=0.1)
+        elif int(str(ts)) > calm:
+            assert share == 1.0
+    assert works.shed().accuracy < 0.8

@@ -8,12 +8,12 @@ import pytest
 
 from slicemill.shedding.accuracy import Sums, accuracy_sums
 from slicemill.shedding.chains import Tuple
-from slicemill.shedding.report import BUCKETS, Report
+from slicemill.shedding.report import BUCKETS, MemoryReport
 from slicemill.shedding.shadow import Shadow
 
 
 def test_buckets_are_put_together_and_lose_nothing() -> None:
-    report = Report(10)
+    report = MemoryReport(capacity=10)
     for ts in range(3 * BUCKETS + 1):
         report.add(ts, Sums(0.5, 1))
     assert BUCKETS // 2 <= len(report.buckets) <= BUCKETS
@@ -23,7 +23,7 @@ def test_buckets_are_put_together_and_lose_nothing() -> None:
 
 
 def test_a_report_over_nothing_is_exact() -> None:
-    report = Report(10)
+    report = MemoryReport(capacity=10)
     assert (report.accuracy, report.coalescing, report.memory_ratio) == (1, 0, 1)
     assert report.plain()["buckets"] == []
 

@@ -17,7 +17,7 @@ from slicemill.execution.operator import Row, Timed
 from slicemill.shedding.accuracy import Interval, accuracy_sums
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.chains import Follower, Tuple
-from slicemill.shedding.report import Report
+from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Original, Shadow
 
 
@@ -82,7 +82,7 @@ class SheddingCoalesce:
         self._next_end: int | None = None
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
-        self.report = Report(budget.capacity)
+        self.report = MemoryReport(capacity=budget.capacity)
 
     @property
     def waits_for_time(self) -> bool:

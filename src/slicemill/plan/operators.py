@@ -70,6 +70,14 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class AgeLimit:
+    """Under load, pairs of tuples that are far apart in time are not looked for (S55)."""
+
+    budget: LoadBudget
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class WindowJoin:
     """Joins two or more streams over a window each; output columns are `alias.column`.
 
@@ -81,6 +89,7 @@ class WindowJoin:
     windows: tuple[Window, ...]
     condition: Expr | None
     member_times: bool = False
+    limit: AgeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class JoinMember:
     selections: tuple[Expr | None, Expr | None]
     residual: Expr | None
     columns: tuple[tuple[str, int, str], ...]
+    limit: AgeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Drop
+from slicemill.plan.operators import AgeLimit, Drop, SharedJoin
 from slicemill.plan.units import Unit
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.state import UnitVersion
@@ -19,11 +19,23 @@ _SKIPS_NOTHING = Skipper(0)
 
 
 class LoadControl:
-    """The controllers of a unit's drop boxes, by node. Shares and skipped windows last over restarts."""
+    """The controllers of a unit's drop boxes, and of joins that look for fewer pairs, by node.
+
+    Shares and skipped windows last over restarts.
+    """
 
     def __init__(self, unit: Unit, graph: QueryGraph, version: UnitVersion) -> None:
         boxes = {node: box for node in unit.nodes if isinstance(box := graph[node].operator, Drop)}
-        self._controllers = {node: Controller(box.budget, box.weight) for node, box in boxes.items()}
+        limits: dict[str, Drop | AgeLimit] = {
+            member.name: member.limit
+            for node in unit.nodes
+            if isinstance(join := graph[node].operator, SharedJoin)
+            for member in join.members
+            if member.limit is not None
+        }
+        self._controllers = {
+            node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
+        }
         self._skippers = {
             node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
         }

@@ -26,6 +26,7 @@ from slicemill.runtime.steps.drop import NOTHING, Dropping, DropStep, WholeWindo
 from slicemill.runtime.steps.hosted import RowStep
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.registry import stateful_step, stateless_step
+from slicemill.runtime.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.shedding.report import Report
 
 _ALL_STAY: Mapping[str, Dropping] = {}
@@ -83,12 +84,13 @@ class UnitProgram:
     @property
     def sheds(self) -> dict[str, Report]:
         """What operators with a budget have dropped so far, by node."""
-        found = {
-            node_id: step.shed
-            for node_id, step in self._stateful.items()
-            if isinstance(step, (RowStep, DropStep))
-        }
-        return {node_id: shed for node_id, shed in found.items() if shed is not None}
+        found: dict[str, Report] = {}
+        for node_id, step in self._stateful.items():
+            if isinstance(step, (RowStep, DropStep)) and step.shed is not None:
+                found[node_id] = step.shed
+            elif isinstance(step, (SharedJoinStep, JoinStep)):
+                found |= step.sheds
+        return found
 
     def run(
         self,
@@ -134,6 +136,8 @@ class UnitProgram:
                 step.dropping = dropping.get(node_id, NOTHING)
             elif isinstance(step, WholeWindowsStep):
                 step.dropping = dropping.get(step.box, NOTHING)
+            elif isinstance(step, (SharedJoinStep, JoinStep)):
+                step.shorten({name: found.share for name, found in dropping.items()})
 
     def empty_input(self, log: str) -> pa.Table:
         node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)

@@ -25,19 +25,13 @@ class Bucket:
 
 @dataclass(slots=True)
 class Report:
-    """Of `arrived` tuples, in `runs` runs, `dropped` were dropped before the window had passed them.
+    """Of `arrived` tuples `dropped` were dropped.
 
-    `capacity` is what memory holds, `in_window` what the latest window wanted. `sampled` is the share of runs
-    that accuracy is known of. There are at most so many buckets: of more, two neighbours become one.
+    There are at most so many buckets: of more, two neighbours become one.
     """
 
-    capacity: int
-
     arrived: int = 0
-    runs: int = 0
     dropped: int = 0
-    in_window: int = 0
-    sampled: float = 1.0
     buckets: list[Bucket] = field(default_factory=list)
 
     def add(self, ts: int, sums: Sums) -> None:
@@ -52,6 +46,29 @@ class Report:
         whole = Bucket(0, 0, sum(b.shares for b in self.buckets), sum(b.results for b in self.buckets))
         return whole.accuracy
 
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "arrived": self.arrived,
+            "dropped": self.dropped,
+            "accuracy": round(self.accuracy, 4),
+            "buckets": [[b.begin, b.end, round(b.accuracy, 4)] for b in self.buckets],
+        }
+
+
+@dataclass(slots=True)
+class MemoryReport(Report):
+    """Of a temporal query, whose tuples in `runs` runs were dropped before the window had passed them.
+
+    `capacity` is what memory holds, `in_window` what the latest window wanted. `sampled` is the share of runs
+    that accuracy is known of.
+    """
+
+    capacity: int = 0
+    runs: int = 0
+    in_window: int = 0
+    sampled: float = 1.0
+
     @property
     def coalescing(self) -> float:
         """The measured share of tuples that go on with the run of the one before."""
@@ -63,15 +80,11 @@ class Report:
         return self.capacity / self.in_window if self.in_window else 1.0
 
     def plain(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "arrived": self.arrived,
-            "dropped": self.dropped,
-            "accuracy": round(self.accuracy, 4),
+        # Not super(): a class with slots is made anew, and the name in its cell is that of the old one.
+        return Report.plain(self) | {
             "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
             "sampled": self.sampled,
-            "buckets": [[b.begin, b.end, round(b.accuracy, 4)] for b in self.buckets],
         }
 
 

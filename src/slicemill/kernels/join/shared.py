@@ -10,7 +10,7 @@ plan says that what is stored for another query is what it would have stored its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -41,6 +41,7 @@ from slicemill.kernels.slice import Cuts, Held
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember, SharedJoin
 from slicemill.plan.slices.coverage import Covers
+from slicemill.shedding.report import Report
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
@@ -56,6 +57,7 @@ class JoinState:
     seats: Seats = field(default_factory=lambda: Seats({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
 
     def held(self) -> list[Held]:
         """What each side's slices hold, oldest first, and what waits."""
@@ -108,6 +110,7 @@ class Join:
             Side(state.sides[side], state.seats, side, self._entries[side].schema, state.measures.writing)
             for side in SIDES
         ]
+        self._reaches = [side.reach for side in self._sides]
         # What a selection said of stored rows that cannot be told.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
@@ -115,6 +118,15 @@ class Join:
                 side.change(state.seats.stayed(before), self._served(new, number))
             state.measures.begin_anew()
         self._residuals = Residuals(operator.members, schemas, state.seats)
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
+
+        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        """
+        self._reaches = [
+            reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
+        ]
 
     def _names(self) -> set[str]:
         return {member.name for member in self._members}
@@ -208,13 +220,13 @@ class Join:
     def _targets(self, new: Sequence[Probing]) -> list[_Target]:
         targets: list[_Target] = []
         for side in SIDES:
-            rows, other = new[side].block, self._sides[1 - side]
+            rows, other, reach = new[side].block, self._sides[1 - side], self._reaches[1 - side]
             if not rows.rows:
                 continue
             for block, live, earliest, latest in self._met_by(new, side):
                 starts, ends = (np.empty(rows.rows, np.int32) for _ in range(2))
                 found = probe.find_spans(
-                    rows.hashes, rows.times, new[side].seen, other.reach.longest_us, other.reach.most_rows,
+                    rows.hashes, rows.times, new[side].seen, reach.longest_us, reach.most_rows,
                     block.hashes, block.first, block.times, other.numbers(block),
                     latest, earliest, side, starts, ends,
                 )  # fmt: skip
@@ -257,7 +269,8 @@ class Join:
         most = int((target.ends - target.starts)[inside].sum())
         probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
         wanted = np.empty((most, self.state.seats.words), np.uint64)
-        block, reach, measures = target.block, other.reach, self.state.measures
+        reach = self._reaches[1 - target.side]
+        block, measures = target.block, self.state.measures
         with measures.probing.doing(most):
             count = probe.find_pairs(
                 target.starts, target.ends, probing.ranks, first, end,

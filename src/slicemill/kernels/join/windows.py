@@ -19,6 +19,7 @@ from slicemill.plan.operators import JoinMember
 
 WORD_BITS = 64
 FOREVER = 2**63 - 1
+_ALL_WHOLE: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,15 @@ class Reach:
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
-def reach_of(seats: Seats, side: int) -> Reach:
+def reach_of(seats: Seats, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
+    """Of windows of which all is reached, or a share, for some queries."""
     windows = {name: member.windows[side] for name, member in seats.members.items()}
-    in_time = {name: _extent(window) for name, window in windows.items() if not counts_rows(window)}
-    in_rows = {name: _extent(window) for name, window in windows.items() if counts_rows(window)}
+    extents = {name: _extent(window) for name, window in windows.items()}
+    for name, share in shares.items():
+        if name in extents and extents[name] != FOREVER:
+            extents[name] = round(extents[name] * share)
+    in_time = {name: extents[name] for name, window in windows.items() if not counts_rows(window)}
+    in_rows = {name: extents[name] for name, window in windows.items() if counts_rows(window)}
     ends_us, bits_us = _table(in_time, seats)
     ends_rows, bits_rows = _table(in_rows, seats)
     names = sorted(windows, key=lambda name: (name in in_rows, in_time.get(name, 0)), reverse=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from slicemill.esl.catalog import Catalog, Query
 from slicemill.esl.query import Select
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Drop, Scan, WholeWindows
+from slicemill.plan.operators import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
 from slicemill.plan.rules.sharing import digest
 from slicemill.plan.units import log_of
 from slicemill.shedding.load import AGE, WINDOWS
@@ -19,9 +19,24 @@ from slicemill.shedding.load import AGE, WINDOWS
 
 def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     for query in catalog.queries.values():
-        if query.load is not None and query.load.method != AGE and query.name in graph.nodes:
-            graph = _with_box(graph, query)
+        if query.load is not None and query.name in graph.nodes:
+            with_limit = _with_age_limit if query.load.method == AGE else _with_box
+            graph = with_limit(graph, query)
     return graph
+
+
+def _with_age_limit(graph: QueryGraph, query: Query) -> QueryGraph:
+    """The join itself leaves out pairs: its state serves others, and stays as it is."""
+    assert query.load is not None
+    limit = AgeLimit(query.load, query.options.weight)
+    own = _own_nodes(graph, query.name)
+    nodes = {
+        node.id: replace(node, operator=replace(node.operator, limit=limit))
+        if node.id in own and isinstance(node.operator, WindowJoin)
+        else node
+        for node in graph
+    }
+    return QueryGraph(nodes, graph.streams)
 
 
 def _with_box(graph: QueryGraph, query: Query) -> QueryGraph:

@@ -59,7 +59,7 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
         columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
-        member = JoinMember(node.id, windows, (left_where, right_where), residual, columns)
+        member = JoinMember(node.id, windows, (left_where, right_where), residual, columns, join.limit)
         if between_logs(graph, node):
             name = _name(graph, (left, right), keys)
             found = shared.setdefault(name, _Shared((left, right), keys))
