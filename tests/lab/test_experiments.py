@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.lab import plotting
 from slicemill.lab.experiment import Result, to_json
 from slicemill.lab.registry import experiment_ids, load
 
@@ -36,6 +37,20 @@ NOT_REPRODUCED = {
 def test_every_claim_holds(experiment_id: str) -> None:
     missed = [claim for claim in result_of(experiment_id).claims if not claim.holds]
     assert {claim.what for claim in missed} == NOT_REPRODUCED.get(experiment_id, set()), missed
+
+
+@pytest.mark.parametrize(
+    "experiment_id", [name for name in experiment_ids() if name.startswith("sched-E")][1:]
+)
+def test_plots_of_scheduling_say_what_arrives(
+    experiment_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(plotting, "fill", lambda title, width: titles.append(title) or title)
+    load(experiment_id).plot(result_of(experiment_id), tmp_path / "plot.png")
+    arrivals = result_of(experiment_id).figures["arrivals"]
+    assert arrivals in titles[0]
+    assert arrivals.startswith(("LBL-like synthetic ON/OFF arrivals", "Poisson arrivals"))
 
 
 @pytest.mark.parametrize("experiment_id", experiment_ids())

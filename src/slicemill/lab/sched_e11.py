@@ -45,7 +45,7 @@ def run(seed: int, scale: Scale) -> Result:
                 f"{shown(policy)} is best at its {WHAT[policy]} in this part of the time",
                 float(np.mean(np.concatenate(own))),
                 0.5,
-                note=f"published: best over time; over {SEEDS} seeds of {BUCKETS} stretches",
+                note=f"published: best over time, without figures; {SEEDS} seeds of {BUCKETS} stretches",
             )
         )
         gaps = [np.delete(table, row, axis=0).mean(axis=0) - table[row] for table in _of(policy, tables)]
@@ -56,7 +56,8 @@ def run(seed: int, scale: Scale) -> Result:
                     "elsewhere": [float(np.nanmean(gap[~b])) for gap, b in zip(gaps, bursts, strict=True)],
                     "at bursts": [float(np.nanmean(gap[b])) for gap, b in zip(gaps, bursts, strict=True)],
                 },
-                note="a burst: more work arrives than there is time",
+                note="a burst: more work arrives than there is time; what it leaves behind outlasts it, so "
+                "that means are as far apart for those who come next",
             )
         )
     first = tables[0]["bsd"]

@@ -15,7 +15,12 @@ from slicemill.lab.spread import lower, lowest
 
 POLICIES = ("chain", "bsd", "hnr", "brt", "hr")
 LOADS = (0.7, 0.97)
-BELOW = (("HNR", "HR", "up to 22 %"), ("BSD", "HNR", "up to 13 %"), ("BRT", "HR", ""), ("BSD", "BRT", ""))
+BELOW = (
+    ("HNR", "HR", "up to 22 %"),
+    ("BSD", "HNR", "up to 13 %"),
+    ("BRT", "HR", "less again, without a figure; here they are alike"),
+    ("BSD", "BRT", "less, without a figure"),
+)
 
 
 def run(seed: int, scale: Scale) -> Result:
