@@ -28,7 +28,7 @@ class Tuple:
     """A tuple with its interval, or several that have been put together.
 
     `number` counts arrivals in its partition, `serial` in all; `run` is the number of the run that it was in
-    before anything was dropped.
+    before anything was dropped, `tie` its place among tuples that cost the same.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class Tuple:
         "number",
         "run",
         "serial",
+        "tie",
         "values",
     )
 
@@ -59,6 +60,7 @@ class Tuple:
         self.after: Tuple | None = None
         self.chain: Chain | None = None
         self.fragment: Any = None
+        self.tie = 0
 
     def goes_on(self, values: Values, end: int) -> bool:
         return self.begin == end and self.values == values

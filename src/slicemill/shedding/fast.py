@@ -43,6 +43,7 @@ class FastMemory(Memory):
         super().__init__(capacity)
         assert method.split >= method.lost or method.split == 0, "else an inner tuple may be the cheapest"
         self.method = method
+        self._lost, self._threshold = method.lost, method.threshold
         self._any = method.split == 0 and method.threshold is None
         self._heap: list[_Entry] = []
         self._entries = count()
@@ -74,35 +75,43 @@ class FastMemory(Memory):
             while fragment.by_length[0][2].fragment is not fragment:
                 heappop(fragment.by_length)
             length, tie, tuple_ = fragment.by_length[0]
-            return self.method.lost * (length / fragment.length), tie, fragment.entry, fragment, tuple_
-        grows = self._grows(fragment)
-        ends = {fragment.first} if grows else {fragment.first, fragment.last}
-        cost, tie, tuple_ = min(
-            (self._cost(fragment, end, grows), self.method.tie(end.serial), end) for end in ends
-        )
-        return cost, tie, fragment.entry, fragment, tuple_
+            return self._lost * (length / fragment.length), tie, fragment.entry, fragment, tuple_
+        first, last = fragment.first, fragment.last
+        grows = last.after is None and self._grows(last)
+        length = last.end - first.begin
+        cost = self._cost(first.end - first.begin, length, grows)
+        if first is last or grows:
+            return cost, first.tie, fragment.entry, fragment, first
+        other = self._cost(last.end - last.begin, length, grows)
+        if (other, last.tie) < (cost, first.tie):
+            return other, last.tie, fragment.entry, fragment, last
+        return cost, first.tie, fragment.entry, fragment, first
 
-    def _cost(self, fragment: Fragment, end: Tuple, grows: bool) -> float:
-        length, threshold = fragment.length, self.method.threshold
+    def _cost(self, dropped: int, length: int, grows: bool) -> float:
+        """Of an end of so much of a fragment's time."""
+        threshold = self._threshold
         if threshold is None or grows:
-            return self.method.lost * (end.length / length)
+            return self._lost * (dropped / length)
         if length < threshold:
             return 0.0
-        rest = length - end.length
-        return self.method.lost * ((length - (rest if rest >= threshold else 0)) / length)
+        rest = length - dropped
+        return self._lost * ((length - (rest if rest >= threshold else 0)) / length)
 
-    def _grows(self, fragment: Fragment) -> bool:
-        # A tuple that is being removed is still linked here: what it was the last of has an end now.
-        if not self.method.lookahead or fragment.last.after is not None:
+    def _grows(self, last: Tuple) -> bool:
+        """Does the newest tuple of a partition go on where the last one that is kept ends?
+
+        While a tuple is being removed, it is still linked: what it was the last of has an end now.
+        """
+        if not self.method.lookahead:
             return False
-        chain = fragment.last.chain
-        assert chain is not None
-        follower = chain.follower
-        return follower is not None and follower.goes_on(fragment.last.values, fragment.last.end)
+        assert last.chain is not None
+        follower = last.chain.follower
+        return follower is not None and follower.begin == last.end and follower.values == last.values
 
     # -- fragments --------------------------------------------------------------------------------------
 
     def _added(self, tuple_: Tuple) -> None:
+        tuple_.tie = self.method.tie(tuple_.serial)
         before = tuple_.before
         if before is not None and tuple_.goes_on(before.values, before.end):
             fragment: Fragment = before.fragment
@@ -118,7 +127,7 @@ class FastMemory(Memory):
     def _take(self, fragment: Fragment, tuple_: Tuple) -> None:
         tuple_.fragment = fragment
         if self._any:
-            heappush(fragment.by_length, (tuple_.length, self.method.tie(tuple_.serial), tuple_))
+            heappush(fragment.by_length, (tuple_.length, tuple_.tie, tuple_))
 
     def _followed(self, chain: Chain) -> None:
         if chain.last is not None:

@@ -80,7 +80,7 @@ class Shadow:
 
     def samples(self, run: int) -> bool:
         """Is this one of the runs that are looked at?"""
-        return scattered(run, _SEED) & ((1 << self.halvings) - 1) == 0
+        return not self.halvings or scattered(run, _SEED) & ((1 << self.halvings) - 1) == 0
 
     def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
         kept = {

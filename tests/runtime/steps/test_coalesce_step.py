@@ -17,6 +17,7 @@ from slicemill.execution.sources import Arrival
 from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
+from slicemill.plan.operators import Coalesce
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import cut
 from slicemill.runtime.program import UnitPlan, UnitProgram
@@ -115,3 +116,25 @@ def test_only_a_query_with_a_budget_is_run_tuple_by_tuple_and_in_one_bucket(name
 )
 def test_explain_says_what_memory_counts_and_what_goes(name: str, words: str) -> None:
     assert words in " ".join(explain_text(plan(name, 1).graph).split())
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("", "lookahead"),
+        ("WHERE CAST(VALID(R) AS INTERVAL SECOND) < 5", "lookahead"),
+        ("WHERE CAST(VALID(R) AS INTERVAL SECOND) > 5", ("threshold", 6_000_000)),
+        ("WHERE 2 <= CAST(VALID(R) AS INTERVAL MINUTE) AND n > 3", ("threshold", 120_000_000)),
+    ],
+)
+def test_a_query_that_asks_for_a_duration_is_shed_by_it(where: str, expected: object) -> None:
+    query = f"CREATE QUERY q WITH (memory = '1 KiB') AS SELECT R.v FROM S(v) AS R {WINDOW} {where}"
+    (operator,) = (
+        node.operator
+        for node in build_graph(bind(STREAM + query).catalog)
+        if isinstance(node.operator, Coalesce)
+    )
+    assert operator.budget is not None
+    assert operator.budget.capacity == 1024 // (40 + 32)
+    found = (operator.budget.method, operator.budget.threshold)
+    assert found == (expected if isinstance(expected, tuple) else (expected, None))

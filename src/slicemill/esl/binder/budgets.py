@@ -37,7 +37,7 @@ def with_budget(
         _check_method(method, memory, place)
     if memory is None:
         return query
-    budget = _budget(query.coalesce, memory, method or DEFAULT, place)
+    budget = _budget(query.coalesce, memory, method, place)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
 
 
@@ -53,7 +53,7 @@ def _check_method(method: str, memory: str | None, place: exp.Expression) -> Non
         )
 
 
-def _budget(coalesce: Coalesce, memory: str, method: str, place: exp.Expression) -> Budget:
+def _budget(coalesce: Coalesce, memory: str, method: str | None, place: exp.Expression) -> Budget:
     match = MEMORY.fullmatch(memory.strip())
     assert match is not None, "the options are checked before the query"
     amount, unit = int(match[1]), match[2].lower()
@@ -72,20 +72,23 @@ def _budget(coalesce: Coalesce, memory: str, method: str, place: exp.Expression)
             span_of(place),
             f"write memory = '{amount} tuples', or let the window be of time",
         )
-    if slot is Slot.RUNS and method != DEFAULT:
+    if slot is Slot.RUNS and method is not None:
         raise Mistake(
             "where memory counts runs, the shortest run goes first",
             span_of(place),
             f"leave shedding out, or write memory = '{amount} tuples'",
         )
-    threshold = least_duration(coalesce.after) if method == "threshold" else None
+    threshold = least_duration(coalesce.after)
     if method == "threshold" and threshold is None:
         raise Mistake(
             "shedding by threshold needs a least duration",
             span_of(place),
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
-    return Budget(amount, slot, method, threshold)
+    if method is None:
+        # To trim long runs that are then too short would be the worst of all.
+        method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
+    return Budget(amount, slot, method, threshold if method == "threshold" else None)
 
 
 def tuple_bytes(coalesce: Coalesce) -> int:
