@@ -252,7 +252,16 @@ def greatest_common(a: int, b: int) -> int:
 @njit(cache=True)
 def turn(p: int, q: int, u: int) -> float:
     """The angle of u steps of p/q of a full turn: whole turns are left out before anything is rounded."""
-    return 2.0 * math.pi * ((p * u) % q) / q
+    return 2.0 * math.pi * ((p * (u % q)) % q) / q
+
+
+@njit(cache=True)
+def angle(high: float, low: float, u: int) -> float:
+    """The angle of u steps of so many turns each, in the same way."""
+    h, rest = multiply(high, low, float(u), 0.0)
+    fh, fl = floor(h, rest)
+    h, rest = subtract(h, rest, fh, fl)
+    return 2.0 * math.pi * h
 
 
 @njit(cache=True)

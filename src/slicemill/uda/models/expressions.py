@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from slicemill.model.terms import PI, Apply, Column, Expr, Number, Symbol
+from slicemill.model.terms import PI as SYMBOL_OF_PI
+from slicemill.model.terms import Apply, Column, Expr, Number, Symbol
 from slicemill.uda.source import Unfit, Writer
 
 Pair: TypeAlias = tuple[str, str]
 
 _ONE = {name: name for name in ("floor", "ceil", "sign", "nonnegative", "log", "exp", "sin", "cos")}
 _ONE |= {"sqrt": "root", "abs": "absolute"}
-_PI = Fraction("3.14159265358979323846264338327950288419716939937510582")
+PI = Fraction("3.14159265358979323846264338327950288419716939937510582")
 _SQUARE = 2
 
 
@@ -49,8 +50,8 @@ class Formulas:
         match expr:
             case Number(value):
                 return constant(value)
-            case Symbol() if expr == PI:
-                return constant(_PI)
+            case Symbol() if expr == SYMBOL_OF_PI:
+                return constant(PI)
             case Column(name) | Symbol(name):
                 if name not in self._names:
                     raise Unfit(f"{name} is known only when the whole window has been read")

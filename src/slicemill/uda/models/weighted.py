@@ -4,6 +4,9 @@ When the element in front leaves, positions i of all others fall by one; when an
 their age grow. Sums with higher powers are then combined from those with lower ones:
 
     (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
+
+Sums that turn with the position would be turned by the same, slightly wrong angle at each slide. They stay as
+they are instead: an element keeps the angle of its number in the stream, and the result is turned back.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from slicemill.model.core import Core
 from slicemill.model.terms import AGE, POSITION
 from slicemill.model.weights import Mode, Term
 from slicemill.uda.layout import Columns
-from slicemill.uda.models.expressions import Pair, constant
+from slicemill.uda.models.expressions import PI, Pair, constant
 from slicemill.uda.models.keepers import FRESH, VALUE, Keeper, Place, drop_first
 from slicemill.uda.source import Writer
 
@@ -62,22 +65,28 @@ class Powers:
                 f"{name}h, {name}l = {f'dd.whole_power({high}, {low}, {u})' if whole else f'{size}, 0.0'}"
             )
             return f"{name}h", f"{name}l"
-        turns, frequency = mode.turns, float(mode.frequency)
-        parts = [f"{frequency!r} * {u}"] if frequency else []
-        if turns:
-            p, q = turns.numerator, turns.denominator
-            parts.append(f"dd.turn({p}, {q}, {u})" if whole else f"2.0 * np.pi * {float(turns)!r} * {u}")
-        out.line(f"angle = {' + '.join(parts)}")
+        out.line(f"angle = {_angle(mode, u, whole)}")
         scale = "" if (high, low) == ("1.0", "0.0") else f"{size} * "
         out.line(f"{name}r, {name}i = {scale}np.cos(angle), {scale}np.sin(angle)")
         return f"{name}r", f"{name}i"
 
     def add(
-        self, stem: str, u: str, image: Pair, *, whole: bool, sign: str = "+", zero: bool = False
+        self,
+        stem: str,
+        u: str,
+        image: Pair,
+        *,
+        whole: bool,
+        sign: str = "+",
+        zero: bool = False,
+        number: str = "",
     ) -> None:
-        """Adds the element, or takes it away; at u = 0 only the power 0 is left of it."""
+        """Adds the element, or takes it away; at u = 0 only the power 0 is left of it.
+
+        `number` is the element's in the stream, where its angle goes by that.
+        """
         out = self.out
-        weight = self._nothing() if zero else self.at(u, whole)
+        weight = ("1.0", "0.0") if zero else self.at(number or u, whole)
         for power in range(1 if zero else self.degree + 1):
             name = out.fresh("part")
             scaled = image
@@ -96,13 +105,10 @@ class Powers:
             call = "add" if sign == "+" else "subtract"
             out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
 
-    def _nothing(self) -> Pair:
-        return "1.0", "0.0"
-
-    def shift(self, stem: str, into: str, by: str, *, whole: bool) -> None:
+    def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
         """The sums of `stem` with all positions moved, in `into`; it may be the same."""
         out = self.out
-        weight = self.at(by, whole)
+        weight = self.at(by, whole) if turn else ("1.0", "0.0")
         # From the highest power down, so that those below are still as they were.
         for power in range(self.degree, -1, -1):
             name = out.fresh("moved")
@@ -127,6 +133,16 @@ class Powers:
                 out.line(f"{target} = {turned}")
             else:
                 out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
+
+
+def _angle(mode: Mode, u: str, whole: bool) -> str:
+    """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
+    if not whole:
+        return f"{mode.angle!r} * {u}"
+    if not mode.frequency:
+        return f"dd.turn({mode.turns.numerator}, {mode.turns.denominator}, {u})"
+    high, low = constant(mode.turns + mode.frequency / (2 * PI))
+    return f"dd.angle({high}, {low}, {u})"
 
 
 def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) -> Pair:
@@ -162,18 +178,26 @@ class Weighted(Keeper):
         assert core.weight is not None
         self.powers = [Powers(mode, degree, place.out) for mode, degree in core.weight.modes.items()]
         self.variable = core.weight.variable
+        # Does it turn with the position?
+        self.numbered = self.variable == POSITION and core.weight.modes_turn and self.worn
+
+    @property
+    def _gone(self) -> str:
+        """How many elements have left."""
+        return self.place.field("gone")
 
     def _stem(self, which: str, mode: int) -> str:
         return self.place.field(f"{which}{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
         head = len(f"{self.place.record}.")
-        return {
+        kept = {
             name[head:]: "f8"
             for which in (VALUE, FRESH)
             for mode, powers in enumerate(self.powers)
             for name in powers.all_names(self._stem(which, mode))
         }
+        return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
 
     def _each(self, twice: bool) -> list[tuple[Powers, str]]:
         kinds = (VALUE, FRESH) if twice else (VALUE,)
@@ -184,7 +208,9 @@ class Weighted(Keeper):
     def came(self, image: Pair, twice: bool) -> None:
         for powers, stem in self._each(twice):
             if self.variable == POSITION:
-                powers.add(stem, f"{self.place.record}.count", image, whole=True)
+                count = f"{self.place.record}.count"
+                number = f"({self._gone} + {count})" if self.numbered else ""
+                powers.add(stem, count, image, whole=True, number=number)
             else:
                 if self.variable != AGE:
                     powers.shift(stem, stem, "1", whole=True)
@@ -198,14 +224,18 @@ class Weighted(Keeper):
     def left(self, image: Pair) -> None:
         for powers, stem in self._each(twice=False):
             if self.variable == POSITION:
-                powers.add(stem, "1", image, whole=True, sign="-")
+                number = f"({self._gone} + 1)" if self.numbered else ""
+                powers.add(stem, "1", image, whole=True, sign="-", number=number)
             elif self.variable == AGE:
                 powers.add(stem, "age", image, whole=False, sign="-")
             else:
                 powers.add(stem, f"({self.place.record}.count - 1)", image, whole=True, sign="-")
         if self.variable == POSITION:
             for powers, stem in self._each(twice=True):
-                powers.shift(stem, stem, "-1", whole=True)
+                if powers.degree or not self.numbered:
+                    powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
+            if self.numbered:
+                self.place.out.line(f"{self._gone} += 1")
 
     def begin_again(self) -> None:
         for mode, powers in enumerate(self.powers):
@@ -220,7 +250,20 @@ class Weighted(Keeper):
 
     def value(self) -> Pair:
         stems = [self._stem(VALUE, mode) for mode in range(len(self.powers))]
+        if self.numbered:
+            stems = [self._turned_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
         return combined(self.core, self.powers, stems, self.place.out)
+
+    def _turned_back(self, powers: Powers, stem: str) -> str:
+        """The sums with angles that go by the position."""
+        if not powers.turning:
+            return stem
+        out, back = self.place.out, self.place.out.fresh("back")
+        cosine, sine = powers.at(self._gone, whole=True)
+        for power in range(powers.degree + 1):
+            (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
+            out.line(f"{names} = {r} * {cosine} + {i} * {sine}, {i} * {cosine} - {r} * {sine}")
+        return back
 
 
 class WeightedStacks(Weighted):
