@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from slicemill.esl import bind
-from slicemill.kernels.join.shared import Join, JoinState
+from slicemill.kernels.join.shared import Join
+from slicemill.kernels.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.optimize import optimize, share

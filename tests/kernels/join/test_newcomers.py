@@ -8,7 +8,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.kernels.join.shared import Join, JoinState
+from slicemill.kernels.join.shared import Join
+from slicemill.kernels.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin

@@ -10,7 +10,8 @@ import pytest
 
 from slicemill.esl.query import Frame, Window
 from slicemill.kernels.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block, grouped
-from slicemill.kernels.join.side import Side, SideState, Stored
+from slicemill.kernels.join.side import Side
+from slicemill.kernels.join.state import SideState, Stored
 from slicemill.kernels.join.windows import Seats
 from slicemill.plan.operators import JoinMember
 

@@ -5,9 +5,11 @@
     conditions  selections of tuples, and what is tested on pairs
     entry       how rows come in: with hash and mask
     block       rows of one side, grouped by key, ready to be probed: what a slice holds
+    state       what a join keeps between runs
     side        what one side of a join keeps: rows that wait, and slices that age
     measures    what the join has seen, and where that says its slices should be cut
     pairs       pairs with their columns
+    answers     what each query gets of them
     shared      the join itself
     order       results of joins behind each other, in the order of one
     probe, placing, retain    the compiled loops

@@ -11,17 +11,18 @@ plan says that what is stored for another query is what it would have stored its
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
+from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.join import placing, probe
+from slicemill.kernels.join.answers import Answer, Answers, Collected
 from slicemill.kernels.join.arrays import Places, Times
 from slicemill.kernels.join.block import (
     ARRIVAL,
@@ -31,46 +32,18 @@ from slicemill.kernels.join.block import (
     column_numbers,
     grouped,
 )
-from slicemill.kernels.join.conditions import Residuals, Selections
+from slicemill.kernels.join.conditions import Selections
 from slicemill.kernels.join.entry import Entry, key_types
-from slicemill.kernels.join.measures import Measures
-from slicemill.kernels.join.pairs import Found, Pairs, Probing, fetch
-from slicemill.kernels.join.side import Served, Side, SideState
-from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
-from slicemill.kernels.slice import Cuts, Held
-from slicemill.kernels.vectors import arrow_type
-from slicemill.plan.operators import JoinMember, SharedJoin
+from slicemill.kernels.join.pairs import Found, Pairs, Probing
+from slicemill.kernels.join.side import Served, Side
+from slicemill.kernels.join.state import JoinState
+from slicemill.kernels.join.windows import FOREVER, reach_of
+from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import Covers
-from slicemill.shedding.report import Report
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
 SIDES = (0, 1)
-_TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
-
-# What a query gets from a run: rows, or why there are none.
-Answer: TypeAlias = pa.Table | ExpressionError
-
-
-@dataclass(slots=True)
-class JoinState:
-    seats: Seats = field(default_factory=lambda: Seats({}, {}))
-    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
-    measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
-
-    def held(self) -> list[Held]:
-        """What each side's slices hold, oldest first, and what waits."""
-        return [
-            Held(f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted)
-            for number, side in enumerate(self.sides)
-            for part in side.held()
-        ]
-
-    def cuts(self) -> list[Cuts]:
-        """Where each side is cut, for what has been measured by now."""
-        found = [self.measures.cuts(side, reach_of(self.seats, side)) for side in SIDES]
-        return [cuts for cuts in found if cuts is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +90,7 @@ class Join:
             for number, side in enumerate(self._sides):
                 side.change(state.seats.stayed(before), self._served(new, number))
             state.measures.begin_anew()
-        self._residuals = Residuals(operator.members, schemas, state.seats)
+        self._answers = Answers(operator.members, schemas, state.seats)
 
     def shorten(self, shares: Mapping[str, float]) -> None:
         """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
@@ -158,10 +131,9 @@ class Join:
                 kept.arrive(entry.prepared(table, numbers, errors))
         passed = [self._moments(side, until) for side in SIDES]
         new = self._grouped([side.ready(until) for side in self._sides], passed)
-        results: dict[str, list[pa.Table]] = {member.name: [] for member in self._members}
+        collected: Collected = {}
         for pairs in self._pairs(new):
-            for name, table in self._answers(pairs, errors).items():
-                results[name].append(table)
+            self._answers.add(pairs, collected, errors)
         for kept, moments in zip(self._sides, passed, strict=True):
             kept.pass_by(moments)
         # At the end of time nobody comes any more, and nothing has to be put in order.
@@ -169,10 +141,7 @@ class Join:
             self._measure(new, until)
             for kept, rows in zip(self._sides, new, strict=True):
                 kept.add(rows.block, until)
-        return [
-            errors.get(member.name) or _joined([self._empty(member), *results[member.name]])
-            for member in self._members
-        ]
+        return self._answers.all_of(collected, errors)
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
         """Note what has come, and plan the cuts when there is much news."""
@@ -296,46 +265,9 @@ class Join:
             placing.scatter_words(bits, found.places, wanted)
         return Pairs(new, [found for found, _ in parts], wanted)
 
-    # -- queries get theirs ----------------------------------------------------------------------------
-
-    def _answers(self, pairs: Pairs, errors: dict[str, ExpressionError]) -> dict[str, pa.Table]:
-        self._residuals.test(pairs, errors)
-        pairs = pairs.dropped()
-        answers: dict[str, pa.Table] = {}
-        for member in self._members:
-            places = pairs.of(self.state.seats.bits[member.name])
-            if not len(places) or member.name in errors:
-                continue
-            columns = {"_ts": pairs.moments(), "_arr": pairs.arrivals()}
-            columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
-            answers[member.name] = pa.table({name: fetch(column, places) for name, column in columns.items()})
-        return answers
-
-    def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
-        if column == _TS:
-            return pairs.times(side).view(arrow_type(TIMESTAMP))
-        if column == _NUMBER:
-            return pairs.numbers(side)
-        return pairs.data(side, column, arrow_type(self._type_of(side, column)))
-
-    def _type_of(self, side: int, column: str) -> Type:
-        own = {_TS: TIMESTAMP, _NUMBER: BIGINT}
-        schema = self._schemas[side]
-        return own[column] if column in own else schema.columns[schema.index(column)].type
-
-    def _empty(self, member: JoinMember) -> pa.Table:
-        types = {"_ts": pa.int64(), "_arr": pa.int64()}
-        for name, side, column in member.columns:
-            types[name] = arrow_type(self._type_of(side, column))
-        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-
 
 def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(selections.masks(table, errors).any(axis=1))
-
-
-def _joined(tables: list[pa.Table]) -> pa.Table:
-    return tables[-1] if len(tables) <= 2 else pa.concat_tables(tables[1:])
 
 
 def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:

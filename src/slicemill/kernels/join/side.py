@@ -10,8 +10,7 @@ is worth its price the plan says (`plan.slices.set_wise`), from what is measured
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +34,9 @@ from slicemill.kernels.join.block import (
     opened,
 )
 from slicemill.kernels.join.measures import Timed
+from slicemill.kernels.join.state import SideState, Stored, table_of
 from slicemill.kernels.join.windows import FOREVER, Reach, Seats, reach_of
-from slicemill.kernels.slice import Held, Slice
+from slicemill.kernels.slice import Slice
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
 _SLICES_PER_WINDOW = 8
@@ -51,53 +51,6 @@ class Served:
     name: str
     by: str
     holds: Callable[[pa.Table], NDArray[np.bool_]]
-
-
-class Stored:
-    """A slice, and what is known of its rows without opening it."""
-
-    def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
-        self.slice = slice_
-        self.rows: int = known["rows"]
-        self.earliest: int = known["earliest"]
-        self.latest: int = known["latest"]
-        self.last_number: int = known["last_number"]
-        self.live: NDArray[np.uint64] = known["live"]
-        self.wanted: dict[str, int] = known["wanted"]  # rows by query
-        self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
-        self._block: Block | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        known = {name: value for name, value in vars(self).items() if name not in ("slice", "_block")}
-        return Stored, (self.slice, known)
-
-    def block(self, words: int) -> Block:
-        if self._block is None or self._block.words.shape[1] != words:
-            self._block = opened(self.slice.table, words)
-        return self._block
-
-
-@dataclass(slots=True)
-class SideState:
-    """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
-
-    Both are kept only while rows are numbered.
-    """
-
-    waiting: list[Slice | pa.Table] = field(default_factory=list)
-    taken: int = 0  # rows of the first waiting table that have gone on
-    slices: list[Stored] = field(default_factory=list)
-    cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
-    seen: int = 0
-    moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def held(self) -> list[Held]:
-        found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
-        for number, waiting in enumerate(self.waiting):
-            stored = waiting if isinstance(waiting, Slice) else None
-            times = column_numbers(_table(waiting), TS)[0 if number else self.taken :]
-            found.append(Held(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
-        return found
 
 
 class Side:
@@ -121,7 +74,7 @@ class Side:
         allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
         for index, held in enumerate(state.waiting):
-            table = conformed(_table(held), self.schema)
+            table = conformed(table_of(held), self.schema)
             masks = self._shared_with(served, table, mask_words(table, words) & allowed)
             table = _masked(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
@@ -143,8 +96,7 @@ class Side:
 
     def _shared_with(self, served: Sequence[Served], table: pa.Table, masks: Words) -> Words:
         """Masks in which rows that are there for one query are there for another as well."""
-        data = [name for name in table.column_names if name.startswith(DATA)]
-        plain = table.select(data).rename_columns([name.removeprefix(DATA) for name in data])
+        plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
             theirs = (masks & self._seats.mask([one.by])).any(axis=1)
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
@@ -168,7 +120,7 @@ class Side:
         state = self.state
         found: list[pa.Table] = []
         while state.waiting:
-            table = _table(state.waiting[0]).slice(state.taken)
+            table = table_of(state.waiting[0]).slice(state.taken)
             times = column_numbers(table, TS)
             count = len(times) if until == FOREVER else int(np.searchsorted(times, until))
             if count:
@@ -199,7 +151,7 @@ class Side:
         """The timestamp of the first row that waits."""
         if not self.state.waiting:
             return None
-        return int(_table(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
+        return int(table_of(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
 
     def pass_by(self, moments: Times) -> None:
         """Rows of the stream that have been met, with or without a key, in this bucket or another."""
@@ -325,7 +277,3 @@ def _masked(table: pa.Table, masks: Words) -> pa.Table:
         column = pa.array(np.ascontiguousarray(masks[:, word]))
         table = table.set_column(place, table.schema.field(place), column)
     return table
-
-
-def _table(held: Slice | pa.Table) -> pa.Table:
-    return held.table if isinstance(held, Slice) else held

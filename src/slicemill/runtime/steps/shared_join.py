@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
-from slicemill.kernels.join.shared import Join, JoinState
+from slicemill.kernels.join.shared import Join
+from slicemill.kernels.join.state import JoinState
 from slicemill.plan.operators import Part as PartOperator
 from slicemill.plan.operators import SharedJoin
 from slicemill.runtime.arrow_schema import TS

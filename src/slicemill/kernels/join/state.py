@@ -1,0 +1,89 @@
+"""What a join keeps between runs: who is there, rows that wait, slices, and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.kernels.join.arrays import Times
+from slicemill.kernels.join.block import TS, Block, column_numbers, opened
+from slicemill.kernels.join.measures import Measures
+from slicemill.kernels.join.windows import Seats, reach_of
+from slicemill.kernels.slice import Cuts, Held, Slice
+from slicemill.shedding.report import Report
+
+
+class Stored:
+    """A slice, and what is known of its rows without opening it."""
+
+    def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
+        self.slice = slice_
+        self.rows: int = known["rows"]
+        self.earliest: int = known["earliest"]
+        self.latest: int = known["latest"]
+        self.last_number: int = known["last_number"]
+        self.live: NDArray[np.uint64] = known["live"]
+        self.wanted: dict[str, int] = known["wanted"]  # rows by query
+        self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
+        self._block: Block | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        known = {name: value for name, value in vars(self).items() if name not in ("slice", "_block")}
+        return Stored, (self.slice, known)
+
+    def block(self, words: int) -> Block:
+        if self._block is None or self._block.words.shape[1] != words:
+            self._block = opened(self.slice.table, words)
+        return self._block
+
+
+@dataclass(slots=True)
+class SideState:
+    """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
+
+    Both are kept only while rows are numbered.
+    """
+
+    waiting: list[Slice | pa.Table] = field(default_factory=list)
+    taken: int = 0  # rows of the first waiting table that have gone on
+    slices: list[Stored] = field(default_factory=list)
+    cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
+    seen: int = 0
+    moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def held(self) -> list[Held]:
+        found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
+        for number, waiting in enumerate(self.waiting):
+            stored = waiting if isinstance(waiting, Slice) else None
+            times = column_numbers(table_of(waiting), TS)[0 if number else self.taken :]
+            found.append(Held(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
+        return found
+
+
+@dataclass(slots=True)
+class JoinState:
+    seats: Seats = field(default_factory=lambda: Seats({}, {}))
+    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+    measures: Measures = field(default_factory=Measures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
+
+    def held(self) -> list[Held]:
+        """What each side's slices hold, oldest first, and what waits."""
+        return [
+            Held(f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted)
+            for number, side in enumerate(self.sides)
+            for part in side.held()
+        ]
+
+    def cuts(self) -> list[Cuts]:
+        """Where each side is cut, for what has been measured by now."""
+        found = [self.measures.cuts(side, reach_of(self.seats, side)) for side in (0, 1)]
+        return [cuts for cuts in found if cuts is not None]
+
+
+def table_of(held: Slice | pa.Table) -> pa.Table:
+    return held.table if isinstance(held, Slice) else held
