@@ -9,46 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from slicemill.execution.aggregate import Special, comparable, shown
+from slicemill.execution.aggregate import comparable, shown
+from slicemill.execution.coalesce_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.execution.operator import Row, Timed
-from slicemill.shedding.accuracy import Interval, accuracy_sums
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.chains import Follower, Tuple
 from slicemill.shedding.report import MemoryReport
-from slicemill.shedding.shadow import Original, Shadow
-
-
-class Newest(NamedTuple):
-    """The newest tuple of a partition; `values` is None for one that makes no run."""
-
-    values: Row | None
-    begin: int
-    number: int
-    serial: int
-    run: int
-
-
-@dataclass(slots=True)
-class _Partition:
-    """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""
-
-    head: Row
-    arrivals: int = 0
-    newest: Newest | None = None
-    run: int = -1
-    run_values: Row | None = None
-    run_end: int = 0
-
-
-class Fragment(NamedTuple):
-    """What is left of a run, in one piece."""
-
-    run: int
-    values: Row
-    period: Interval
+from slicemill.shedding.shadow import Shadow
 
 
 class SheddingCoalesce:
@@ -75,10 +43,10 @@ class SheddingCoalesce:
         self._slide = slide
         self._by_rows = by_rows
         self._where = where
-        self._wanted = wanted
         self._memory = budget.memory()
         self._shadow = Shadow()
-        self._partitions: dict[Hashable, _Partition] = {}
+        self._exactness = Exactness(self._shadow, extent, by_rows, wanted)
+        self._partitions: dict[Hashable, Partition] = {}
         self._next_end: int | None = None
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
@@ -95,7 +63,7 @@ class SheddingCoalesce:
         key = comparable(self._key(tuple_.row))
         partition = self._partitions.get(key)
         if partition is None:
-            partition = self._partitions[key] = _Partition(shown(self._head(tuple_.row)))
+            partition = self._partitions[key] = Partition(shown(self._head(tuple_.row)))
         self._arrive(key, partition, tuple_)
         if self._by_rows and partition.arrivals % self._slide == 0:
             out = self._reported({key: partition}, tuple_.ts)
@@ -114,7 +82,7 @@ class SheddingCoalesce:
 
     # -- tuples ----------------------------------------------------------------------------------------
 
-    def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:
+    def _arrive(self, key: Hashable, partition: Partition, tuple_: Timed) -> None:
         closed = self._closed(partition, tuple_.ts)
         values = comparable(shown(self._values(tuple_.row))) if self._where(tuple_.row) else None
         partition.newest = self._newest(partition, values, tuple_.ts)
@@ -133,7 +101,7 @@ class SheddingCoalesce:
             self._shadow.lost(dropped.tuple, dropped.partition)
         self.report.sampled = self._shadow.share
 
-    def _closed(self, partition: _Partition, now: int) -> Tuple | None:
+    def _closed(self, partition: Partition, now: int) -> Tuple | None:
         """The tuple that has held until now, unless it makes no run or held for no time."""
         newest = partition.newest
         if newest is None or newest.values is None or newest.begin == now:
@@ -141,7 +109,7 @@ class SheddingCoalesce:
         partition.run, partition.run_values, partition.run_end = newest.run, newest.values, now
         return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
 
-    def _has_passed(self, closed: Tuple, partition: _Partition) -> bool:
+    def _has_passed(self, closed: Tuple, partition: Partition) -> bool:
         """Will no window show the tuple any more?"""
         if self._extent is None:
             return False
@@ -150,7 +118,7 @@ class SheddingCoalesce:
         assert self._next_end is not None
         return closed.begin < self._next_end - self._extent
 
-    def _newest(self, partition: _Partition, values: Row | None, ts: int) -> Newest:
+    def _newest(self, partition: Partition, values: Row | None, ts: int) -> Newest:
         run = partition.run
         if values is not None:
             self.report.arrived += 1
@@ -189,23 +157,18 @@ class SheddingCoalesce:
     def _forget_runs(self) -> None:
         """Runs that windows of so many tuples have passed; looked for when they are many."""
         if len(self._shadow) >= self._shadow.limit:
-            self._shadow.expire(lambda key, run: not self._in_window(self._partitions[key], run, 0))
+            inside = self._exactness.in_window
+            self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
 
-    def _reported(self, partitions: dict[Hashable, _Partition], now: int) -> list[Timed]:
-        out: list[Timed] = []
-        left: dict[int, list[Interval]] = {}
-        firsts: dict[int, int] = {}
-        for key, partition in partitions.items():
-            for fragment in self._fragments(key, partition, now):
-                row = (*partition.head, *_plain(fragment.values), fragment.period)
-                out.append(Timed(now, row))
-                if self._shadow.samples(fragment.run):
-                    firsts.setdefault(fragment.run, fragment.period[0])
-                    if self._wanted(row):
-                        left.setdefault(fragment.run, []).append(fragment.period)
+    def _reported(self, partitions: dict[Hashable, Partition], now: int) -> list[Timed]:
+        left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
         self.report.in_window = self._in_all_windows(now)
-        self.report.add(now, accuracy_sums(self._exact(partitions, firsts, now), left))
-        return out
+        self.report.add(now, self._exactness.sums(partitions, left, now))
+        return [
+            Timed(now, fragment.row(partition))
+            for key, partition in partitions.items()
+            for fragment in left[key]
+        ]
 
     def _in_all_windows(self, now: int) -> int:
         """Tuples that the windows of all partitions would hold now, to a slide."""
@@ -219,65 +182,15 @@ class SheddingCoalesce:
         passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
         return self.report.arrived - passed
 
-    def _fragments(self, key: Hashable, partition: _Partition, now: int) -> list[Fragment]:
+    def _fragments(self, key: Hashable, partition: Partition, now: int) -> list[Fragment]:
         found: list[Fragment] = []
         pieces = [(one.run, one.values, one.begin, one.end) for one in self._memory.kept(key)]
         newest = partition.newest
         if newest is not None and newest.values is not None and newest.begin < now:
             pieces.append((newest.run, newest.values, newest.begin, now))
         for run, values, begin, end in pieces:
-            assert isinstance(values, tuple)
             if found and found[-1].run == run and found[-1].period[1] == begin:
                 found[-1] = Fragment(run, values, (found[-1].period[0], end))
             else:
                 found.append(Fragment(run, values, (begin, end)))
         return found
-
-    # -- accuracy --------------------------------------------------------------------------------------
-
-    def _exact(
-        self, partitions: dict[Hashable, _Partition], firsts: dict[int, int], now: int
-    ) -> dict[int, Interval]:
-        """The runs that there would be, had nothing been dropped, of those that are sampled and wanted."""
-        found: dict[int, Interval] = {}
-        for key, partition in partitions.items():
-            runs = {
-                run: (one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
-                for run, one in self._shadow.runs(key).items()
-                if self._in_window(partition, one, now)
-            }
-            newest = partition.newest
-            if newest is not None and newest.values is not None and newest.begin < now:
-                if newest.run in runs:
-                    runs[newest.run] = (newest.values, (runs[newest.run][1][0], now))
-                elif self._shadow.samples(newest.run):
-                    runs[newest.run] = (newest.values, (newest.begin, now))
-            for run, (values, period) in runs.items():
-                assert isinstance(values, tuple)
-                if self._wanted((*partition.head, *_plain(values), period)):
-                    found[run] = period
-        return found
-
-    def _in_window(self, partition: _Partition, run: Original, now: int) -> bool:
-        if self._extent is None:
-            return True
-        if self._by_rows:
-            return run.last_number >= partition.arrivals - self._extent
-        return run.last_begin >= now - self._extent
-
-    def _begin(self, partition: _Partition, run: Original, first: int | None, now: int) -> int:
-        """Where a run begins in the window: with its first tuple there, as far as that is known."""
-        if self._extent is None:
-            return run.begin
-        if self._by_rows:
-            whole = run.first_number >= partition.arrivals - self._extent
-            return run.begin if whole or first is None else first
-        horizon = now - self._extent
-        if run.begin >= horizon:
-            return run.begin
-        return first if first is not None and run.lost_begin < horizon else horizon
-
-
-def _plain(values: Row) -> Row:
-    """Values as they are shown, from values as they are compared."""
-    return tuple(float("nan") if value is Special.NAN else value for value in values)
