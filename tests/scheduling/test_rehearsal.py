@@ -109,7 +109,7 @@ def test_single_rows_that_come_by_chance_wait_as_in_a_queue_that_serves_in_batch
         times = np.cumsum(random.exponential(1 / rate, rows)).tolist()
         return played(costs, [Poll(at, "s", 1) for at in times]).overall().response.mean
 
-    many, few = response(50.0, 20_000), response(0.02, 20_000)
+    many, few = response(50.0, 8_000), response(0.02, 8_000)
     assert many == pytest.approx(1.5, rel=0.02)
     # To first order in λD: a row meets a job under way with probability λD and then waits half of it.
     assert few == pytest.approx(1.0 + 0.02 / 2, rel=0.01)
@@ -172,6 +172,17 @@ def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
     if policy in ("hr", "hnr", "brt", "bsd", "fas"):
         alone = rehearse(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)
         assert alone.queries["qempty"].most_waiting > 2 * guarded.queries["qempty"].most_waiting
+
+
+def test_two_runs_merge_into_the_figures_of_both() -> None:
+    costs = Costs(1.0, (unit("a", 0.1),))
+    both = played(costs, [Poll(0.0, "s", 10)])  # 2 s, all of them stale
+    both.merge(played(costs, [Poll(4.0, "s", 10)]))  # 6 s, two of them stale
+    query = both.queries["qa"]
+    assert (both.lasted_s, both.busy_s, both.jobs) == (8.0, 4.0, 2)
+    assert (query.figures.response.count, query.figures.response.mean) == (20, 2.0)
+    assert query.staleness == pytest.approx(4 / 8)
+    assert both.mean_waiting == query.mean_waiting == pytest.approx(10 * 4 / 8)
 
 
 def test_a_load_above_capacity_is_behind_when_it_ends() -> None:

@@ -74,9 +74,15 @@ class Samples:
 def opened_mill(
     spark: SparkSession, source: Source, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
-    """A mill with the queries of a script, in a home that goes with it; its sources are not read."""
+    """A mill with the queries of a script, in a home that goes with it.
+
+    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results.
+    """
     with Mill(spark, policy=policy, clock=clock) as mill:
         mill.execute(source)
+        for sink in mill.sinks.names():
+            mill.sinks.remove(sink)
+        mill.policy = policy  # whatever the script sets
         mill.open()
         if not mill.queries:
             raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")

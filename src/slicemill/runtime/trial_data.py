@@ -30,7 +30,7 @@ from slicemill.sources.reader import BadRow, read_rows
 
 _GENERATORS = ("nexmark", "rfid")
 _ENDS = ("events", "seconds")
-_SPREAD_US = 1_000_000
+_SPREAD_US = 200_000
 
 
 def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:

@@ -1,4 +1,8 @@
-"""A trial of a policy on Spark: the arrivals of a rehearsal, in real time, and what users felt."""
+"""Policies on Spark: the arrivals of a rehearsal, in real time, and what users felt.
+
+Policies take turns in one mill, forwards and then backwards, so that whatever else the machine does hits all
+of them alike.
+"""
 
 from __future__ import annotations
 
@@ -21,48 +25,73 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _US = 1_000_000
-# So many of the first polls are let in before, one by one: they fill caches and teach the policy the costs.
+# So many polls are let in before, one by one: they fill caches and teach the dispatcher the costs.
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
+# Between two turns streams leap ahead by more than the turns can be apart: a promise that the clock has made
+# meanwhile, for a stream with a skew, does not make rows late.
+_LEAP_US = 3600 * _US
 
 
-def trial_of(
+def try_policies(
     spark: SparkSession,
     source: Source,
-    policy: str,
+    policies: Sequence[str],
     arrivals: Sequence[Poll],
     costs: Costs,
     samples: Samples,
     progress: Progress,
-) -> Outcome:
-    """Let rows in as they arrive in the rehearsal; it ends when all of them are through.
+) -> dict[str, Outcome]:
+    """Let rows in as they arrive in the rehearsal, twice under each policy, until all of them are through.
 
     Slowdown is by the ideal times of `costs`, as in the rehearsal: those that the dispatcher learns differ
     from run to run.
     """
-    with opened_mill(spark, source, wall_clock_us, policy) as mill:
+    found: dict[str, Outcome] = {}
+    with opened_mill(spark, source, wall_clock_us) as mill:
         streams = samples.of(mill)
-        progress(f"warming up under {policy}", 0.0)
+        progress("warming up", 0.0)
         now_us = _warm_up(mill, streams, arrivals)
-        written = [_written(poll, streams, now_us) for poll in arrivals]
-        _forget_figures(mill)
-        waiting: list[dict[str, int]] = []
-        began = time.monotonic()
-        mill.dispatcher.start()
-        try:
-            for poll, arrived in zip(arrivals, written, strict=True):
-                time.sleep(max(0.0, began + poll.at - time.monotonic()))
-                mill.dispatcher.check()
-                progress(f"running under {policy}", poll.at / arrivals[-1].at)
-                streams[poll.stream].admit(arrived)
-                mill.dispatcher.notify()
-                waiting.append(_rows_waiting(mill))
-            _until_nothing_waits(mill)
-            lasted_s = time.monotonic() - began
-        finally:
-            mill.dispatcher.stop()
-        stop_if_failed(mill)
-        return _outcome(mill, costs, arrivals[-1].at, lasted_s, waiting)
+        for policy in (*policies, *reversed(policies)):
+            now_us += _LEAP_US
+            written = [_written(poll, streams, now_us) for poll in arrivals]
+            mill.policy = policy
+            outcome = _turn(mill, streams, arrivals, written, costs, progress)
+            if policy in found:
+                found[policy].merge(outcome)
+            else:
+                found[policy] = outcome
+    return found
+
+
+def _turn(
+    mill: Mill,
+    streams: Mapping[str, TrialStream],
+    arrivals: Sequence[Poll],
+    written: Sequence[Arrived],
+    costs: Costs,
+    progress: Progress,
+) -> Outcome:
+    for query in mill.queries.values():
+        metrics = query.metrics()
+        metrics.figures, metrics.stale = QueryFigures(), StaleTime()
+    waiting: list[dict[str, int]] = []
+    began = time.monotonic()
+    mill.dispatcher.start()
+    try:
+        for poll, arrived in zip(arrivals, written, strict=True):
+            time.sleep(max(0.0, began + poll.at - time.monotonic()))
+            mill.dispatcher.check()
+            progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
+            streams[poll.stream].admit(arrived)
+            mill.dispatcher.notify()
+            waiting.append(_rows_waiting(mill))
+        _until_nothing_waits(mill)
+        lasted_s = time.monotonic() - began
+    finally:
+        mill.dispatcher.stop()
+    stop_if_failed(mill)
+    return _outcome(mill, costs, arrivals[-1].at, lasted_s, waiting)
 
 
 def _written(poll: Poll, streams: Mapping[str, TrialStream], start_us: int) -> Arrived:
@@ -82,12 +111,6 @@ def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[
                 stream.admit(stream.write(rows, now_us))
         mill.dispatcher.run_all()
     return now_us
-
-
-def _forget_figures(mill: Mill) -> None:
-    for query in mill.queries.values():
-        metrics = query.metrics()
-        metrics.figures, metrics.stale = QueryFigures(), StaleTime()
 
 
 def _rows_waiting(mill: Mill) -> dict[str, int]:

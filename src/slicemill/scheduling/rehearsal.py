@@ -42,6 +42,13 @@ class QueryOutcome:
         self.figures.slowdown.merge(_equal(response / ideal_s, results))
         self.stale.add(arrival, departure)
 
+    def merge(self, other: QueryOutcome, share: float) -> None:
+        """Another run of the same query, which took that share of the time of both."""
+        self.figures.merge(other.figures)
+        self.staleness += share * (other.staleness - self.staleness)
+        self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
+        self.most_waiting = max(self.most_waiting, other.most_waiting)
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -56,6 +63,18 @@ class Outcome:
     jobs: int = 0
     mean_waiting: float = math.nan
     most_waiting: int = 0
+
+    def merge(self, other: Outcome) -> None:
+        """Another run under the same policy."""
+        share = other.lasted_s / (self.lasted_s + other.lasted_s)
+        for name, query in self.queries.items():
+            query.merge(other.queries[name], share)
+        self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
+        self.most_waiting = max(self.most_waiting, other.most_waiting)
+        self.loaded_s += other.loaded_s
+        self.lasted_s += other.lasted_s
+        self.busy_s += other.busy_s
+        self.jobs += other.jobs
 
     def overall(self) -> QueryFigures:
         whole = QueryFigures()

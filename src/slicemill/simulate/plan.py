@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -28,11 +27,6 @@ from slicemill.scheduling.traffic import Poll, Traffic, mean_rates, polls
 from slicemill.simulate.rates import parse_rates
 from slicemill.simulate.tables import agreement, agreement_table, plain, policies_table, queries_table
 from slicemill.simulate.verdict import verdict
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from slicemill.runtime.trial import Samples
 
 _SHORTEST_S = 0.001
 
@@ -119,6 +113,7 @@ def _on_spark(
     # Spark takes seconds to import and start; a mistake should be told before.
     from slicemill.runtime.session import local_session
     from slicemill.runtime.trial import Samples, measure
+    from slicemill.runtime.trial_run import try_policies
 
     with _telling() as tell:
         tell("starting Spark", 0.0)
@@ -130,25 +125,10 @@ def _on_spark(
                 return costs, None
             arrivals = polls(traffic, wish.every_s, wish.validate_s, wish.seed)
             predicted = _rehearsed(costs, wish, policies, arrivals)
-            return costs, Tried(
-                predicted, _measured(spark, source, predicted, arrivals, costs, samples, tell)
-            )
+            measured = try_policies(spark, source, policies, arrivals, costs, samples, tell)
+            return costs, Tried(predicted, measured)
         finally:
             spark.stop()
-
-
-def _measured(
-    spark: SparkSession,
-    source: Source,
-    policies: Mapping[str, Outcome],
-    arrivals: Sequence[Poll],
-    costs: Costs,
-    samples: Samples,
-    tell: Told,
-) -> dict[str, Outcome]:
-    from slicemill.runtime.trial_run import trial_of
-
-    return {policy: trial_of(spark, source, policy, arrivals, costs, samples, tell) for policy in policies}
 
 
 def _rehearsed(

@@ -8,8 +8,8 @@ from slicemill.scheduling.capacity import Costs, unit_rate
 from slicemill.scheduling.rehearsal import Outcome
 
 _MOST_CORES = 256
-# Later than this after the last row, in shares of the whole time, is no longer the rest of a last burst.
-_BEHIND, _BEHIND_S = 0.1, 5.0
+# Later than this after the last row, of all the time and in seconds, is more than a last burst and a cycle.
+_BEHIND, _BEHIND_S = 0.1, 30.0
 _BUSY = 0.9
 
 
@@ -33,8 +33,8 @@ def verdict(
         for policy, outcome in outcomes.items():
             if outcome.behind_s > max(_BEHIND * outcome.loaded_s, _BEHIND_S):
                 yield (
-                    f"Under {policy} rows waited ever longer all the same: the last results came "
-                    f"{outcome.behind_s:,.0f} s after the last row. Units of a job end together, and the "
+                    f"Under {policy} they do not keep up all the same: the last results came "
+                    f"{outcome.behind_s:,.0f} s after the last row. Units of one job end together, and the "
                     "quicker ones leave cores idle."
                 )
         return
