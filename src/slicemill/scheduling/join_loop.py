@@ -116,11 +116,19 @@ def _count(work: JoinWork) -> int:
         share = work.percent[query]
         for i in range(len(work.left)):
             if work.left_draws[i] <= share:
-                low = np.searchsorted(work.right, work.left[i] - work.window[query])
-                high = np.searchsorted(work.right, work.left[i] + work.window[query], side="right")
-                for j in range(low, high):
-                    found += work.right_draws[j] <= share and work.draws[i, j] <= share
+                for j in range(_first(work.right, work.left[i], work.window[query]), len(work.right)):
+                    if work.right[j] - work.left[i] > work.window[query]:
+                        break
+                    if work.left[i] - work.right[j] <= work.window[query]:
+                        found += work.right_draws[j] <= share and work.draws[i, j] <= share
     return found
+
+
+@njit(cache=True)
+def _first(times: Floats, time: float, window: float) -> int:
+    """Where the window may begin: a sum rounds otherwise than the difference that decides."""
+    first: int = max(0, np.searchsorted(times, time - window) - 1)
+    return first
 
 
 @njit(cache=True)
@@ -188,11 +196,11 @@ def _run(
         return now, found
     now += cost
     stored = place[unit - 1 if is_right else unit + 1]
-    for j in range(np.searchsorted(other, own[i] - window), stored):
-        if other[j] > own[i] + window:
+    for j in range(_first(other, own[i], window), stored):
+        if other[j] - own[i] > window:
             break
         left, right = (j, i) if is_right else (i, j)
-        if partners[j] <= share and work.draws[left, right] <= share:
+        if own[i] - other[j] <= window and partners[j] <= share and work.draws[left, right] <= share:
             now += cost
             queries[found], lefts[found], rights[found] = query, left, right
             departures[found] = now
