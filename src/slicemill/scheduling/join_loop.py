@@ -127,8 +127,7 @@ def _count(work: JoinWork) -> int:
 @njit(cache=True)
 def _first(times: Floats, time: float, window: float) -> int:
     """Where the window may begin: a sum rounds otherwise than the difference that decides."""
-    first: int = max(0, np.searchsorted(times, time - window) - 1)
-    return first
+    return max(0, int(np.searchsorted(times, time - window)) - 1)
 
 
 @njit(cache=True)
