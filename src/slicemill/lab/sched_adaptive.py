@@ -31,8 +31,8 @@ LOAD = 0.95
 OBJECTIVES = {"hr": "mean response", "hnr": "mean slowdown", "brt": "l2 response", "bsd": "l2 slowdown"}
 PUBLISHED = Adapting(window=100, alpha=0.175)
 LENGTH = (
-    "depends on how long the data moves: 50 intervals at small scale; over 100, with 50 queries, the best window "
-    "was 10 for HR, and BSD gained nothing on average"
+    "depends on how long the data moves: 50 intervals at small scale; over 100, with 50 queries, the best "
+    "window was 10 for HR, and BSD gained nothing on average"
 )
 
 
