@@ -3,14 +3,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from slicemill.scheduling.charts import Objective, Path, Stage
-from slicemill.scheduling.loop import simulate
+from slicemill.scheduling.loop import Run, simulate
 from slicemill.scheduling.measures import (
     buffered_size_time,
     input_completion_times,
+    mean_memory,
     mean_output_latency,
+    objectives,
     output_latencies,
+    record,
 )
 from slicemill.scheduling.registry import make
 from slicemill.scheduling.units import cut
@@ -52,3 +56,33 @@ def test_mean_latency_of_no_outputs_is_not_a_number() -> None:
     work = draw([Load(PATH, [0], outputs=[[0], []])], 1)
     units = cut([PATH], "query", Objective.OUTPUT_RESPONSE)
     assert math.isnan(mean_output_latency(simulate(work, units, make("component", units.units))))
+
+
+def two_queries() -> Run:
+    """`a` takes 1 and matters, `b` takes 3; two tuples for both, at 0 and 10."""
+    paths = Path("a", (Stage("x", 1.0),), weight=1.0), Path("b", (Stage("y", 3.0),), weight=0.25)
+    work = draw([Load(path, [0.0, 10.0]) for path in paths], 1)
+    units = cut(paths, "query", Objective.OUTPUT_RESPONSE)
+    return simulate(work, units, make("hr", units.units))
+
+
+def test_objectives_of_two_queries() -> None:
+    found = objectives(two_queries())
+    assert (found["mean response"], found["longest response"]) == (2.5, 4.0)
+    assert found["mean slowdown"] == pytest.approx((1 + 4 / 3) / 2)
+    # Until 14: a is stale for 1 and 1, b for 4 and 4; weighted, b counts a quarter.
+    assert found["staleness"] == pytest.approx((2 / 14 + 8 / 14) / 2)
+    assert found["weighted staleness"] == pytest.approx((2 / 14 + 8 / 14 / 4) / 1.25)
+    assert found["mean memory"] == pytest.approx((1 + 4 + 1 + 4) / 14) == mean_memory(two_queries())
+
+
+def test_paths_that_end_in_no_result_are_left_out() -> None:
+    found = objectives(two_queries(), {1: 2.0})
+    assert (found["mean response"], found["mean slowdown"]) == (4.0, 2.0)
+
+
+def test_a_record_has_results_by_class_and_by_arrival() -> None:
+    kept = record(two_queries(), 10.0, {0: "cheap"})
+    assert kept.of_class("cheap").response.total == 2.0
+    assert [kept.of_bucket(number).response.count for number in range(3)] == [2, 2, 0]
+    assert kept.of_query("b").slowdown.mean == pytest.approx(4 / 3)
