@@ -107,6 +107,9 @@ def explain(
     form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
     query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
     uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
@@ -118,6 +121,10 @@ def explain(
         typer.echo(explain_uda(uda, catalog))
         return
     graph = share(optimize(build_graph(catalog)), catalog)
+    if home is not None:
+        from slicemill.runtime.state_view import with_measures
+
+        graph = with_measures(graph, home)
     if query is not None:
         graph = _only(graph, query)
     if form is Format.svg:

@@ -11,6 +11,8 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
+from slicemill.plan.explain import explain_text
+from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.runtime.home import Home
@@ -18,7 +20,7 @@ from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.rows import to_table
 from slicemill.runtime.state import SliceInfo, UnitVersion
 from slicemill.runtime.state_slices import store_state
-from slicemill.runtime.state_view import slices_of, state_tables
+from slicemill.runtime.state_view import slices_of, state_tables, with_measures
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;
@@ -63,3 +65,30 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
 def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
     with pytest.raises(SlicemillError, match="no home of a mill"):
         list(slices_of(tmp_path))
+
+
+def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
+    catalog = bind(SCRIPT).catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    (unit,) = cut(graph)
+    assert "assuming" in explain_text(with_measures(graph, _home_with(tmp_path / "empty", graph, [])))
+    chunks = []
+    for bucket in range(2):
+        program = UnitProgram(UnitPlan(unit, graph, catalog, {}, 2), bucket)
+        times = range(0, 20 * SECOND, SECOND // 100)
+        rows = [Timed(ts, (number % 50,)) for number, ts in enumerate(times)]
+        given = {name: to_table(rows, graph[name].schema, [0] * len(rows)) for name in "AB"}
+        program.run(given, dict.fromkeys("AB", 20 * SECOND))
+        folder = Home(tmp_path).unit_store(unit.id).folder
+        chunks += [SliceInfo("states", bucket, chunk) for chunk in store_state(folder, program.states)]
+    measured = with_measures(graph, _home_with(tmp_path, graph, chunks))
+    assert measured == graph, "what was measured changes no plan"
+    text = explain_text(measured)
+    assert "measured" in text and "assuming" not in text
+    assert "100 and 100 tuples/s" in " ".join(text.replace("\xa0", " ").split())
+
+
+def _home_with(home: Path, graph: QueryGraph, chunks: list[SliceInfo]) -> Path:
+    (unit,) = cut(graph)
+    Home(home).unit_store(unit.id).commit(0, UnitVersion({}, tuple(chunks)))
+    return home

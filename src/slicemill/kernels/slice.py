@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from slicemill.plan.slices.statistics import Statistics
+
 
 class Slice:
     """A table of state rows. `stored` is the storage's own note of where it lies, None while it is new."""
@@ -58,8 +60,10 @@ class Cuts:
 
 @runtime_checkable
 class Telling(Protocol):
-    """A state that can say what it holds, and where it is cut."""
+    """A state that can say what it holds, where it is cut, and what it has measured."""
 
     def held(self) -> Sequence[Held]: ...
 
     def cuts(self) -> Sequence[Cuts]: ...
+
+    def statistics(self) -> Statistics | None: ...

@@ -17,7 +17,8 @@ from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.panes import KEPT, edge_grids
-from slicemill.plan.slices.shared import ASSUMED, planned_chain
+from slicemill.plan.slices.shared import planned_chain
+from slicemill.plan.slices.statistics import ASSUMED
 from slicemill.shedding.load import METHODS
 
 
@@ -177,12 +178,18 @@ def _chain(join: op.SharedJoin) -> tuple[Fact, ...]:
     costs = {"slices": chain.expected, **chain.baselines}
     kept = ", ".join(f"{name} {cost.memory:,.0f}" for name, cost in costs.items())
     compared = ", ".join(f"{name} {cost.cpu:,.0f}" for name, cost in costs.items())
-    assumed = f"{ASSUMED.rate:g} tuples/s a stream, {ASSUMED.selected:.0%} pass a condition"
+    known = join.measured or ASSUMED
+    rates = " and ".join(f"{rate:,.0f}" for rate in known.rates)
+    passing = known.passing.values() or [known.selected]
+    passed = f"{min(passing):.3g} to {max(passing):.3g}" if len(set(passing)) > 1 else f"{min(passing):.3g}"
     return (
         ("slices end at", ends[0] if ends[0] == ends[1] else f"0: {ends[0]}; 1: {ends[1]}"),
         ("tuples kept", kept),
         ("comparisons/s", compared),
-        ("assuming", f"{assumed}, {ASSUMED.matching:.0%} of pairs match"),
+        (
+            "measured" if known.measured else "assuming",
+            f"{rates} tuples/s, of which {passed} pass a condition, {known.matching:.3g} of pairs match",
+        ),
     )
 
 

@@ -5,7 +5,7 @@ Both engines take these: `execution` tuple at a time, `runtime` set at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
@@ -14,6 +14,7 @@ from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
+from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.load import LoadBudget
 
@@ -115,11 +116,13 @@ class SharedJoin:
 
     `deadlines` are for tuples of input 0 that are joined themselves: columns with their members' timestamps,
     and for how long after it each member can be met (S2: windows are those of the streams).
+    `measured` is for those who explain the plan.
     """
 
     keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     members: tuple[JoinMember, ...]
     deadlines: tuple[tuple[str, int], ...] = ()
+    measured: Statistics | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

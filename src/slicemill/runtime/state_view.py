@@ -6,7 +6,7 @@ Only what was committed is looked at, so this works beside a mill at work, and w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,7 +15,9 @@ from rich.table import Table
 from slicemill.errors import SlicemillError
 from slicemill.esl.units import format_us
 from slicemill.kernels.slice import Cuts, Telling
-from slicemill.plan.slices.shared import ASSUMED
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.operators import SharedJoin
+from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
 from slicemill.runtime.chunk import ChunkInfo
 from slicemill.runtime.state import IDENTITY, StateStore
 from slicemill.runtime.state_slices import load_state
@@ -37,7 +39,7 @@ class HeldSlice:
 
 def slices_of(home: Path) -> Iterator[HeldSlice]:
     """The slices of all units in a home, as last committed."""
-    for unit, bucket, state in _states_of(home):
+    for unit, _, bucket, state in _states_of(home):
         for held in state.held():
             stored = held.slice.stored if held.slice is not None else None
             size = stored.bytes if isinstance(stored, ChunkInfo) else 0
@@ -50,12 +52,29 @@ def slices_of(home: Path) -> Iterator[HeldSlice]:
 
 def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
     """Unit by unit and bucket by bucket, where slices are cut and why."""
-    for unit, bucket, state in _states_of(home):
+    for unit, _, bucket, state in _states_of(home):
         for cuts in state.cuts():
             yield unit, bucket, cuts
 
 
-def _states_of(home: Path) -> Iterator[tuple[str, int, Telling]]:
+def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
+    """A graph whose shared joins know what has been measured of them in a home."""
+    parts: dict[str, list[Statistics]] = {}
+    for _, node_id, _, state in _states_of(home):
+        statistics = state.statistics()
+        if statistics is not None:
+            parts.setdefault(node_id, []).append(statistics)
+    nodes = {
+        node.id: replace(node, operator=replace(node.operator, measured=over_buckets(parts[node.id])))
+        if isinstance(node.operator, SharedJoin) and node.id in parts
+        else node
+        for node in graph
+    }
+    return QueryGraph(nodes, graph.streams)
+
+
+def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:
+    """Unit, operator, bucket and what it keeps."""
     folder = home / "units"
     if not folder.exists():
         raise SlicemillError(f"{home} is no home of a mill; give the folder that `run --home` was given")
@@ -65,9 +84,9 @@ def _states_of(home: Path) -> Iterator[tuple[str, int, Telling]]:
         for part in version.slices if version is not None else ():
             buckets.setdefault(part.bucket, []).append(part.chunk)
         for bucket, chunks in sorted(buckets.items()):
-            for state in load_state(unit, chunks).values():
+            for node_id, state in load_state(unit, chunks).items():
                 if isinstance(state, Telling):
-                    yield unquote(unit.name), bucket, state
+                    yield unquote(unit.name), node_id, bucket, state
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
@@ -126,7 +145,7 @@ def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),
     )
     for unit, bucket, cuts in found:
-        rate = f"{cuts.rate:,.0f} ({ASSUMED.rate:g})"
+        rate = f"{cuts.rate:,.0f} ({ASSUMED.rates[0]:g})"
         costs = (f"{cuts.compared:.3g}", f"{cuts.rewriting:.1f}")
         ends = [", ".join(f"{end:g} s" for end in ends) for ends in (cuts.finest, cuts.cheapest, cuts.used)]
         table.add_row(unit, str(bucket), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")

@@ -55,6 +55,11 @@ def test_rates_comparisons_and_shares_are_those_of_the_streams(monkeypatch: pyte
     assert left.used == left.cheapest == (5, 20), "one row in ten of the left stream is wanted for long"
     assert right.used == (20,), "the right stream is wanted as a whole, up to the longest window"
     assert left.expected_rows == pytest.approx(RATE * (5 + 15 * 0.1), rel=0.05)
+    known = state.statistics()
+    assert known is not None and known.measured
+    assert known.rates == pytest.approx((RATE, RATE), rel=0.02)
+    assert known.matching == pytest.approx(1 / KEYS, rel=0.25)
+    assert sorted(known.passing.values()) == pytest.approx([0.1, 1, 1, 1], rel=0.1)
     held = sum(part.rows for part in state.held() if part.part == "input 0")
     assert left.expected_rows * 0.9 < held < left.expected_rows + RATE * RUN_S
 

@@ -21,6 +21,7 @@ from slicemill.plan.slices.set_wise import (
     finest_cuts,
     tuple_seconds,
 )
+from slicemill.plan.slices.statistics import Statistics
 
 _SECOND_US = 1_000_000
 _ENOUGH = 10_000  # rows or pairs that must be timed before it counts
@@ -46,12 +47,13 @@ class Timed:
 @dataclass(slots=True)
 class SideMeasures:
     """Of one side: rows that came in, for how long rows have been within reach in all, how often they were
-    compared; and of a sample how many rows each query is the last one to want."""
+    compared; and of a sample how many rows each query wants, and is the last one to want."""
 
     rows: int = 0
     kept_s: float = 0.0
     compared: int = 0
     sampled: int = 0
+    wanted: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
@@ -61,10 +63,11 @@ class SideMeasures:
         self.kept_s += held * (within_s - within_s**2 / (2 * window_s))
         self.kept_s += new * (within_s - within_s**2 / (2 * elapsed_s))
 
-    def sample(self, last: Mapping[str, int]) -> None:
-        for name, rows in last.items():
-            self.sampled += rows
-            self.last[name] = self.last.get(name, 0) + rows
+    def sample(self, wanted: Mapping[str, int], last: Mapping[str, int]) -> None:
+        self.sampled += sum(last.values())
+        for counted, new in ((self.wanted, wanted), (self.last, last)):
+            for name, rows in new.items():
+                counted[name] = counted.get(name, 0) + rows
 
 
 @dataclass(slots=True)
@@ -110,6 +113,22 @@ class Measures:
             return _REWRITING
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
         return a_row / a_pair
+
+    def statistics(self) -> Statistics | None:
+        """What the formulas for operators take, of this bucket; None while nothing is known."""
+        if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
+            return None
+        rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)
+        passing = {
+            (name, number): rows / side.sampled
+            for number, side in enumerate(self.sides)
+            for name, rows in side.wanted.items()
+        }
+        # Every row that a side keeps is compared with those new ones of the other side that have its key.
+        matching = [
+            side.compared / side.kept_s / rate for side, rate in zip(self.sides, rates[::-1], strict=True)
+        ]
+        return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
     def stream(self, side: int, reach: Reach) -> Stream | None:
         """One side as the planner sees it; None where nothing is known, as of windows that never end."""

@@ -156,7 +156,7 @@ class Join:
                 held = sum(stored.rows for stored in kept.state.slices)
                 seen.time_passes(held, rows.block.rows, elapsed_s, window_s)
                 # Rows lie in the order of their hashes: the first ones are as good as any.
-                seen.sample(kept.last_wanting(rows.block, _SAMPLED))
+                seen.sample(*kept.wanting(rows.block, _SAMPLED))
         if measures.is_due():
             for side, kept in enumerate(self._sides):
                 cuts = measures.cuts(side, kept.reach)

@@ -198,9 +198,9 @@ class Side:
         at_a_cut = any(self.reach.windows[name][0] <= passed for name in over)
         return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
 
-    def last_wanting(self, block: Block, rows: int) -> dict[str, int]:
-        """Of some rows, how many each query is the last one to want."""
-        return self._counted(replace(block, words=block.words[:rows]), self.everybody)[1]
+    def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Of some rows, how many each query wants, and is the last one to want."""
+        return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
     def _should_merge(self, older: Stored, younger: Stored) -> bool:
         if older.rows > 2 * younger.rows:

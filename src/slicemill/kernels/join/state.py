@@ -14,6 +14,7 @@ from slicemill.kernels.join.block import TS, Block, column_numbers, opened
 from slicemill.kernels.join.measures import Measures
 from slicemill.kernels.join.windows import Seats, reach_of
 from slicemill.kernels.slice import Cuts, Held, Slice
+from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.report import Report
 
 
@@ -78,6 +79,10 @@ class JoinState:
             for number, side in enumerate(self.sides)
             for part in side.held()
         ]
+
+    def statistics(self) -> Statistics | None:
+        """What was measured, for the planner's formulas."""
+        return self.measures.statistics()
 
     def cuts(self) -> list[Cuts]:
         """Where each side is cut, for what has been measured by now."""

@@ -1,0 +1,37 @@
+"""What the plan of a chain is made from: assumed before queries run, measured afterwards (S52)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Tuples per second of each stream that some query wants, and shares of them.
+
+    `passing` has, by query and side, the share that its condition lets through; of another one `selected` is
+    taken. `matching` is the share of pairs whose keys are equal.
+    """
+
+    rates: tuple[float, float] = (100.0, 100.0)
+    matching: float = 0.01
+    selected: float = 0.5
+    passing: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    measured: bool = False
+
+
+ASSUMED = Statistics()
+
+
+def over_buckets(parts: Sequence[Statistics]) -> Statistics:
+    """What parts of the streams that are split by their keys have measured, together."""
+    rates = (sum(part.rates[0] for part in parts), sum(part.rates[1] for part in parts))
+    passing: dict[tuple[str, int], float] = {}
+    for part in parts:
+        for (query, side), share in part.passing.items():
+            weight = part.rates[side] / rates[side] if rates[side] else 0.0
+            passing[query, side] = passing.get((query, side), 0.0) + share * weight
+    matching = sum(part.matching * part.rates[0] * part.rates[1] for part in parts)
+    possible = rates[0] * rates[1]
+    return Statistics(rates, matching / possible if possible else 0.0, passing=passing, measured=True)
