@@ -57,8 +57,8 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
             console.print(table)
     assert "joins of A and B on k = k" in shown.get()
     assert [line.split() for line in shown.get().splitlines() if line.startswith(("long", "short"))] == [
-        ["long", "2", "2", "8", "SECONDS"],
-        ["short", "3", "2", "8", "SECONDS"],
+        ["long", "2", "2", "8.0", "s"],
+        ["short", "3", "2", "8.0", "s"],
     ]
 
 

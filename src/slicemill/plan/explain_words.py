@@ -180,15 +180,20 @@ def _chain(join: op.SharedJoin) -> tuple[Fact, ...]:
     compared = ", ".join(f"{name} {cost.cpu:,.0f}" for name, cost in costs.items())
     known = join.measured or ASSUMED
     rates = " and ".join(f"{rate:,.0f}" for rate in known.rates)
-    passing = known.passing.values() or [known.selected]
-    passed = f"{min(passing):.3g} to {max(passing):.3g}" if len(set(passing)) > 1 else f"{min(passing):.3g}"
+    passing = {
+        f"{known.passing.get((member.name, side), known.selected):.3g}"
+        for member in join.members
+        for side, selection in enumerate(member.selections)
+        if selection is not None
+    }
+    selected = f"of which {' or '.join(sorted(passing))} pass a condition, " if passing else ""
     return (
         ("slices end at", ends[0] if ends[0] == ends[1] else f"0: {ends[0]}; 1: {ends[1]}"),
         ("tuples kept", kept),
         ("comparisons/s", compared),
         (
             "measured" if known.measured else "assuming",
-            f"{rates} tuples/s, of which {passed} pass a condition, {known.matching:.3g} of pairs match",
+            f"{rates} tuples/s, {selected}{known.matching:.3g} of pairs match",
         ),
     )
 

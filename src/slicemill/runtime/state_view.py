@@ -13,7 +13,6 @@ from urllib.parse import unquote
 from rich.table import Table
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.units import format_us
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
@@ -107,6 +106,10 @@ def _table(left: Iterable[str], right: Iterable[str]) -> Table:
     return table
 
 
+def _seconds(us: int) -> str:
+    return f"{us / 1_000_000:,.1f} s"
+
+
 def _newest(found: Iterable[HeldSlice]) -> dict[str, int]:
     newest: dict[str, int] = {}
     for held in found:
@@ -119,7 +122,7 @@ def _slices_table(found: list[HeldSlice]) -> Table:
     newest = _newest(found)
     for held in found:
         span, age = held.latest_us - held.earliest_us, newest[held.unit] - held.latest_us
-        counts = (f"{held.rows:,}", f"{held.bytes:,}", format_us(span), format_us(age))
+        counts = (f"{held.rows:,}", f"{held.bytes:,}", _seconds(span), _seconds(age))
         slices.add_row(held.unit, str(held.bucket), held.part, *counts)
     return slices
 
@@ -134,7 +137,7 @@ def _queries_table(found: list[HeldSlice]) -> Table:
     for query, parts in sorted(queries.items()):
         rows = sum(part.wanted[query] for part in parts)
         back = max(newest[part.unit] - part.earliest_us for part in parts)
-        by_query.add_row(query, f"{rows:,}", str(len(parts)), format_us(back))
+        by_query.add_row(query, f"{rows:,}", str(len(parts)), _seconds(back))
     return by_query
 
 
