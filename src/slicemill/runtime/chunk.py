@@ -27,6 +27,7 @@ SUFFIX = ".arrow"
 _ROWS_PER_RUN = 1_000
 
 _COMPRESSED_BYTES = 1 << 16
+_COMPRESSED_ROWS = 1 << 17
 
 
 class ChunkError(SlicemillError):
@@ -57,9 +58,7 @@ def write_chunk(
     `compress` is for what need not be mapped; a small table is mapped in any case.
     """
     min_ts, max_ts = _ts_range(table)
-    # One batch per chunk, so that a kernel gets each column as one vector.
-    whole = table.combine_chunks() if _pieces(table) > 1 else table
-    data = _compressed(whole) if compress and whole.nbytes >= _COMPRESSED_BYTES else _encoded(whole)
+    data = _compressed(table) if compress and table.nbytes >= _COMPRESSED_BYTES else _encoded(table)
     path = f"{subfolder}/{unique_name()}{SUFFIX}"
     files.write(folder / path, data)
     if durable:
@@ -69,23 +68,28 @@ def write_chunk(
 
 def _encoded(table: pa.Table) -> pa.Buffer:
     """The file's content. Its size is found first: a buffer that grows copies what it has again and again."""
+    # One batch per chunk, so that a kernel gets each column as one vector.
+    whole = table.combine_chunks() if _pieces(table) > 1 else table
     counted = pa.MockOutputStream()
-    _write_to(counted, table)
+    _write_to(counted, whole)
     data = pa.allocate_buffer(counted.size())
-    _write_to(pa.FixedSizeBufferWriter(data), table)
+    _write_to(pa.FixedSizeBufferWriter(data), whole)
     return data
 
 
-def _compressed(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    # Tasks run side by side already: one that took other cores as well would take them from the next.
-    _write_to(sink, table, pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False))
-    return sink.getvalue()
-
-
-def _write_to(sink: pa.NativeFile, table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> None:
-    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
+
+
+def _compressed(table: pa.Table) -> pa.Buffer:
+    """The file's content, in batches that need little memory: whole columns took up to five times as long."""
+    # Tasks run side by side already: one that took other cores as well would take them from the next.
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
+    return sink.getvalue()
 
 
 def _pieces(table: pa.Table) -> int:
