@@ -8,11 +8,8 @@ from slicemill.esl.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 from slicemill.model.model import Model
 
 
-def aggregates_of(name: str, model: Model) -> tuple[AggregateDefinition, AggregateDefinition | None]:
-    """Its base and its window version. A model that uses age takes one argument more: when the tuple was.
-
-    A model that must read its window again has no window version: it is derived from the base.
-    """
+def aggregates_of(name: str, model: Model) -> tuple[AggregateDefinition, AggregateDefinition]:
+    """Its base and its window version. A model that uses age takes one argument more: when the tuple was."""
     columns = [Column(parameter, DOUBLE) for parameter in model.parameters]
     if model.uses_age:
         columns.append(Column("at", TIMESTAMP))
@@ -22,7 +19,7 @@ def aggregates_of(name: str, model: Model) -> tuple[AggregateDefinition, Aggrega
         AggregateDefinition(name, arguments, returns, window=version, algebraic=False, model=model)
         for version in (False, True)
     )
-    return base, None if model.recomputed else window
+    return base, window
 
 
 def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
@@ -30,6 +27,5 @@ def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
     catalog = catalog.copy()
     base, window = aggregates_of(name, model)
     catalog.base_aggregates[name.lower()] = base
-    if window is not None:
-        catalog.window_aggregates[name.lower()] = window
+    catalog.window_aggregates[name.lower()] = window
     return catalog

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from slicemill.model import naive
-from slicemill.model.classify import Classification, Way, classify, worst
+from slicemill.model.classify import Classification, classify, worst
 from slicemill.model.collect import collect
 from slicemill.model.core import Core
 from slicemill.model.naive import Nulls
@@ -85,11 +85,6 @@ class Model:
     def uses_position(self) -> bool:
         """Does it say what happens to an element by its place in the window?"""
         return POSITION in walk(self.parsed)
-
-    @property
-    def recomputed(self) -> bool:
-        """Must the window be read again at each slide?"""
-        return any(found.way is Way.RECOMPUTE for found in self.classes)
 
     def value(self, rows: Sequence[Mapping[str, object]], stamps: Sequence[object] | None = None) -> Value:
         """Its value over one window, by the definition; without timestamps, tuples come one unit apart."""

@@ -9,13 +9,16 @@ from slicemill.model.classify import Way
 from slicemill.model.model import Model
 from slicemill.model.naive import Nulls, uniform_parts
 from slicemill.model.terms import Column, Expr, walk
+from slicemill.model.weights import symbols_of
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import Columns
 from slicemill.uda.models.expressions import Formulas, Pair
 from slicemill.uda.models.keepers import Keeper, Place, simple_keeper
+from slicemill.uda.models.recomputed import Recomputed
 from slicemill.uda.models.weighted import Weighted, WeightedStacks
 from slicemill.uda.source import Code
 
+_NOTHING = ("0.0", "0.0")
 _WHOLE = ("xor", "gcd")  # of whole numbers of 64 bits
 
 
@@ -35,6 +38,8 @@ class ModelProcedure(Procedure):
     def _keeper(self, number: int) -> Keeper:
         core, way = self.model.cores[number], self.model.classes[number].way
         place = Place(self.out, self.record, number, self._make_room)
+        if way is Way.RECOMPUTE:
+            return Recomputed(core, place)
         if core.weight is None:
             return simple_keeper(core, place)
         # Nothing leaves a base version: there any weight can be kept.
@@ -105,16 +110,17 @@ class ModelProcedure(Procedure):
         names, known = self._element()
         with out.block(f"if {known}:"):
             out.line(f"{record}.count += 1")
-            names = {**names, "i": (f"float({record}.count)", "0.0")}
-            images = self._images(names)
-            for keeper, image in zip(self.keepers, images, strict=True):
-                keeper.came(image, self.worn)
+            for core, keeper in zip(self.model.cores, self.keepers, strict=True):
+                if isinstance(keeper, Recomputed):
+                    keeper.keep(names, f"{record}.now")
+                else:
+                    keeper.came(self._formulas.pair(core.transform), self.worn)
         with out.block("else:"):
             out.line(f"{record}.missing += 1")
 
     def _left(self) -> None:
         out, record = self.out, self.record
-        names, known = self._element()
+        _, known = self._element()
         worn = [keeper for keeper in self.keepers if keeper.worn]
         if self.model.uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
@@ -124,8 +130,9 @@ class ModelProcedure(Procedure):
                     out.line(f"{record}.older = {record}.count")
                     for keeper in worn:
                         keeper.begin_again()
-            for keeper, image in zip(self.keepers, self._images(names), strict=True):
-                keeper.left(image)
+            for core, keeper in zip(self.model.cores, self.keepers, strict=True):
+                again = isinstance(keeper, Recomputed)
+                keeper.left(_NOTHING if again else self._formulas.pair(core.transform))
             out.line(f"{record}.count -= 1")
             if self.worn:
                 out.line(f"{record}.older -= 1")
@@ -157,22 +164,14 @@ class ModelProcedure(Procedure):
         highs = [formulas.pair(part)[0] for part in dict.fromkeys(parts)]
         tests = [f"abs({high}) < np.inf" for high in dict.fromkeys(highs)]
         for core in self.model.cores:
-            if core.aggregate in _WHOLE:
+            if core.aggregate in _WHOLE and not core.blocked:
                 tests.append(f"abs({formulas.pair(core.transform)[0]}) < 9.2e18")
         self._formulas = formulas
         return names, " and ".join(tests) or "True"
 
-    def _images(self, names: dict[str, Pair]) -> list[Pair]:
-        """What each core sees of the element; blocked ones look at its position too."""
-        images = []
-        for core in self.model.cores:
-            formulas = Formulas(self.out, names) if core.blocked else self._formulas
-            images.append(formulas.pair(core.transform))
-        return images
-
     def _answer(self) -> None:
         out = self.out
-        names = {f"c{number}": keeper.value() for number, keeper in enumerate(self.keepers)}
+        names = self._values()
         high, _ = Formulas(out, names, rounded=True).pair(self.model.result)
         null = f"not abs({high}) < np.inf"
         if self.model.nulls is Nulls.POISON:
@@ -180,6 +179,31 @@ class ModelProcedure(Procedure):
         value = f"{high} != 0.0" if self.model.is_condition else high
         out.line(f"answer_null = {null}")
         self.give([Code(value, "answer_null")])
+
+    def _values(self) -> dict[str, Pair]:
+        """What the cores come to, and the values of the whole window that some of them need first."""
+        names: dict[str, Pair] = {}
+
+        def need(name: str) -> None:
+            if name in names:
+                return
+            if name in lets:
+                for other in sorted(symbols_of(lets[name])):
+                    need(other)
+                names[name] = Formulas(self.out, names, rounded=True).pair(lets[name])
+                return
+            number = int(name.removeprefix("c"))
+            keeper = self.keepers[number]
+            for scalar in self.model.cores[number].scalars:
+                need(scalar)
+            if isinstance(keeper, Recomputed):
+                keeper.names = names
+            names[name] = keeper.value()
+
+        lets = dict(self.model.lets)
+        for number in range(len(self.keepers)):
+            need(f"c{number}")
+        return names
 
     def _make_room(self, pool: str) -> None:
         record, out = self.record, self.out
