@@ -179,8 +179,10 @@ def log(ah: float, al: float) -> tuple[float, float]:
 
 @njit(cache=True)
 def exp(ah: float, al: float) -> tuple[float, float]:
-    h = np.exp(ah)
-    return (h, h * al) if h < np.inf else (np.nan, 0.0)
+    if not ah < 709.0:
+        return np.nan, 0.0
+    h = math.exp(ah)
+    return h, h * al
 
 
 @njit(cache=True)

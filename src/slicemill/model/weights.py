@@ -172,10 +172,9 @@ def _power(base: Fraction, line: _Line) -> tuple[Term, ...] | None:
 
 
 def _wave(name: str, line: _Line) -> tuple[Term, ...]:
-    """cos a = (e^ja + e^-ja)/2, and sin a is cos(a - π/2)."""
-    phase = line.start - (math.pi / 2 if name == "sin" else 0)
+    """cos a = (e^ja + e^-ja)/2, and sin a = (e^ja - e^-ja)/2j."""
     mode = Mode(turns=line.turns / 2, frequency=line.slope)
-    half = cmath.exp(1j * phase) / 2
+    half = cmath.exp(1j * line.start) / (2j if name == "sin" else 2)
     return (Term(half, 0, mode), Term(half.conjugate(), 0, mode.conjugate()))
 
 
