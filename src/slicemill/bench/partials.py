@@ -52,7 +52,7 @@ class Sizes:
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(100_000, 5, 5, ("parquet", "csv"), 2),
+    "small": Sizes(100_000, 5, 5, ("parquet",), 4),
     "full": Sizes(100_000, 20, 5, ("parquet", "orc", "csv", "json"), 4),
 }
 
@@ -105,41 +105,44 @@ class Costs:
 
 def run(scale: Scale) -> Result:
     sizes = SIZES[scale]
-    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, local_session() as spark:
-        claims: list[Claim] = []
-        figures: dict[str, Any] = {}
-        for number, form in enumerate(sizes.forms):
-            for keyed in (True, False):
-                case = write_case(Path(folder) / f"{number}-{keyed}", form, keyed, sizes)
-                costs = measure(spark, case, Path(folder) / f"{number}-{keyed}", sizes.rounds)
-                figures[case.what] = costs.figures()
-                best = min(costs.with_partials, key=costs.with_partials.__getitem__)
-                claims.append(
-                    at_most(
-                        f"{case.what}: CPU of rows in the log / of partials by the better of two ways",
-                        costs.today / costs.with_partials[best],
-                        WORTH_IT,
-                        f"better: {best}; partials would be made if they saved more than this",
-                    )
-                )
+    claims: list[Claim] = []
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, local_session() as spark:
+        folder = Path(name)
+        cases = [
+            write_case(folder / f"{form}-{keyed}", form, keyed, sizes)
+            for form in sizes.forms
+            for keyed in (True, False)
+        ]
+        for number in range(sizes.rounds):
+            costs = {case: measure(spark, case, folder / case.what / str(number)) for case in cases}
+    for case, cost in costs.items():
+        best = min(cost.with_partials, key=cost.with_partials.__getitem__)
+        figures[case.what] = cost.figures()
+        claims.append(
+            at_most(
+                f"{case.what}: CPU of rows in the log / of partials by the better of two ways",
+                cost.today / cost.with_partials[best],
+                WORTH_IT,
+                f"better: {best}; partials would be made if they saved more than this",
+            )
+        )
     figures["how"] = "CPU of driver, JVM and Python workers, the last of the rounds, one session"
     figures["load of the machine, 1 min"] = round(getloadavg()[0], 1)
     return Result(tuple(claims), figures)
 
 
-def measure(spark: SparkSession, case: Case, home: Path, rounds: int) -> Costs:
-    for number in range(rounds):
-        place = home / f"round-{number}"
-        rows = Rows(spark, case.events, place / "rows")
-        ingest, units = _taken(rows.ingest), _taken(rows.units)
-        reduced = Rows(spark, case.reduced, place / "reduced")
-        reduced.ingest()
-        units_after = _taken(reduced.units)
-        assert rows.results == reduced.results, "partials lead to as many results"
-        for side in (rows, reduced):
-            side.close()
-        catalyst = _taken(lambda: by_catalyst(spark, case.events, place / "catalyst"))  # noqa: B023
-        tasks = _taken(lambda: by_tasks(spark, case.events, place / "tasks"))  # noqa: B023
+def measure(spark: SparkSession, case: Case, home: Path) -> Costs:
+    rows = Rows(spark, case.events, home / "rows")
+    ingest, units = _taken(rows.ingest), _taken(rows.units)
+    reduced = Rows(spark, case.reduced, home / "reduced")
+    reduced.ingest()
+    units_after = _taken(reduced.units)
+    assert rows.results == reduced.results, "partials lead to as many results"
+    for side in (rows, reduced):
+        side.close()
+    catalyst = _taken(lambda: by_catalyst(spark, case.events, home / "catalyst"))
+    tasks = _taken(lambda: by_tasks(spark, case.events, home / "tasks"))
     return Costs(case.rows, *(used.cpu_s for used in (ingest, units, catalyst, tasks, units_after)))
 
 
