@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -85,9 +85,13 @@ class JoinState:
         return self.measures.statistics()
 
     def cuts(self) -> list[Cuts]:
-        """Where each side is cut, for what has been measured by now."""
-        found = [self.measures.cuts(side, reach_of(self.seats, side)) for side in (0, 1)]
-        return [cuts for cuts in found if cuts is not None]
+        """Where each side is cut, of those for which that is planned, beside what is measured by now."""
+        found: list[Cuts] = []
+        for number, side in enumerate(self.sides):
+            cuts = self.measures.cuts(number, reach_of(self.seats, number))
+            if cuts is not None and side.cuts_us is not None:
+                found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
+        return found
 
 
 def table_of(held: Slice | pa.Table) -> pa.Table:
