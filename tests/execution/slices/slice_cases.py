@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
@@ -15,6 +16,11 @@ from slicemill.plan.slices.members import Member, Side, windows
 
 Arrival = tuple[int, Timed]  # stream, tuple
 Outputs = dict[str, Counter[Timed]]
+Result = TypeVar("Result", covariant=True)
+
+
+class Processing(Protocol[Result]):
+    def process(self, stream: int, tuple_: Timed, /) -> Sequence[Result]: ...
 
 
 def is_even(row: Row) -> bool:
@@ -49,9 +55,17 @@ def members_of(sides: st.SearchStrategy[Side], most: int = 4) -> st.SearchStrate
     alike = st.tuples(sides, sides).map(
         lambda pair: (pair[0], Side(pair[0].window, pair[1].predicate, pair[1].selectivity))
     )
-    return st.lists(apart | alike, min_size=1, max_size=most).map(
-        lambda pairs: [Member(f"q{i}", pair) for i, pair in enumerate(pairs)]
-    )
+    return st.lists(apart | alike, min_size=1, max_size=most).map(_named)
+
+
+def members_on(streams: int, most: int) -> st.SearchStrategy[list[Member]]:
+    """Queries on any number of streams, with a window and perhaps a predicate on each."""
+    sides = st.tuples(*[filtered_sides] * streams)
+    return st.lists(sides, min_size=1, max_size=most).map(_named)
+
+
+def _named(sides: list[tuple[Side, ...]]) -> list[Member]:
+    return [Member(f"q{number}", one) for number, one in enumerate(sides)]
 
 
 @st.composite
@@ -101,6 +115,11 @@ def expected(
                     found[Timed(newer.ts, left.row + right.row)] += 1
         outputs[one.query] = found
     return outputs
+
+
+def run_through(join: Processing[Result], arrived: Iterable[Arrival]) -> list[Result]:
+    """What a join gives when each tuple is taken through it before the next one comes."""
+    return [one for stream, tuple_ in arrived for one in join.process(stream, tuple_)]
 
 
 def by_query(members: Iterable[Member], deliveries: Iterable[Delivery]) -> Outputs:

@@ -16,6 +16,7 @@ from slice_cases import (
     filtered_sides,
     is_even,
     members_of,
+    run_through,
     same_key,
 )
 
@@ -48,8 +49,7 @@ def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: 
     ]
     wanted = expected(members, arrived)
     for way in ways:
-        found = [one for stream, tuple_ in arrived for one in way.process(stream, tuple_)]
-        assert by_query(members, found) == wanted
+        assert by_query(members, run_through(way, arrived)) == wanted
 
 
 @given(arrivals(), st.data())
@@ -57,7 +57,7 @@ def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: 
 def test_count_slices_give_every_query_its_last_tuples(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     chain = Chain(members, data.draw(any_ends(members)), same_key, slice_type=CountSlice)
-    found = by_query(members, [one for s, tuple_ in arrived for one in chain.process(s, tuple_)])
+    found = by_query(members, run_through(chain, arrived))
     for one in members:
         left, right = (side.predicate for side in one.sides)
 

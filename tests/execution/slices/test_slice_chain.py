@@ -20,6 +20,7 @@ from slice_cases import (
     members_of,
     plain_sides,
     run_at_random,
+    run_through,
     same_key,
     seeds,
 )
@@ -306,7 +307,7 @@ def test_results_of_every_query_come_out_in_order_a_step_per_probe(
 def test_a_chain_agrees_with_sql_over_the_finished_input(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(plain_sides))
     chain = Chain(members, finest(members), same_key)
-    found = by_query(members, [one for s, tuple_ in arrived for one in chain.process(s, tuple_)])
+    found = by_query(members, run_through(chain, arrived))
     rows = [(stream, tuple_.ts, *tuple_.row) for stream, tuple_ in arrived] or [(2, 0, 0, 0)]
     values = ", ".join(str(row) for row in rows)
     with duckdb.connect() as database:

@@ -17,6 +17,7 @@ from slice_cases import (
     filtered_sides,
     members_of,
     run_at_random,
+    run_through,
     same_key,
     seeds,
 )
@@ -86,9 +87,9 @@ def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
     late = Member("late", data.draw(st.tuples(filtered_sides, filtered_sides)))
     place = data.draw(st.integers(0, len(arrived)))
     chain = Chain(members, data.draw(any_ends(members)), same_key)
-    before = [one for stream, tuple_ in arrived[:place] for one in chain.process(stream, tuple_)]
+    before = run_through(chain, arrived[:place])
     complete_from = add_query(chain, late, cut)
-    after = [one for stream, tuple_ in arrived[place:] for one in chain.process(stream, tuple_)]
+    after = run_through(chain, arrived[place:])
     found = by_query([*members, late], [*before, *after])
     whole = expected([*members, late], arrived)
     assert {q: found[q] for q in found if q != "late"} == {q: whole[q] for q in whole if q != "late"}
@@ -109,7 +110,7 @@ def test_a_query_that_leaves_takes_only_its_own_state_with_it(
     place = data.draw(st.integers(0, len(arrived)))
     leaving, *staying = data.draw(st.permutations(members))
     chain = Chain(members, data.draw(any_ends(members)), same_key)
-    found = [one for stream, tuple_ in arrived[:place] for one in chain.process(stream, tuple_)]
+    found = run_through(chain, arrived[:place])
     remove_query(chain, leaving.query)
     for number, item in chain.stored():
         assert any(
@@ -117,7 +118,7 @@ def test_a_query_that_leaves_takes_only_its_own_state_with_it(
             and (wanted.predicate is None or (callable(wanted.predicate) and wanted.predicate(item.row)))
             for wanted in (one.sides[item.side] for one in staying)
         )
-    rest = [one for stream, tuple_ in arrived[place:] for one in chain.process(stream, tuple_)]
+    rest = run_through(chain, arrived[place:])
     assert leaving.query not in {query for query, _ in rest}
     found = [one for one in [*found, *rest] if one.query != leaving.query]
     assert by_query(staying, found) == expected(staying, arrived)

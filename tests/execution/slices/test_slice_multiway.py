@@ -7,7 +7,7 @@ from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slice_cases import Arrival, arrivals, filtered_sides
+from slice_cases import Arrival, arrivals, members_on, run_through
 
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.slices.multiway import MultiwayJoin
@@ -50,8 +50,7 @@ def test_golden_3() -> None:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival], list[list[int]]]:
     streams = draw(st.integers(2, 4))
-    sides = st.tuples(*[filtered_sides] * streams)
-    members = [Member(f"q{i}", one) for i, one in enumerate(draw(st.lists(sides, min_size=1, max_size=4)))]
+    members = draw(members_on(streams, most=4))
     orders = [
         draw(st.permutations([other for other in range(streams) if other != one])) for one in range(streams)
     ]
@@ -90,11 +89,7 @@ def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
 ) -> None:
     members, arrived, orders = case
     join = MultiwayJoin(members, same_key, orders=orders)
-    found = Counter(
-        (one.in_stream_order(), one.queries)
-        for stream, tuple_ in arrived
-        for one in join.process(stream, tuple_)
-    )
+    found = Counter((one.in_stream_order(), one.queries) for one in run_through(join, arrived))
     assert found == definition(members, arrived)
 
 

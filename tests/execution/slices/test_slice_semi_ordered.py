@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slice_cases import Arrival, arrivals, filtered_sides, seeds
+from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.operator import Row, Timed
@@ -36,9 +36,7 @@ def same_keys(row: Row) -> bool:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival]]:
     streams = draw(st.integers(2, 3))
-    sides = st.tuples(*[filtered_sides] * streams)
-    members = [Member(f"q{i}", one) for i, one in enumerate(draw(st.lists(sides, min_size=1, max_size=3)))]
-    return members, draw(arrivals(streams, most=16))
+    return draw(members_on(streams, most=3)), draw(arrivals(streams, most=16))
 
 
 @given(cases(), seeds)
@@ -49,9 +47,7 @@ def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
     members, arrived = case
     streams = len(members[0].sides)
     join = SemiOrderedJoin(members, same_keys)
-    found = [
-        one for stream, tuple_ in interleaved(arrived, seed, streams) for one in join.process(stream, tuple_)
-    ]
+    found = run_through(join, interleaved(arrived, seed, streams))
     assert Counter(found) == definition(members, arrived, streams)
 
     order = Reordering()
