@@ -22,6 +22,7 @@ from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps import Part, SharedStep, StatefulStep, Step
 from slicemill.runtime.steps.aggregates import warm
+from slicemill.runtime.steps.coalesce import CoalesceStep
 from slicemill.runtime.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
 from slicemill.runtime.steps.hosted import RowStep
 from slicemill.runtime.steps.making import Making
@@ -86,7 +87,7 @@ class UnitProgram:
         """What operators with a budget have dropped so far, by node."""
         found: dict[str, Report] = {}
         for node_id, step in self._stateful.items():
-            if isinstance(step, (RowStep, DropStep)) and step.shed is not None:
+            if isinstance(step, (RowStep, DropStep, CoalesceStep)) and step.shed is not None:
                 found[node_id] = step.shed
             elif isinstance(step, (SharedJoinStep, JoinStep)):
                 found |= step.sheds

@@ -15,7 +15,7 @@ from slicemill.shedding.chains import Tuple, Values
 from slicemill.shedding.methods import scattered
 
 LIMIT = 1024
-_SEED = 0x5AD0
+SEED = 0x5AD0
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Shadow:
 
     def samples(self, run: int) -> bool:
         """Is this one of the runs that are looked at?"""
-        return not self.halvings or scattered(run, _SEED) & ((1 << self.halvings) - 1) == 0
+        return not self.halvings or scattered(run, SEED) & ((1 << self.halvings) - 1) == 0
 
     def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
         kept = {

@@ -1,6 +1,6 @@
 """Temporal queries, by their kernels (`slicemill.kernels.coalesce`).
 
-Those with a budget are hosted: what they keep is small, and each tuple is a decision.
+Of those with a budget, some ways of shedding have no kernel: they are hosted.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.esl.query import Frame
+from slicemill.kernels.coalesce.budgeted import BudgetedByTime, BudgetState, is_compiled
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.plan import operators as op
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps.making import Making
+from slicemill.shedding.budget import Budget
+from slicemill.shedding.report import Report
 
 
 class CoalesceStep:
-    """One temporal query that keeps all its tuples."""
+    """One temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema) -> None:
         self._coalescing = coalescing
@@ -33,16 +36,33 @@ class CoalesceStep:
         table, until = self._coalescing.run(tables[0], complete[0])
         return self._output.empty_table() if table is None else table.cast(self._output), until
 
+    @property
+    def shed(self) -> Report | None:
+        """What was dropped for lack of memory, if anything may be dropped."""
+        state = self._coalescing.state
+        return state.report if isinstance(state, BudgetState) else None
+
     def due(self) -> int | None:
         return self._coalescing.due()
 
 
 def coalesce(making: Making) -> CoalesceStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.Coalesce) or operator.budget is not None:
+    if not isinstance(operator, op.Coalesce):
         return None
+    if operator.budget is not None:
+        return _budgeted(operator, operator.budget, making)
     state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
     kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
     share = (making.bucket, making.buckets)
     coalescing = kind(operator, making.schemas[0], making.node.schema.names, state, share)
     return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)))
+
+
+def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
+    if operator.window.frame is Frame.ROWS or not is_compiled(budget):
+        return None
+    output = making.node.schema
+    state = making.state if isinstance(making.state, BudgetState) else BudgetState()
+    coalescing = BudgetedByTime(operator, making.schemas[0], output.names, output, state)
+    return CoalesceStep(coalescing, with_system_columns(to_arrow(output)))

@@ -1,0 +1,278 @@
+"""Temporal queries over windows of time with a budget in tuples: `execution.coalesce_shedding`, compiled.
+
+Tuples go one by one through the compiled memory, slide by slide; what is left at the end of a slide is put
+together, and its accuracy found, on whole columns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.esl.types import Schema
+from slicemill.kernels.coalesce.accuracy import Pieces, sums
+from slicemill.kernels.coalesce.coalescing import (
+    ARRIVAL,
+    KEY,
+    SELECTED,
+    TIME,
+    TS,
+    Coalescing,
+    CoalescingState,
+)
+from slicemill.kernels.expressions import compile_vector
+from slicemill.kernels.keys import distinct_keys
+from slicemill.kernels.panes.state import StoredKeys
+from slicemill.kernels.shedding import layout as m
+from slicemill.kernels.shedding.arrivals import expire, samples, take
+from slicemill.kernels.shedding.heap import Ints
+from slicemill.kernels.shedding.memory import unpacked
+from slicemill.kernels.vectors import numbers
+from slicemill.kernels.windows.intervals import Places
+from slicemill.plan.operators import Coalesce
+from slicemill.shedding.budget import Budget, Slot
+from slicemill.shedding.methods import method_of
+from slicemill.shedding.report import MemoryReport
+from slicemill.shedding.shadow import LIMIT, SEED
+
+_ALWAYS = -(2**62)
+_FEW = 1000
+
+
+@dataclass(slots=True)
+class BudgetState(CoalescingState):
+    """The memory and its partitions, in numbers; `values` has what the codes stand for.
+
+    What is stored of the memory are its tuples; whoever goes on with the state unpacks it.
+    """
+
+    memory: m.Arrays | m.Packed | None = None
+    partitions: Ints = field(default_factory=lambda: m.new_partitions(0))
+    values: StoredKeys = field(default_factory=StoredKeys)
+    next_end: int | None = None
+    until: deque[tuple[int, int]] = field(default_factory=deque)
+    report: MemoryReport = field(default_factory=MemoryReport)
+
+    def __getstate__(self) -> dict[str, Any]:
+        stored = {one.name: getattr(self, one.name) for one in fields(self)}
+        if isinstance(self.memory, m.Arrays):
+            stored["memory"] = m.packed(self.memory)
+        return stored
+
+    def __setstate__(self, stored: dict[str, Any]) -> None:
+        for name, value in stored.items():
+            setattr(self, name, value)
+
+
+def is_compiled(budget: Budget) -> bool:
+    """Only what drops ends of runs, and thus never splits one, is compiled."""
+    return budget.slot is Slot.TUPLES and budget.method in ("cals", "lookahead", "value", "threshold")
+
+
+class BudgetedByTime(Coalescing):
+    """Reports as `CoalescingByTime`, of what is left."""
+
+    state: BudgetState
+
+    def __init__(
+        self, operator: Coalesce, schema: Schema, names: Sequence[str], output: Schema, state: BudgetState
+    ) -> None:
+        super().__init__(operator, schema, names, state)
+        assert operator.budget is not None
+        method = method_of(operator.budget.method, operator.budget.threshold)
+        threshold = -1 if method.threshold is None else method.threshold
+        self._rule = m.Rule(method.lost, method.lookahead, threshold, method.seed, SEED, LIMIT)
+        self._capacity = operator.budget.capacity
+        self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
+        if state.memory is None:
+            state.memory = m.empty(self._capacity, LIMIT)
+            state.report = MemoryReport(capacity=self._capacity)
+        elif isinstance(state.memory, m.Packed):
+            state.memory = unpacked(state.memory, self._capacity, state.partitions, self._rule)
+
+    @property
+    def _memory(self) -> m.Arrays:
+        assert isinstance(self.state.memory, m.Arrays)
+        return self.state.memory
+
+    def due(self) -> int | None:
+        return self.state.next_end
+
+    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:
+        state = self.state
+        columns = [new.column(name) for name in self._attributes]
+        codes = state.values.number(distinct_keys(columns, len(new)), columns).astype(np.int64)
+        keys = numbers(new.column(KEY).combine_chunks()).astype(np.int64)
+        chosen = new.column(SELECTED).to_numpy().astype(np.int64)
+        ts: Places = numbers(new.column(TIME).combine_chunks())
+        missing = max(len(state.keys), 1) - len(state.partitions)
+        state.partitions = np.concatenate([state.partitions, m.new_partitions(max(missing, 0))])
+        out, start = [], 0
+        while True:
+            if state.next_end is None:
+                if start == len(ts):
+                    break
+                state.next_end = (int(ts[start]) // self._slide + 1) * self._slide
+            stop = int(np.searchsorted(ts, state.next_end, "left"))
+            part = slice(start, stop)
+            horizon = self._horizon(state.next_end)
+            take(
+                self._memory,
+                state.partitions,
+                self._rule,
+                self._capacity,
+                horizon,
+                keys[part],
+                ts[part],
+                codes[part],
+                chosen[part],
+            )
+            start = stop
+            if start == len(ts) and not ended and state.now < state.next_end:
+                break
+            cause = arrivals[start] if start < len(ts) else arrivals.max(initial=0)
+            out.append(self._closed(state.next_end, int(cause), ended and start == len(ts)))
+        self._count()
+        self._forget()
+        return pa.concat_tables(out) if out else None
+
+    def _horizon(self, end: int) -> int:
+        return _ALWAYS if self._extent is None else end - self._extent
+
+    def _closed(self, end: int, arrival: int, last: bool) -> pa.Table:
+        """A slide has ended."""
+        state = self.state
+        self._expire(end)
+        out = self._shown(end, arrival)
+        goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
+        state.next_end = end + self._slide if goes_on else None
+        # What no later window shows need not wait for its end to make room.
+        self._expire(end + self._slide)
+        return out
+
+    def _expire(self, end: int) -> None:
+        if self._extent is not None:
+            expire(self._memory, self.state.partitions, self._rule, end - self._extent)
+
+    def _count(self) -> None:
+        counts, report = self._memory.counts, self.state.report
+        report.arrived, report.runs, report.dropped = (
+            int(counts[place]) for place in (m.ARRIVED, m.RUNS, m.DROPPED)
+        )
+        report.sampled = 0.5 ** int(counts[m.HALVINGS])
+
+    # -- reports ---------------------------------------------------------------------------------------
+
+    def _shown(self, now: int, arrival: int) -> pa.Table:
+        state, slots, partitions = self.state, self._memory.slots, self.state.partitions
+        kept = slots[slots[:, m.PART] != m.NONE]
+        open_ = (
+            (partitions[:, m.ALIVE] == 1) & (partitions[:, m.CHOSEN] == 1) & (partitions[:, m.SINCE] < now)
+        )
+        newest = partitions[open_]
+        tuples = Pieces(
+            np.append(kept[:, m.RUN], newest[:, m.NEW_RUN]),
+            np.append(kept[:, m.PART], np.flatnonzero(open_)),
+            np.append(kept[:, m.CODE], newest[:, m.NEW_CODE]),
+            np.append(kept[:, m.BEGIN], newest[:, m.SINCE]),
+            np.append(kept[:, m.END], np.full(len(newest), now)),
+        )
+        left = tuples.put_together()
+        self._count()
+        state.report.in_window = self._in_window(now)
+        table = self._table(left, now, arrival)
+        state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
+        return table
+
+    def _exact(self, left: Pieces, tuples: Pieces, kept: int, now: int) -> tuple[Pieces, Pieces]:
+        """The runs that there would be, and what is left of them, as far as they are sampled."""
+        counts = self._memory.counts
+        shadow = self._memory.shadow[: counts[m.SHADOW]]
+        sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))
+        begins, horizon = shadow[:, m.S_BEGIN].copy(), self._horizon(now)
+        first_runs, first = np.unique(sampled.runs, return_index=True)
+        place = np.searchsorted(first_runs, shadow[:, m.S_RUN])
+        known = (place < len(first_runs)) & (
+            np.append(first_runs, -1)[np.minimum(place, len(first_runs))] == shadow[:, m.S_RUN]
+        )
+        firsts = np.append(sampled.begins[first], horizon)[np.where(known, place, len(first_runs))]
+        cut = begins < horizon
+        begins[cut] = np.where(shadow[cut, m.S_LOST] < horizon, firsts[cut], horizon)
+        newest = tuples.take(np.arange(len(tuples.runs)) >= kept)
+        newest = newest.take(_samples(newest.runs, int(counts[m.HALVINGS])))
+        goes_on = np.isin(shadow[:, m.S_RUN], newest.runs)
+        ends = np.where(goes_on, now, shadow[:, m.S_END])
+        alone = newest.take(~np.isin(newest.runs, shadow[:, m.S_RUN]))
+        whole = Pieces(
+            np.append(shadow[:, m.S_RUN], alone.runs),
+            np.append(shadow[:, m.S_PART], alone.partitions),
+            np.append(shadow[:, m.S_CODE], alone.codes),
+            np.append(begins, alone.begins),
+            np.append(ends, alone.ends),
+        )
+        return whole, sampled
+
+    def _selects(self, pieces: Pieces) -> Pieces:
+        if self._wanted is None or not len(pieces.runs):
+            return pieces
+        selected = self._wanted(self._table(pieces, 0, 0)).fill_null(False)
+        return pieces.take(selected.to_numpy())
+
+    def _table(self, pieces: Pieces, ts: int, arrival: int) -> pa.Table:
+        keys = self.state.keys.values(pieces.partitions) if self._heads else []
+        values = self.state.values.values(pieces.codes)
+        times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
+        period = pa.StructArray.from_arrays(times, names=["begin", "end"])
+        system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (ts, arrival)]
+        columns = [*system, *(keys[place] for place in self._heads), *values, period]
+        return pa.table(columns, names=[TS, ARRIVAL, *self._names])
+
+    def _in_window(self, now: int) -> int:
+        """Tuples that windows would hold now, to a slide."""
+        arrived, until = self.state.report.arrived, self.state.until
+        if self._extent is None:
+            return arrived
+        until.append((now, arrived))
+        while len(until) > 1 and until[1][0] <= now - self._extent:
+            until.popleft()
+        return arrived - (until[0][1] if until[0][0] <= now - self._extent else 0)
+
+    # -- what is gone ----------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Let go of partitions and values that nothing has, when they are many."""
+        state, a = self.state, self._memory
+        held = a.slots[:, m.PART] != m.NONE
+        shadow = a.shadow[: a.counts[m.SHADOW]]
+        alive = state.partitions[:, m.ALIVE] == 1
+        if len(state.keys) > 2 * int(alive.sum()) + _FEW:
+            used = alive.copy()
+            used[shadow[:, m.S_PART]] = True
+            moved = state.keys.keep(used).astype(np.int64)
+            state.partitions = state.partitions[used]
+            a.slots[held, m.PART] = moved[a.slots[held, m.PART]]
+            shadow[:, m.S_PART] = moved[shadow[:, m.S_PART]]
+        if len(state.values) > 2 * (len(a.slots) + len(a.shadow) + 2 * len(state.partitions)) + _FEW:
+            self._forget_values(held, shadow)
+
+    def _forget_values(self, held: np.ndarray[tuple[int], np.dtype[np.bool_]], shadow: Ints) -> None:
+        state, a = self.state, self._memory
+        used = np.zeros(len(state.values) + 1, np.bool_)
+        codes = [a.slots[held, m.CODE], shadow[:, m.S_CODE], *state.partitions[:, [m.NEW_CODE, m.RUN_CODE]].T]
+        used[np.concatenate(codes)] = True
+        moved = np.append(state.values.keep(used[:-1]), m.NONE).astype(np.int64)
+        a.slots[held, m.CODE] = moved[a.slots[held, m.CODE]]
+        shadow[:, m.S_CODE] = moved[shadow[:, m.S_CODE]]
+        for column in (m.NEW_CODE, m.RUN_CODE):
+            state.partitions[:, column] = moved[state.partitions[:, column]]
+
+
+def _samples(runs: Places, halvings: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    if not halvings:
+        return np.ones(len(runs), np.bool_)
+    return np.fromiter((samples(run, halvings, SEED) for run in runs.tolist()), np.bool_, len(runs))

@@ -1,0 +1,96 @@
+"""The compiled memory drops what the reference drops, and tells the same accuracy."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kernels.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
+from kernels.windows.streams import pieces
+from slicemill.esl import types as t
+from slicemill.esl.expression import Call, ColumnRef, Literal
+from slicemill.esl.query import Frame, Window
+from slicemill.esl.relation import Item
+from slicemill.esl.types import PERIOD
+from slicemill.execution.coalesce_shedding import SheddingCoalesce
+from slicemill.execution.operator import Timed
+from slicemill.execution.translate import _coalesce
+from slicemill.kernels.coalesce import budgeted
+from slicemill.kernels.coalesce.budgeted import BudgetedByTime, BudgetState
+from slicemill.plan.operators import Coalesce
+from slicemill.runtime.steps.hosted import RowState, RowStep
+from slicemill.shedding.budget import Budget
+
+WANTED = Call(
+    ">=",
+    (
+        Call("whole_units", (ColumnRef("VALID", PERIOD), Literal(1, t.INTERVAL)), t.BIGINT),
+        Literal(4, t.INT),
+    ),
+    t.BOOLEAN,
+)
+
+
+def operator(random: Random) -> Coalesce:
+    window = Window(Frame.RANGE, random.choice([None, 3, 6, 12, 30]), random.choice([1, 3, 5, 10]))
+    keys = tuple(Item(name, column(name)) for name in random.choice([(), ("k",), ("g",)]))
+    budget = Budget(
+        random.choice([1, 2, 4, 7, 30]),
+        method=random.choice(["cals", "lookahead", "value", "threshold"]),
+        threshold=random.choice([2, 4, 9]),
+    )
+    where = random.choice([None, column("q")])
+    return Coalesce(
+        random.choice([("v",), ("s",)]), keys, window, where, budget, random.choice([None, WANTED])
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 50), st.booleans())
+@example(3, 50, True)
+def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restarts: bool) -> None:
+    random = Random(seed)
+    made = operator(random)
+    parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
+    hosted = _coalesce(made, SCHEMA, output(made))
+    assert isinstance(hosted, SheddingCoalesce)
+    reference = RowStep(RowState(hosted), [SCHEMA], output(made), None)
+    step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
+    for part, complete in parts:
+        expected, until = reference.run([table(part)], [complete])
+        found, told = step.run(table(part), complete)
+        assert sorted(rows_of(found, made)) == sorted(rows_of(expected, made))
+        assert (told, step.due()) == (until, reference.due())
+        if restarts:
+            state = pickle.loads(pickle.dumps(step.state))
+            step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), state)
+    mine, theirs = step.state.report, hosted.report
+    assert (mine.arrived, mine.runs, mine.dropped) == (theirs.arrived, theirs.runs, theirs.dropped)
+    assert (mine.in_window, mine.sampled) == (theirs.in_window, theirs.sampled)
+    assert mine.accuracy == pytest.approx(theirs.accuracy)
+    assert [b.accuracy for b in mine.buckets] == pytest.approx([b.accuracy for b in theirs.buckets])
+
+
+def test_many_runs_are_sampled_alike_and_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgeted, "_FEW", 10)
+    made = Coalesce(("v",), (Item("k", column("k")),), Window(Frame.RANGE, 1500, 100), None, Budget(400))
+    hosted = _coalesce(made, SCHEMA, output(made))
+    assert isinstance(hosted, SheddingCoalesce)
+    step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
+    random = Random(4)
+    for start in range(0, 4000, 250):
+        part = []
+        for place in range(start, start + 250):
+            row = (float(place // 50 + random.choice([0, 1])), "a", float(place // 2), "x", True)
+            part.append(Timed(place, row))
+        expected = [made_ for timed in part for made_ in hosted.process(0, timed)]
+        found, _ = step.run(table(part), start)
+        assert sorted(rows_of(found, made)) == sorted((one.ts, repr(one.row)) for one in expected)
+    assert hosted.report.sampled < 1
+    assert step.state.report.sampled == hosted.report.sampled
+    assert step.state.report.accuracy == pytest.approx(hosted.report.accuracy)
+    assert len(step.state.keys) < 100
