@@ -19,8 +19,9 @@ from slicemill.esl.types import PERIOD
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.operator import Timed
 from slicemill.execution.translate import _coalesce
-from slicemill.kernels.coalesce import budgeted
-from slicemill.kernels.coalesce.budgeted import BudgetedByTime, BudgetState
+from slicemill.kernels.coalesce import budget_state, budgeted
+from slicemill.kernels.coalesce.budget_state import BudgetState
+from slicemill.kernels.coalesce.budgeted import BudgetedByTime
 from slicemill.plan.operators import Coalesce
 from slicemill.runtime.steps.hosted import RowState, RowStep
 from slicemill.shedding.budget import Budget
@@ -75,8 +76,20 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
     assert [b.accuracy for b in mine.buckets] == pytest.approx([b.accuracy for b in theirs.buckets])
 
 
+def test_room_is_made_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgeted, "_ROOM", 4)
+    made = Coalesce(("v",), (), Window(Frame.RANGE, 2000, 100), None, Budget(10**12))
+    step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
+    for start in range(0, 500, 50):
+        step.run(
+            table([Timed(ts, (None, "a", float(ts), "x", True)) for ts in range(start, start + 50)]), start
+        )
+    assert step.state.report.dropped == 0
+    assert len(step._memory.slots) < 2000
+
+
 def test_many_runs_are_sampled_alike_and_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgeted, "_FEW", 10)
+    monkeypatch.setattr(budget_state, "FEW", 10)
     made = Coalesce(("v",), (Item("k", column("k")),), Window(Frame.RANGE, 1500, 100), None, Budget(400))
     hosted = _coalesce(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)

@@ -6,16 +6,14 @@ together, and its accuracy found, on whole columns.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from slicemill.esl.types import Schema
 from slicemill.kernels.coalesce.accuracy import Pieces, sums
+from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.coalescing import (
     ARRIVAL,
     KEY,
@@ -23,17 +21,14 @@ from slicemill.kernels.coalesce.coalescing import (
     TIME,
     TS,
     Coalescing,
-    CoalescingState,
 )
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.keys import distinct_keys
-from slicemill.kernels.panes.state import StoredKeys
 from slicemill.kernels.shedding import layout as m
 from slicemill.kernels.shedding.arrivals import expire, samples, take
-from slicemill.kernels.shedding.heap import Ints
 from slicemill.kernels.shedding.memory import unpacked
 from slicemill.kernels.vectors import numbers
-from slicemill.kernels.windows.intervals import Places
+from slicemill.kernels.windows.intervals import Mask, Places
 from slicemill.plan.operators import Coalesce
 from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import method_of
@@ -41,32 +36,7 @@ from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import LIMIT, SEED
 
 _ALWAYS = -(2**62)
-_FEW = 1000
-
-
-@dataclass(slots=True)
-class BudgetState(CoalescingState):
-    """The memory and its partitions, in numbers; `values` has what the codes stand for.
-
-    What is stored of the memory are its tuples; whoever goes on with the state unpacks it.
-    """
-
-    memory: m.Arrays | m.Packed | None = None
-    partitions: Ints = field(default_factory=lambda: m.new_partitions(0))
-    values: StoredKeys = field(default_factory=StoredKeys)
-    next_end: int | None = None
-    until: deque[tuple[int, int]] = field(default_factory=deque)
-    report: MemoryReport = field(default_factory=MemoryReport)
-
-    def __getstate__(self) -> dict[str, Any]:
-        stored = {one.name: getattr(self, one.name) for one in fields(self)}
-        if isinstance(self.memory, m.Arrays):
-            stored["memory"] = m.packed(self.memory)
-        return stored
-
-    def __setstate__(self, stored: dict[str, Any]) -> None:
-        for name, value in stored.items():
-            setattr(self, name, value)
+_ROOM = 1024
 
 
 def is_compiled(budget: Budget) -> bool:
@@ -90,15 +60,20 @@ class BudgetedByTime(Coalescing):
         self._capacity = operator.budget.capacity
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
         if state.memory is None:
-            state.memory = m.empty(self._capacity, LIMIT)
+            state.memory = m.empty(min(self._capacity, _ROOM), LIMIT)
             state.report = MemoryReport(capacity=self._capacity)
         elif isinstance(state.memory, m.Packed):
-            state.memory = unpacked(state.memory, self._capacity, state.partitions, self._rule)
+            self._unpack(state.memory, len(state.memory.tuples))
 
     @property
     def _memory(self) -> m.Arrays:
         assert isinstance(self.state.memory, m.Arrays)
         return self.state.memory
+
+    def _unpack(self, stored: m.Packed, wanted: int) -> None:
+        """With room for so many tuples, and as many again, as far as the budget goes."""
+        size = min(self._capacity, max(2 * wanted, _ROOM))
+        self.state.memory = unpacked(stored, size, self.state.partitions, self._rule)
 
     def due(self) -> int | None:
         return self.state.next_end
@@ -119,26 +94,19 @@ class BudgetedByTime(Coalescing):
                     break
                 state.next_end = (int(ts[start]) // self._slide + 1) * self._slide
             stop = int(np.searchsorted(ts, state.next_end, "left"))
-            part = slice(start, stop)
+            wanted = min(self._capacity, int(self._memory.counts[m.HELD]) + stop - start)
+            if wanted >= len(self._memory.slots):
+                self._unpack(m.packed(self._memory), wanted)
+            tuples = [column[start:stop] for column in (keys, ts, codes, chosen)]
             horizon = self._horizon(state.next_end)
-            take(
-                self._memory,
-                state.partitions,
-                self._rule,
-                self._capacity,
-                horizon,
-                keys[part],
-                ts[part],
-                codes[part],
-                chosen[part],
-            )
+            take(self._memory, state.partitions, self._rule, self._capacity, horizon, *tuples)
             start = stop
             if start == len(ts) and not ended and state.now < state.next_end:
                 break
             cause = arrivals[start] if start < len(ts) else arrivals.max(initial=0)
             out.append(self._closed(state.next_end, int(cause), ended and start == len(ts)))
         self._count()
-        self._forget()
+        state.forget()
         return pa.concat_tables(out) if out else None
 
     def _horizon(self, end: int) -> int:
@@ -242,37 +210,8 @@ class BudgetedByTime(Coalescing):
             until.popleft()
         return arrived - (until[0][1] if until[0][0] <= now - self._extent else 0)
 
-    # -- what is gone ----------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
-        """Let go of partitions and values that nothing has, when they are many."""
-        state, a = self.state, self._memory
-        held = a.slots[:, m.PART] != m.NONE
-        shadow = a.shadow[: a.counts[m.SHADOW]]
-        alive = state.partitions[:, m.ALIVE] == 1
-        if len(state.keys) > 2 * int(alive.sum()) + _FEW:
-            used = alive.copy()
-            used[shadow[:, m.S_PART]] = True
-            moved = state.keys.keep(used).astype(np.int64)
-            state.partitions = state.partitions[used]
-            a.slots[held, m.PART] = moved[a.slots[held, m.PART]]
-            shadow[:, m.S_PART] = moved[shadow[:, m.S_PART]]
-        if len(state.values) > 2 * (len(a.slots) + len(a.shadow) + 2 * len(state.partitions)) + _FEW:
-            self._forget_values(held, shadow)
-
-    def _forget_values(self, held: np.ndarray[tuple[int], np.dtype[np.bool_]], shadow: Ints) -> None:
-        state, a = self.state, self._memory
-        used = np.zeros(len(state.values) + 1, np.bool_)
-        codes = [a.slots[held, m.CODE], shadow[:, m.S_CODE], *state.partitions[:, [m.NEW_CODE, m.RUN_CODE]].T]
-        used[np.concatenate(codes)] = True
-        moved = np.append(state.values.keep(used[:-1]), m.NONE).astype(np.int64)
-        a.slots[held, m.CODE] = moved[a.slots[held, m.CODE]]
-        shadow[:, m.S_CODE] = moved[shadow[:, m.S_CODE]]
-        for column in (m.NEW_CODE, m.RUN_CODE):
-            state.partitions[:, column] = moved[state.partitions[:, column]]
-
-
-def _samples(runs: Places, halvings: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _samples(runs: Places, halvings: int) -> Mask:
     if not halvings:
         return np.ones(len(runs), np.bool_)
     return np.fromiter((samples(run, halvings, SEED) for run in runs.tolist()), np.bool_, len(runs))

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.esl.query import Frame
-from slicemill.kernels.coalesce.budgeted import BudgetedByTime, BudgetState, is_compiled
+from slicemill.kernels.coalesce.budget_state import BudgetState
+from slicemill.kernels.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
