@@ -20,6 +20,7 @@ from slicemill.runtime.rows import timed_rows
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import run_task
 from slicemill.runtime.unit_run import RunningUnit, open_outputs
+from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
@@ -36,7 +37,10 @@ class Plan:
 
 
 class Works:
-    """The units of a script, run here: `wait_s` after it has arrived, each batch."""
+    """The units of a script, run here: `wait_s` after it has arrived, each batch.
+
+    All that waits would take ten times as long.
+    """
 
     def __init__(self, folder: Path, script: str, buckets: int = 2) -> None:
         self.catalog = bind(STREAM + script).catalog
@@ -62,7 +66,8 @@ class Works:
             self.log.append(f"test:{self.now}", [self.log.write(packed(table, "ts"))], self.now)
         self.now += round(wait_s * SECOND)
         for unit in self.units:
-            run = unit.begin({"s": rows[-1][2] if complete is None else complete}, self.now)
+            until = rows[-1][2] if complete is None else complete
+            run = unit.begin({"s": until}, self.now, Backlog(0.0, 10 * wait_s))
             results = [run_task(task, {unit.digest: Plan(unit.pickled)}) for task in run.tasks]
             unit.finish(run, results, self.now, seconds=0.01)
             assert not unit.failed

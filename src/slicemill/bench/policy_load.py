@@ -36,6 +36,7 @@ class LoadQuery:
     cost_class: int
     selectivity: float
     rows_back: int
+    options: str = ""
 
     @property
     def esl(self) -> str:
@@ -44,7 +45,7 @@ class LoadQuery:
             hashed = f"md5({hashed})"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
         return (
-            f"CREATE QUERY {self.name} AS SELECT epoch, number, h, s FROM "
+            f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
             f"(SELECT epoch, number, {hashed} AS h, "
             f"sum(v) OVER (PARTITION BY k ROWS {self.rows_back} PRECEDING) AS s FROM {STREAM}) AS hashed "
             f"WHERE h < '{least}'"

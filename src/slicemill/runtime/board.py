@@ -17,6 +17,7 @@ from slicemill.runtime.log import StreamLog
 from slicemill.runtime.steps import END
 from slicemill.runtime.unit_run import RunningUnit
 from slicemill.scheduling.batches import Batches
+from slicemill.shedding.control import Backlog
 
 Positions = npt.NDArray[np.intp]
 
@@ -83,6 +84,7 @@ class Board:
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
         self._figures = np.zeros((6, count))
+        self._own = np.zeros((3, count))
         self._since_us = np.full(count, now_us)
         self._counted_us = now_us
         self._row_us = np.zeros(count)
@@ -140,6 +142,8 @@ class Board:
         told = unit.told()
         for log in unit.plan.unit.inputs:
             self._untold[log][position] = told.get(log) != END
+        cost = unit.statistics.cost
+        self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
         path = self.path(unit)
         weight = path.value / path.results if path.results else 1.0
         self._figures[:, position] = (
@@ -183,6 +187,13 @@ class Board:
             slack=within - wait,
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
+
+    def backlog(self, cores: int) -> Backlog:
+        """What it takes to do all that waits now."""
+        overhead, per_row, weight = self._own
+        rows_s = per_row * self.rows
+        certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
+        return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, complete: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.

@@ -120,7 +120,8 @@ class Dispatcher:
 
     def _run(self, units: list[RunningUnit]) -> None:
         now = self._clock()
-        runs = [unit.begin(self._inputs_of(unit), now) for unit in units]
+        backlog = self.board.backlog(self._cores)
+        runs = [unit.begin(self._inputs_of(unit), now, backlog) for unit in units]
         for run, results in zip(runs, execute(self._context, runs, self._clock), strict=True):
             with stage("deliver"):
                 self.board.ran(run.unit, self._clock())

@@ -10,8 +10,7 @@ from slicemill.plan.units import Unit
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.state import UnitVersion
 from slicemill.runtime.steps.drop import Dropping
-from slicemill.scheduling.adaptive import BatchCost
-from slicemill.shedding.control import Controller, Skipper, Waiting
+from slicemill.shedding.control import Backlog, Controller, Skipper, Waiting
 
 _US = 1_000_000
 _LOAD = "load"
@@ -48,10 +47,16 @@ class LoadControl:
                 self._skippers[node].spans = tuple((first, last) for first, last in spans)
                 self._skippers[node].next_us = next_us
 
+    @property
+    def weight(self) -> float:
+        """Of the queries that may have to give something up; 0 if none does."""
+        weights = [controller.weight for controller in self._controllers.values()]
+        return sum(weights) / len(weights) if weights else 0.0
+
     def decide(
-        self, epochs: Mapping[str, Sequence[Epoch]], version: UnitVersion, cost: BatchCost, now: int
+        self, epochs: Mapping[str, Sequence[Epoch]], version: UnitVersion, backlog: Backlog, now: int
     ) -> dict[str, Dropping]:
-        """For a run over these epochs that begins now."""
+        """For a run over these epochs that begins now, with so much waiting on the machine."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
@@ -62,11 +67,10 @@ class LoadControl:
         waiting = Waiting(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
             rows=rows,
-            overhead_s=cost.overhead,
-            per_row_s=cost.per_row,
             state_bytes=sum(part.chunk.bytes for part in version.slices),
             # As they came: what a unit makes of them is at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
+            backlog=backlog,
         )
         first = min(epoch.min_ts for epoch in pending if epoch.min_ts is not None)
         decided = {}

@@ -26,6 +26,7 @@ from slicemill.runtime.state import Output, SliceInfo, UnitVersion, commit_run, 
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import InputSpan, Task, TaskResult, run_task
 from slicemill.runtime.unit_statistics import UnitStatistics, own_seconds
+from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _SINCE = "since"
 _NEWCOMERS = "newcomers"
 _FAILED = "failed"
 _STATISTICS = "statistics"
+_NO_BACKLOG = Backlog(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +197,16 @@ class RunningUnit:
         due = self.version.extra.get("due")
         return int(str(due)) if due is not None else None
 
-    def begin(self, complete: Mapping[str, int], now: int) -> Run:
+    @property
+    def load_weight(self) -> float:
+        """How much those of its queries matter that may give something up under load; 0 if none does."""
+        return self._load.weight
+
+    def begin(self, complete: Mapping[str, int], now: int, backlog: Backlog = _NO_BACKLOG) -> Run:
         """What a run that begins now would read, as tasks; nothing changes before `finish`."""
         version = self.version
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        dropping = self._load.decide(epochs, version, self.statistics.cost, now)
+        dropping = self._load.decide(epochs, version, backlog, now)
         tasks = [
             replace(self._task(bucket, version, epochs, complete), dropping=dropping)
             for bucket in range(self.plan.buckets)

@@ -1,10 +1,11 @@
 """The overload detector: from what waits, what it costs and what is kept, the share that can be afforded.
 
-Two things are watched before each run of a query's unit. What waits must be done within the lag that the
-query allows: a run that would take longer takes less. And if tuples have waited for most of that lag before
-their run even begins, more comes than is done, here or elsewhere on the machine: the share falls by steps
-until it does not, and rises again when they wait for less than half as long. Between the two nothing changes,
-so that a load at the limit does not make the share go up and down.
+Before each run of a query's unit, all that waits on the machine is added up: what has no budget will be done
+in full, and what is left of the lag is for those that have one, by their weights. Under a steady overload
+runs settle where a round over all units takes half of the lag: tuples wait for one and are done in the next.
+
+The share falls at once and rises by steps, and what is nearly all is all, so that a load at the limit does
+not make it go up and down.
 """
 
 from __future__ import annotations
@@ -13,30 +14,40 @@ from dataclasses import dataclass
 
 from slicemill.shedding.load import LoadBudget
 
-_HIGH = 0.6
-_LOW = 0.3
-_FALL = 0.7
+# Of the lag, what is aimed at: runs may take longer than those before them.
+_AIM = 0.8
 _RISE = 0.1
-# Of the lag, what a run may take however late it begins: who drops everything never catches up.
-_AT_LEAST = 0.25
+_NEARLY_ALL = 0.95
+# Of the lag, what may be spent however late it is: who drops everything never catches up.
+_AT_LEAST = 0.1
 _PERIOD = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """What all that waits on the machine will take: what has to be done anyway, and what may be dropped.
+
+    The second is weighted: the sum of each unit's time times its weight.
+    """
+
+    certain_s: float
+    weighted_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a run: how long the oldest has, how much it is, what it costs, and what is kept now."""
+    """What waits for a run: how long the oldest has, how much it is, and what is kept now."""
 
     waited_s: float
     rows: int
-    overhead_s: float
-    per_row_s: float
     state_bytes: int
     bytes_per_row: float
+    backlog: Backlog
 
 
 @dataclass(slots=True)
 class Controller:
-    """Of one query, or of several with the same budget; those of more weight give up less at a time."""
+    """Of one query, or of several with the same budget; of what can be afforded, each gets by its weight."""
 
     budget: LoadBudget
     weight: float = 1.0
@@ -53,13 +64,11 @@ class Controller:
         return max(self.budget.least, min(1.0, afforded))
 
     def _in_time(self, waiting: Waiting, lag_s: float) -> float:
-        if waiting.waited_s > _HIGH * lag_s:
-            self.share = max(self.budget.least, self.share * _FALL ** (1 / self.weight))
-        elif waiting.waited_s < _LOW * lag_s:
-            self.share = min(1.0, self.share + _RISE)
-        allowed_s = max(lag_s - waiting.waited_s - waiting.overhead_s, _AT_LEAST * lag_s)
-        needed_s = waiting.rows * waiting.per_row_s
-        return self.share if needed_s <= allowed_s else min(self.share, allowed_s / needed_s)
+        backlog = waiting.backlog
+        allowed_s = max(_AIM * lag_s - waiting.waited_s - backlog.certain_s, _AT_LEAST * lag_s)
+        share = self.weight * allowed_s / backlog.weighted_s if backlog.weighted_s > 0 else 1.0
+        self.share = min(1.0 if share > _NEARLY_ALL else share, self.share + _RISE, 1.0)
+        return self.share
 
 
 @dataclass(slots=True)
