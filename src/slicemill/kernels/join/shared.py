@@ -37,7 +37,7 @@ from slicemill.kernels.join.entry import Entry, key_types
 from slicemill.kernels.join.pairs import Found, Pairs, Probing
 from slicemill.kernels.join.side import Served, Side
 from slicemill.kernels.join.state import JoinState
-from slicemill.kernels.join.windows import FOREVER, reach_of
+from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import Covers
 
@@ -88,7 +88,7 @@ class Join:
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
             for number, side in enumerate(self._sides):
-                side.change(state.seats.stayed(before), self._served(new, number))
+                side.change(state.seats.stayed(before), self._served(new, number, known))
             state.measures.begin_anew()
         self._answers = Answers(operator.members, schemas, state.seats)
 
@@ -104,18 +104,18 @@ class Join:
     def _names(self) -> set[str]:
         return {member.name for member in self._members}
 
-    def _served(self, newcomers: Covers, side: int) -> list[Served]:
-        """The newcomers to whom rows of one side that are stored go as well."""
-        members, served = self.state.seats.members, []
+    def _served(self, newcomers: Covers, side: int, known: Seats) -> list[Served]:
+        """The newcomers to whom rows go as well that are stored for others, which may be gone by now."""
+        served = []
         for name, by in newcomers.items():
-            other = by[side]
-            if other is None or other not in members:
+            other = known.members.get(by[side] or "")
+            if other is None:
                 continue
-            member = members[name]
-            if member.selections[side] == members[other].selections[side]:
+            member = self.state.seats.members[name]
+            if member.selections[side] == other.selections[side]:
                 member = replace(member, selections=(None, None))
             chosen = Selections([member], side, self._schemas[side], self.state.seats)
-            served.append(Served(name, other, partial(_holds, chosen, self._problems)))
+            served.append(Served(name, known.mask([other.name]), partial(_holds, chosen, self._problems)))
         return served
 
     def next_ts(self) -> int | None:

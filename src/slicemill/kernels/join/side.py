@@ -46,10 +46,13 @@ _SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A query that is new, whose rows of before are those of another query on which its selection holds."""
+    """A query that is new, whose rows of before are those of another query on which its selection holds.
+
+    `by` is the mask of that other query at the seat which it had when they were stored.
+    """
 
     name: str
-    by: str
+    by: NDArray[np.uint64]
     holds: Callable[[pa.Table], NDArray[np.bool_]]
 
 
@@ -75,17 +78,18 @@ class Side:
         state = self.state
         for index, held in enumerate(state.waiting):
             table = conformed(table_of(held), self.schema)
-            masks = self._shared_with(served, table, mask_words(table, words) & allowed)
+            masks = mask_words(table, words) & allowed
+            self._share(served, table_of(held), None, table, masks)
             table = _masked(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
         for index, stored in enumerate(state.slices):
-            live = np.zeros(words, np.uint64)
-            live[: len(stored.live)] = stored.live[: len(live)]
-            stored.live = live & allowed
+            live = stored.live
+            stored.live = _wide(live, words) & allowed
             block = stored.block(words)
             if served:
                 table = conformed(block.table, self._slice_schema)
-                masks = self._shared_with(served, table, block.words & stored.live)
+                masks = block.words & stored.live
+                self._share(served, block.table, live, table, masks)
                 table = _masked(table, masks).append_column(FIRST, pa.array(block.first))
                 state.slices[index] = self._stored(opened(table, words))
             else:
@@ -94,13 +98,20 @@ class Side:
         if not self.numbered:
             state.seen, state.moments = 0, np.zeros(0, np.int64)
 
-    def _shared_with(self, served: Sequence[Served], table: pa.Table, masks: Words) -> Words:
-        """Masks in which rows that are there for one query are there for another as well."""
+    def _share(
+        self,
+        served: Sequence[Served],
+        before: pa.Table,
+        live: NDArray[np.uint64] | None,
+        table: pa.Table,
+        masks: Words,
+    ) -> None:
+        """Rows that were there for one query (if `live` still has it) are there for another as well."""
         plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
-            theirs = (masks & self._seats.mask([one.by])).any(axis=1)
+            bits = one.by if live is None else one.by & _wide(live, len(one.by))
+            theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
-        return masks
 
     def numbers_for(self, moments: Times) -> Times:
         """Numbers for rows that come, all there are in the stream, at these times."""
@@ -269,6 +280,13 @@ class Side:
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
+
+
+def _wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
+    """A mask in so many words, more or fewer than it had."""
+    wide = np.zeros(words, np.uint64)
+    wide[: len(mask)] = mask[:words]
+    return wide
 
 
 def _masked(table: pa.Table, masks: Words) -> pa.Table:
