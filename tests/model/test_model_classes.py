@@ -17,7 +17,7 @@ CLASSES = {
     "xor(x)": (Kind.INCREMENTAL, "xor can be undone"),
     "gcd(x)": (Kind.TWO_STACK, "gcd cannot be undone; it is associative"),
     "max(x) - min(x)": (Kind.AUX_MEMORY, "a deque of candidates"),
-    "median(x)": (Kind.AUX_MEMORY, "the elements in order"),
+    "median(x)": (Kind.AUX_MEMORY, "two heaps of the elements"),
     "sum(i^3*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 4 values"),
     "sum(0.9^j*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
     "sum(2^i*x)": (Kind.SHIFT_INCREMENTAL, "weights 1/2^j"),

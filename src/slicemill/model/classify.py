@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from slicemill.model.core import Core
-from slicemill.model.operators import DEQUE
+from slicemill.model.operators import QUEUE
 from slicemill.model.terms import AGE, ONE, POSITION
 
 
@@ -31,7 +31,7 @@ class Way(StrEnum):
     DELTA = "delta"
     DEQUE = "deque"
     QUEUE = "queue"
-    SORTED = "sorted list"
+    RANKED = "two heaps"
     TWO_STACK = "two stacks"
     RECOMPUTE = "recomputation"
 
@@ -70,7 +70,7 @@ def classify(core: Core) -> Classification:
     search, accumulator = core.search, core.accumulator
     if search is not None:
         way = Way(search.structure)
-        extra = 2 if search.structure == DEQUE else 1
+        extra = 1 if search.structure == QUEUE else 2
         reason = f"a search cannot be undone; keeps {search.memory}"
         return Classification(Kind.AUX_MEMORY, reason, way, per_element=extra)
     assert accumulator is not None, "a core searches or accumulates"

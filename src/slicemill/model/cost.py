@@ -57,7 +57,7 @@ def incremental(found: Classification, n: int, d: int) -> Cost:
             return Cost(d, 2 * d, 0, kept)
         case Way.QUEUE:
             return Cost(d, 0, 0, kept)
-        case Way.SORTED:
+        case Way.RANKED:
             return Cost(2 * d, 2 * d * max(n.bit_length(), 1), 0, kept)
     return blocking(n)
 

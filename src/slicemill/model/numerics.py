@@ -9,11 +9,11 @@ value.
 from __future__ import annotations
 
 import math
-from types import FunctionType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 from numba import njit
+
+from slicemill.model.plain import as_python
 
 _SPLIT = 134217729.0  # 2^27 + 1
 # What two sums differ by is rounding, not value, once it is so small beside them.
@@ -266,27 +266,5 @@ def angle(high: float, low: float, u: int) -> float:
     return 2.0 * math.pi * h
 
 
-@njit(cache=True)
-def sorted_place(pool: Any, at: int, rows: int, value: float) -> int:
-    """The first of some sorted values that is not below a value."""
-    first, end = 0, rows
-    while first < end:
-        middle = (first + end) // 2
-        if pool[at + middle].value < value:
-            first = middle + 1
-        else:
-            end = middle
-    return first
-
-
-def _as_python() -> SimpleNamespace:
-    """The same functions, run as Python, down to those that they call."""
-    found = {name: value.py_func for name, value in globals().items() if hasattr(value, "py_func")}
-    inside = dict(globals())
-    made = {name: FunctionType(function.__code__, inside) for name, function in found.items()}
-    inside.update(made)
-    return SimpleNamespace(**made)
-
-
 # For generated code that runs as Python.
-plain = _as_python()
+plain = as_python(globals())

@@ -158,7 +158,7 @@ def _position_of_greatest(values: Sequence[Any]) -> Any:
     return Fraction(values.index(max(values)) + 1) if values else None
 
 
-DEQUE, QUEUE, SORTED = "deque", "queue", "sorted list"
+DEQUE, QUEUE, RANKED = "deque", "queue", "two heaps"
 
 SEARCHES: dict[str, Search] = {
     "max": Search(_greatest, "a deque of candidates, at most n", DEQUE, ordered=True),
@@ -166,7 +166,7 @@ SEARCHES: dict[str, Search] = {
     "argmax": Search(_position_of_greatest, "a deque of candidates, at most n", DEQUE),
     "first": Search(_first, "a queue of the elements, n", QUEUE),
     "last": Search(_last, "a queue of the elements, n", QUEUE),
-    "median": Search(median, "the elements in order, n", SORTED),
-    "quantile": Search(quantile, "the elements in order, n", SORTED, options=1),
-    "topk": Search(nth_greatest, "the elements in order, n", SORTED, options=1),
+    "median": Search(median, "two heaps of the elements, n", RANKED),
+    "quantile": Search(quantile, "two heaps of the elements, n", RANKED, options=1),
+    "topk": Search(nth_greatest, "two heaps of the elements, n", RANKED, options=1),
 }

@@ -158,6 +158,7 @@ def _source(boxes: Boxes, routines: list[Routine], shared: Shared) -> str:
     lines += [f"from slicemill.uda{' import support' if machine else '.support import plain'} as ops"]
     if any(made.definition.model is not None for made in boxes.procedures.values()):
         lines += [f"from slicemill.model{' import numerics' if machine else '.numerics import plain'} as dd"]
+        lines += [f"from slicemill.model{' import heaps' if machine else '.heaps import plain as heaps'}"]
     lines += import_lines(shared.external)
     for record, made in boxes.procedures.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):

@@ -267,60 +267,76 @@ class Queue(Keeper):
         return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value")
 
 
-class Sorted(Keeper):
-    """median, quantile and topk: the elements in order of their values."""
+class Ranked(Keeper):
+    """median, quantile and topk: a heap of the elements up to the rank, and one of those above."""
 
-    _pool = "ordered"
+    _pools = ("below", "above")
+
+    def fields(self) -> dict[str, str]:
+        names = ("arrived", "gone", "live_below", "live_above")
+        return {self.place.name(name): "i8" for name in names}
 
     def pools(self) -> dict[str, Columns]:
-        return {self.place.name(self._pool): Columns({"value": DOUBLE})}
+        return {self.place.name(pool): Columns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools}
 
-    def _find(self, image: Pair) -> tuple[str, str, str]:
+    def _share(self) -> tuple[int, int]:
+        share = self.core.options[0] if self.core.options else None
+        return (1, 2) if share is None else (share.numerator, share.denominator)
+
+    def _target(self, count: str) -> str:
+        """How many elements the heap below holds when the window has `count`."""
+        if self.core.aggregate == "topk":
+            return f"max({count} - {int(self.core.options[0]) - 1}, 0)"
+        above, below = self._share()
+        return f"(({count} - 1) * {above} // {below} + 1 if {count} > 0 else 0)"
+
+    def _call(self, function: str, arguments: str) -> None:
         place = self.place
-        pool = place.name(self._pool)
-        rows, at = f"{place.record}.{pool}_rows", f"{place.record}.{pool}_at"
-        spot = place.out.fresh("spot")
-        place.out.line(f"{spot} = dd.sorted_place({place.record}_{pool}, {at}, {rows}, {image[0]})")
-        return pool, rows, spot
+        given = []
+        for pool in map(place.name, self._pools):
+            live = place.field(f"live_{pool.removesuffix(str(place.number))}")
+            given += [
+                f"{place.record}_{pool}",
+                *(f"{place.record}.{pool}_{part}" for part in ("at", "rows")),
+                live,
+            ]
+        kept = [given[2], given[3], given[6], given[7]]
+        place.out.line(f"{', '.join(kept)} = heaps.{function}({', '.join(given)}, {arguments})")
+
+    def _make_room(self) -> None:
+        for pool in self._pools:
+            self.place.make_room(self.place.name(pool))
 
     def came(self, image: Pair, twice: bool) -> None:
         del twice
-        place, out = self.place, self.place.out
-        pool, rows, spot = self._find(image)
-        place.make_room(pool)
-        with out.block(f"for q in range({rows}, {spot}, -1):"):
-            out.line(f"{place.row(pool, 'q')}.value = {place.row(pool, 'q - 1')}.value")
-        out.line(f"{place.row(pool, spot)}.value = {image[0]}")
-        out.line(f"{rows} += 1")
+        self._make_room()
+        arrived, gone = self.place.field("arrived"), self.place.field("gone")
+        target = self._target(f"{self.place.record}.count")
+        # Numbers begin with 1, so that their signs tell the heaps apart.
+        self.place.out.line(f"{arrived} += 1")
+        self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
     def left(self, image: Pair) -> None:
-        place, out = self.place, self.place.out
-        pool, rows, spot = self._find(image)
-        with out.block(f"for q in range({spot} + 1, {rows}):"):
-            out.line(f"{place.row(pool, 'q - 1')}.value = {place.row(pool, 'q')}.value")
-        out.line(f"{rows} -= 1")
+        self._make_room()
+        gone, target = self.place.field("gone"), self._target(f"({self.place.record}.count - 1)")
+        self._call("left", f"{image[0]}, {gone} + 1, {target}")
+        self.place.out.line(f"{gone} += 1")
 
     def value(self) -> Pair:
         place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        rows = f"{place.record}.{pool}_rows"
+        below, above = (f"{place.row(place.name(pool), '0')}.value" for pool in self._pools)
         name = out.fresh("found")
         out.line(f"{name}h, {name}l = np.nan, 0.0")
-        if self.core.aggregate == "topk":
-            wanted = int(self.core.options[0])
-            with out.block(f"if {wanted} >= 1 and {rows} >= {wanted}:"):
-                out.line(f"{name}h = {place.row(pool, f'{rows} - {wanted}')}.value")
-            return f"{name}h", f"{name}l"
-        share = self.core.options[0] if self.core.options else None
-        above, below = (1, 2) if share is None else (share.numerator, share.denominator)
-        with out.block(f"if {rows} > 0:"):
-            out.line(f"place = ({rows} - 1) * {above}")
-            out.line(f"low = {place.row(pool, f'place // {below}')}.value")
-            out.line(f"high = {place.row(pool, f'min(place // {below} + 1, {rows} - 1)')}.value")
-            out.line(f"{name}h, {name}l = dd.subtract(high, 0.0, low, 0.0)")
-            out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, float(place % {below}), 0.0)")
-            out.line(f"{name}h, {name}l = dd.divide({name}h, {name}l, {below}.0, 0.0)")
-            out.line(f"{name}h, {name}l = dd.add({name}h, {name}l, low, 0.0)")
+        with out.block(f"if {place.field('live_below')} > 0:"):
+            out.line(f"{name}h = -{below}")
+            if self.core.aggregate != "topk":
+                top, bottom = self._share()
+                out.line(f"between = ({place.record}.count - 1) * {top} % {bottom}")
+                with out.block("if between > 0:"):
+                    out.line(f"{name}h, {name}l = dd.add({above}, 0.0, {below}, 0.0)")
+                    out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, float(between), 0.0)")
+                    out.line(f"{name}h, {name}l = dd.divide({name}h, {name}l, {bottom}.0, 0.0)")
+                    out.line(f"{name}h, {name}l = dd.subtract({name}h, {name}l, {below}, 0.0)")
         return f"{name}h", f"{name}l"
 
 
@@ -399,9 +415,9 @@ _SIMPLE: dict[str, type[Keeper]] = {
     "argmax": Candidates,
     "first": Queue,
     "last": Queue,
-    "median": Sorted,
-    "quantile": Sorted,
-    "topk": Sorted,
+    "median": Ranked,
+    "quantile": Ranked,
+    "topk": Ranked,
     "gcd": TwoStacks,
 }
 

@@ -1,0 +1,149 @@
+"""Order statistics of a window, for machine code: two heaps, of the elements below a rank and above it (C17).
+
+Each entry is a value and the number of its element, so that no two are equal and it is known which have
+left: those whose number is below `gone`. They are dropped when they come to the top, or all at once when they
+are the greater part. So an element costs O(log n). The lower heap holds values and numbers with the opposite
+sign: the first entry of either is the one next to the rank.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from slicemill.model.plain import as_python
+
+_FEW = 32
+
+
+@njit(cache=True)
+def _before(pool: Any, a: int, b: int) -> bool:
+    first, second = pool[a], pool[b]
+    return bool(first.value < second.value or (first.value == second.value and first.number < second.number))
+
+
+@njit(cache=True)
+def _swap(pool: Any, a: int, b: int) -> None:
+    value, number = pool[a].value, pool[a].number
+    pool[a].value, pool[a].number = pool[b].value, pool[b].number
+    pool[b].value, pool[b].number = value, number
+
+
+@njit(cache=True)
+def _sink(pool: Any, at: int, rows: int, place: int) -> None:
+    while True:
+        child = 2 * place + 1
+        if child >= rows:
+            return
+        if child + 1 < rows and _before(pool, at + child + 1, at + child):
+            child += 1
+        if not _before(pool, at + child, at + place):
+            return
+        _swap(pool, at + child, at + place)
+        place = child
+
+
+@njit(cache=True)
+def _push(pool: Any, at: int, rows: int, value: float, number: int) -> int:
+    pool[at + rows].value, pool[at + rows].number = value, number
+    place = rows
+    while place > 0 and _before(pool, at + place, at + (place - 1) // 2):
+        _swap(pool, at + place, at + (place - 1) // 2)
+        place = (place - 1) // 2
+    return rows + 1
+
+
+@njit(cache=True)
+def _pop(pool: Any, at: int, rows: int) -> int:
+    _swap(pool, at, at + rows - 1)
+    _sink(pool, at, rows - 1, 0)
+    return rows - 1
+
+
+@njit(cache=True)
+def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
+    """The heap with an element at the top that is still there; all others go when they are too many."""
+    if rows > 2 * live + _FEW:
+        kept = 0
+        for i in range(rows):
+            if abs(pool[at + i].number) >= gone:
+                pool[at + kept].value, pool[at + kept].number = pool[at + i].value, pool[at + i].number
+                kept += 1
+        rows = kept
+        for i in range(rows // 2 - 1, -1, -1):
+            _sink(pool, at, rows, i)
+    while rows > 0 and abs(pool[at].number) < gone:
+        rows = _pop(pool, at, rows)
+    return rows
+
+
+@njit(cache=True)
+def _balanced(
+    lower: Any, la: int, lr: int, ll: int, upper: Any, ua: int, ur: int, ul: int, gone: int, target: int
+) -> tuple[int, int, int, int]:
+    """Lets the lower heap hold `target` elements; rows and living elements of both."""
+    lr = _pruned(lower, la, lr, ll, gone)
+    ur = _pruned(upper, ua, ur, ul, gone)
+    while ll < target:
+        value, number = upper[ua].value, upper[ua].number
+        ur = _pop(upper, ua, ur)
+        lr = _push(lower, la, lr, -value, -number)
+        ll, ul = ll + 1, ul - 1
+        ur = _pruned(upper, ua, ur, ul, gone)
+    while ll > target:
+        value, number = lower[la].value, lower[la].number
+        lr = _pop(lower, la, lr)
+        ur = _push(upper, ua, ur, -value, -number)
+        ll, ul = ll - 1, ul + 1
+        lr = _pruned(lower, la, lr, ll, gone)
+    return lr, ll, ur, ul
+
+
+@njit(cache=True)
+def came(
+    lower: Any,
+    la: int,
+    lr: int,
+    ll: int,
+    upper: Any,
+    ua: int,
+    ur: int,
+    ul: int,
+    value: float,
+    number: int,
+    gone: int,
+    target: int,
+) -> tuple[int, int, int, int]:
+    """An element comes. Both heaps have room for one more."""
+    if ll > 0 and value < -lower[la].value:
+        lr, ll = _push(lower, la, lr, -value, -number), ll + 1
+    else:
+        ur, ul = _push(upper, ua, ur, value, number), ul + 1
+    return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone, target)
+
+
+@njit(cache=True)
+def left(
+    lower: Any,
+    la: int,
+    lr: int,
+    ll: int,
+    upper: Any,
+    ua: int,
+    ur: int,
+    ul: int,
+    value: float,
+    gone: int,
+    target: int,
+) -> tuple[int, int, int, int]:
+    """The oldest element, whose number is `gone`, leaves."""
+    if ll > 0 and (value < -lower[la].value or (value == -lower[la].value and gone <= -lower[la].number)):
+        ll -= 1
+    else:
+        ul -= 1
+    return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone + 1, target)
+
+
+# For generated code that runs as Python.
+plain = as_python(globals())
