@@ -53,7 +53,14 @@ def cheapest_cuts(stream: Stream, keeping: float = 0.0) -> Ends:
     >>> cheapest_cuts(Stream({10: 0.1, 60: 0.9}, compared=1, rewriting=50))
     (60,)
     """
-    return shortest_path(stream.windows, lambda start, end: _length(stream, keeping, start, end))
+    windows = stream.windows
+    there = {age: stream.beyond(age) for age in (0, *windows)}
+
+    def length(start: float, end: float) -> float:
+        cut = stream.rewriting * there[start] if end < windows[-1] else 0.0
+        return (stream.compared + keeping) * there[start] * (end - start) + cut
+
+    return shortest_path(windows, length)
 
 
 def fair_price(stream: Stream) -> float:
@@ -66,9 +73,3 @@ def tuple_seconds(stream: Stream, ends: Ends) -> float:
     return sum(
         stream.beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
     )
-
-
-def _length(stream: Stream, keeping: float, start: float, end: float) -> float:
-    there = stream.beyond(start)
-    cut = stream.rewriting * there if end < stream.windows[-1] else 0.0
-    return (stream.compared + keeping) * there * (end - start) + cut
