@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill.model import ModelError, expression
 from slicemill.model.canonical import blocking_graph, incremental_graph
 from slicemill.model.graph import Edge, Graph, Node, Op, Phase
-from slicemill.model.interpret import Instance, run
+from slicemill.model.interpret import Instance, asynchronous, run
 
 FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
 ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} < 0)"]
@@ -112,3 +112,12 @@ def test_two_streams_are_paired_by_z() -> None:
     assert list(run(graph, [Instance({"s1": (1, 2, 3), "s2": (4, 5, 6)})])) == [32]
     with pytest.raises(ModelError, match="equal dimension"):
         next(run(graph, [Instance({"s1": (1, 2), "s2": (4,)})]))
+    with pytest.raises(ModelError, match="s2 .S. brings nothing"):
+        next(run(graph, [Instance({"s1": (1, 2)})]))
+    alone = [Instance({"s1": (1, 2), "s2": (3, 4)}), Instance({"s2": (5, 6)}), Instance({"s1": (0, 1)})]
+    assert list(run(graph, asynchronous(alone))) == [11, 17, 6]
+
+
+def test_a_search_that_finds_nothing_has_no_value() -> None:
+    instances = [Instance((3, 1)), Instance((), 2), Instance((2,))]
+    assert list(run(blocking_graph(expression("max(x) + n")), instances)) == [5, None, 3]

@@ -100,6 +100,8 @@ def _measured(name: str, values: Floats, rounds: int) -> tuple[Mapping[int, floa
     gains = {}
     for size, rows in BLOCKING_ROWS.items():
         slow = _filled(models(size)[name], size, values, blocking=True)
+        fast = _filled(models(size)[name], size, values)
+        assert np.allclose(fast(values[:rows]), slow(values[:rows]), rtol=1e-9, atol=1e-9 * size), name
         gains[size] = rates[size] * min(_cpu_seconds(slow, values[:rows]) for _ in range(rounds)) / rows
     return rates, gains
 

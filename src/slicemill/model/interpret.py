@@ -28,6 +28,14 @@ class Instance:
     new: Vector | Mapping[str, Vector]
     leaving: int = 0
 
+    def of(self, source: str) -> Vector:
+        """What one source brings."""
+        if not isinstance(self.new, Mapping):
+            return self.new
+        if source not in self.new:
+            raise ModelError(f"{source} (S) brings nothing: let it bring its last vector, or an empty one")
+        return self.new[source]
+
 
 @dataclass(slots=True)
 class Work:
@@ -48,6 +56,15 @@ class Work:
             self.transforms += len(vector)
         elif node.op is Op.AC:
             self.combinations += max(len(vector) - 1, 0)
+
+
+def asynchronous(instances: Iterable[Instance]) -> Iterator[Instance]:
+    """Instances of several sources in which those that bring nothing bring again what they brought last."""
+    latest: dict[str, Vector] = {}
+    for instance in instances:
+        if isinstance(instance.new, Mapping):
+            latest |= instance.new
+        yield Instance(dict(latest) or instance.new, instance.leaving)
 
 
 def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
@@ -88,8 +105,7 @@ def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Gr
     params = node.params
     match node.op:
         case Op.S:
-            new = instance.new[node.id] if isinstance(instance.new, Mapping) else instance.new
-            return (tuple(map(_element, new)),)
+            return (tuple(map(_element, instance.of(node.id))),)
         case Op.M:
             return (vectors.merge(first, given.get(1, ())),)
         case Op.Z:
@@ -103,7 +119,8 @@ def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Gr
             return (_transformed(node, first, graph),)
         case Op.A if "search" in params:
             options = [Fraction(option) for option in params["options"]]
-            return (vectors.search(first, params["search"], options),)
+            # What is not found keeps its place among the values of the cores.
+            return (vectors.search(first, params["search"], options) or (None,),)
         case Op.A:
             return (vectors.search_where(first, _function(params["where"], graph), first=params["first"]),)
         case Op.AC if params.get("lifted"):
