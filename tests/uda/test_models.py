@@ -20,7 +20,7 @@ from slicemill.kernels.vectors import to_values
 from slicemill.model import Model, expression
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Uda, prepare
-from uda.comparing import call_of, over, tuples_of
+from uda.comparing import call_of, outcome, over, tuples_of
 
 SECOND = 1_000_000
 TEXTS = [
@@ -126,6 +126,19 @@ def test_machine_code_gives_the_same(text: str, window: Window, nulls: str) -> N
     values = [[pick.choice([None, 0.5, 1.0, 3.0, -2.0, 8.0]) for _ in range(2)] for _ in range(60)]
     rows = rows_for(model, values, [pick.randrange(3) for _ in range(60)])
     check(model, window, rows, [7, 30], MACHINE, 1e-9)
+
+
+@pytest.mark.parametrize("text", ["sum(x^2)/2 + max(y)", "median(x) + count(y > 1)", "sum(i*x) + sum(j*y)"])
+def test_groups_have_one_value_at_the_end(text: str) -> None:
+    model = expression(text)
+    rows = rows_for(model, [(1.0, 2.0), (None, 1.0), (4.0, -8.0), (0.5, 3.0), (2.0, None)], [1] * 5)
+    catalog, types = with_model("m", model, Catalog()), types_of(model)
+    call = call_of(catalog, "m", types, None)
+    expected, found = (
+        outcome(prepare(call, catalog, forms=forms), types, [rows[:2], rows[2:]], finishes=True)
+        for forms in ((), (PYTHON,))
+    )
+    assert found == expected
 
 
 def test_rounding_errors_do_not_outlive_their_window() -> None:
