@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from slicemill.esl.types import Kind, Schema, Type
 from slicemill.esl.units import format_us
@@ -65,7 +66,7 @@ def show_rows(
 
 def show_counts(stream: str, rows: int, bad: int, late: int) -> None:
     extra = "".join(f", {n:,} {what}" for n, what in ((bad, "unreadable"), (late, "late")) if n)
-    Console().print(f"{stream}: {rows:,} tuples{extra}", highlight=False)
+    Console().print(f"{stream}: {rows:,} tuple{'' if rows == 1 else 's'}{extra}", highlight=False)
 
 
 def show_shed(query: str, dropped: int, accuracy: float) -> None:
@@ -75,16 +76,12 @@ def show_shed(query: str, dropped: int, accuracy: float) -> None:
 
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
-) -> Table:
+) -> Group:
     """The last rows of a query with their timestamps; `total` is how many there are in all."""
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
-    table = Table(
-        title=f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+    # Not the table's own title: that would be broken at the width of the table.
+    heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
+    table = Table(box=None, pad_edge=False)
     table.add_column("time", style="dim", no_wrap=True)
     for column in schema:
         numeric = column.type.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
@@ -92,4 +89,4 @@ def results_table(
     for ts, row in rows:
         cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
         table.add_row(show_timestamp(ts), *cells)
-    return table
+    return Group(heading, table)
