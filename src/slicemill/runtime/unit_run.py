@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from slicemill.plan.members import without_outputs
 from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
-from slicemill.plan.slices.coverage import Covers, admitted, members_behind
+from slicemill.plan.slices.coverage import Covers, admitted, members_behind, parts_behind
 from slicemill.runtime.home import Home
 from slicemill.runtime.load_control import LoadControl
 from slicemill.runtime.log import StreamLog
@@ -88,7 +88,7 @@ class RunningUnit:
         assert isinstance(known, list)
         self._joining = frozenset(written).difference(known)
         self._join_after = {log: home.logs[log].head for log in plan.unit.inputs}
-        # Members of shared joins that no run has counted in so far, with those whose state serves them.
+        # Members of shared operators that no run has counted in so far; of joins, those whose state serves.
         self._newcomers: Covers = {
             name: (left, right)
             for name, (left, right) in self._extra(_NEWCOMERS).items()
@@ -104,8 +104,10 @@ class RunningUnit:
         if not self.pending():
             graph = self.plan.graph
             members = {log: list(members_behind(graph, root)) for root, log in self.plan.unit.outputs}
-            found = admitted(members, self._joining, self._newcomers, self.since)
-            self._newcomers, self.since = found
+            new = [root for root, log in self.plan.unit.outputs if log in self._joining]
+            served, self.since = admitted(members, self._joining, self._newcomers, self.since)
+            alone = {part: (None, None) for root in new for part in parts_behind(graph, root)}
+            self._newcomers = {**alone, **served}
             self._joining = frozenset()
             self._prepare()
             self.settle()

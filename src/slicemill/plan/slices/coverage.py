@@ -119,11 +119,15 @@ def admitted(
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
     """The members of shared joins that a result comes from."""
-    for name in sorted(graph.ancestors(root)):
-        part = graph[name].operator
-        shared = graph[graph[name].inputs[0]].operator if isinstance(part, Part) else None
+    for name in parts_behind(graph, root):
+        part, shared = graph[name].operator, graph[graph[name].inputs[0]].operator
         if isinstance(part, Part) and isinstance(shared, SharedJoin):
             yield shared.members[part.index]
+
+
+def parts_behind(graph: QueryGraph, root: str) -> list[str]:
+    """The names of all members of shared operators that a result comes from."""
+    return sorted(name for name in graph.ancestors(root) if isinstance(graph[name].operator, Part))
 
 
 def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: int) -> str | None:

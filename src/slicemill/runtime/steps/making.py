@@ -24,7 +24,7 @@ class Making:
     bucket: int
     buckets: int
     state: object | None  # what the step kept in the last run
-    newcomers: Covers = field(default_factory=dict)  # members of shared joins that the state does not know
+    newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
 
     @property
     def schemas(self) -> list[Schema]:

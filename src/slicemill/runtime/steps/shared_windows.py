@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -39,8 +39,11 @@ class SharedWindowsStep:
         state: PaneState,
         translator: Translator,
         share: tuple[int, int],
+        newcomers: Collection[str],
     ) -> None:
         members = {member.name: _member(member, translator) for member in shared.members}
+        # Twice, since a newcomer is new also if there was one of the same name and form before.
+        state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
         state.adopt({member.name: member for member in shared.members})
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
         self._windows = SharedWindows(
@@ -75,7 +78,8 @@ def shared_windows(making: Making) -> SharedWindowsStep | None:
         return None
     state = making.state if isinstance(making.state, PaneState) else PaneState()
     share = (making.bucket, making.buckets)
-    return SharedWindowsStep(operator, making.schemas[0], state, making.translator, share)
+    newcomers = making.newcomers.keys()
+    return SharedWindowsStep(operator, making.schemas[0], state, making.translator, share, newcomers)
 
 
 def _member(member: op.WindowMember, translator: Translator) -> Member:
