@@ -133,6 +133,27 @@ def test_a_query_that_is_dropped_and_created_again_is_a_new_one(spark: SparkSess
         assert min(a for a, _ in found) == 6, "nothing that was stored for the one before"
 
 
+def test_so_are_windows(spark: SparkSession, tmp_path: Path) -> None:
+    def window(name: str) -> str:
+        sliding = "A [RANGE 5 SECONDS SLIDE 1 SECOND]"
+        return f"CREATE QUERY {name} AS SELECT k, count(*) AS c FROM {sliding} GROUP BY k;"
+
+    feed = Feed()
+    with Mill(spark, tmp_path, buckets=2) as mill:
+        mill.execute(STREAMS + query("pairs_too", 1) + window("stays") + window("again"))
+        mill.open()
+        feed.seconds(mill, range(6))
+        mill.dispatcher.run_all()
+        mill.execute("DROP QUERY again")
+        mill.execute(window("again"))
+        feed.seconds(mill, range(6, 9))
+        for intake in mill.intakes.values():
+            intake.end()
+        mill.dispatcher.run_all()
+        assert [timed.row[1] for timed in mill.queries["again"].rows()] == [1, 2, 3, 3, 3, 2, 1]
+        assert [timed.row[1] for timed in mill.queries["stays"].rows()][:5] == [1, 2, 3, 4, 5]
+
+
 def test_a_join_that_is_new_after_a_restart_finds_what_is_stored(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed()
     with Mill(spark, tmp_path, buckets=2) as mill:
