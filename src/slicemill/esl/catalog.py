@@ -10,12 +10,14 @@ from typing import TypeAlias
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import Expr
+from slicemill.esl.model import ModelDefinition, predefined
 from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.service_level import ServiceLevel
 from slicemill.esl.types import VARCHAR, Column, Schema
 from slicemill.shedding.load import LoadBudget
 
+CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
 LATE = "_late"
 ERRORS = "_errors"
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
@@ -131,7 +133,7 @@ class Setting:
 
 
 Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
-Statement: TypeAlias = Relation | Query | AggregateDefinition | Dropped | Setting
+Statement: TypeAlias = Relation | Query | AggregateDefinition | ModelDefinition | Dropped | Setting
 
 
 @dataclass(slots=True)
@@ -140,6 +142,7 @@ class Catalog:
     queries: dict[str, Query] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+    models: dict[str, ModelDefinition] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
@@ -148,6 +151,7 @@ class Catalog:
             dict(self.queries),
             dict(self.base_aggregates),
             dict(self.window_aggregates),
+            dict(self.models),
             dict(self.settings),
         )
 
@@ -177,10 +181,20 @@ class Catalog:
                 )
         return None
 
-    def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
+    def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """The user's base and window version of an aggregate."""
         key = name.lower()
         return self.base_aggregates.get(key), self.window_aggregates.get(key)
+
+    def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
+        """The base and window version of an aggregate: the user's, or those of a model that all have."""
+        declared, known = self.declared_versions(name), predefined(name)
+        return declared if any(declared) or known is None else known.versions
+
+    def model(self, name: str) -> ModelDefinition | None:
+        """The model of that name: the user's, or one that all have."""
+        own = self.models.get(name.lower())
+        return own or (None if any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement) -> None:
         """Register, or for Dropped remove, what a statement declares."""
@@ -189,6 +203,9 @@ class Catalog:
             self.queries[key] = statement
         elif isinstance(statement, AggregateDefinition):
             (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
+        elif isinstance(statement, ModelDefinition):
+            self.models[key] = statement
+            self.base_aggregates[key], self.window_aggregates[key] = statement.versions
         elif isinstance(statement, Dropped):
             self._remove(statement.kind, key)
         elif isinstance(statement, Setting):
@@ -199,7 +216,8 @@ class Catalog:
     def _remove(self, kind: str, key: str) -> None:
         if kind == "QUERY":
             del self.queries[key]
-        elif kind == "AGGREGATE":
+        elif kind in CALLED:
+            self.models.pop(key, None)
             self.base_aggregates.pop(key, None)
             self.window_aggregates.pop(key, None)
         else:
@@ -217,10 +235,10 @@ class Catalog:
 
 def _used_by(statement: Relation | Query, kind: str) -> Iterator[str]:
     if isinstance(statement, Classifier):
-        if kind != "AGGREGATE":
+        if kind not in CALLED:
             yield from (*(entry.stream for entry in statement.inputs), statement.training)
     elif isinstance(statement, (DerivedStream, View, Query)):
-        yield from (_aggregates_of if kind == "AGGREGATE" else _relations_of)(statement.query)
+        yield from (_aggregates_of if kind in CALLED else _relations_of)(statement.query)
 
 
 def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:

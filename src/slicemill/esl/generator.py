@@ -204,6 +204,12 @@ class EslGenerator(Generator):
     def featureinput_sql(self, e: nodes.FeatureInput) -> str:
         return f"{self.sql(e, 'this')}({self._listing(child(e, 'columns'))})"
 
+    def createmodel_sql(self, e: nodes.CreateModel) -> str:
+        options = child(e, "options")
+        clause = f" WITH ({self._listing(options)})" if options else ""
+        head = f"CREATE MODEL {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))}){clause}"
+        return f"{head} AS{self.sep()}{child(e, 'text').name}"
+
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
 

@@ -169,6 +169,15 @@ class CreateClassifier(exp.Expression):
     }
 
 
+class CreateModel(exp.Expression):
+    """`text` is the expression, spaces between its tokens where some were written.
+
+    Its `meta["written"]` has everything at its place, so that a mistake in it can be shown.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "arguments": True, "options": False, "text": True}
+
+
 class DropObject(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 

@@ -14,6 +14,7 @@ from slicemill.esl.catalog import (
     TimestampKind,
 )
 from slicemill.esl.classifier import Classifier
+from slicemill.esl.model import ModelDefinition
 from slicemill.esl.query import Select
 from slicemill.esl.types import Schema
 from slicemill.esl.units import format_us
@@ -31,6 +32,8 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "table", f"{_columns(statement.schema)}; from {statement.source}"
     if isinstance(statement, AggregateDefinition):
         return "aggregate", _aggregate(statement)
+    if isinstance(statement, ModelDefinition):
+        return "model", _model(statement)
     if isinstance(statement, Dropped):
         return "drop", statement.kind.lower()
     if isinstance(statement, Setting):
@@ -66,9 +69,13 @@ def _aggregate(definition: AggregateDefinition) -> str:
         words.append("blocking" if definition.blocking else "answers at each tuple")
     if definition.external is not None:
         words.append(f"in Python: {definition.external}")
-    if definition.model is not None:
-        words.append(f"the model {definition.model.text}")
     return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
+
+
+def _model(definition: ModelDefinition) -> str:
+    model, found = definition.model, definition.model.classification
+    cores = f"{len(model.cores)} core{'s' * (len(model.cores) != 1)}"
+    return f"{definition.arguments} gives {model.text}; {found.kind}, {cores}, keeps {found.state_text}"
 
 
 def _options(query: Query) -> str:

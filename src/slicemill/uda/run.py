@@ -17,6 +17,7 @@ from functools import partial
 
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import Catalog
+from slicemill.esl.model import PREDEFINED
 from slicemill.esl.query import WindowCall
 from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Kind, Type
@@ -79,7 +80,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
 
     def user_defined(version: AggregateDefinition) -> frozenset[str]:
         """A base version that calls its own name builds on the built-in aggregate it replaces."""
-        names = frozenset(catalog.base_aggregates)
+        names = frozenset((*catalog.base_aggregates, *PREDEFINED))
         own = version.name.lower()
         return names - {own} if not version.window and own in BUILTINS else names
 

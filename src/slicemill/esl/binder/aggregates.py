@@ -34,7 +34,13 @@ from slicemill.esl.types import Column, Schema, Type, assignable
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     definition = _bind(node, context)
-    base, window = context.catalog.aggregates(definition.name)
+    if definition.name.lower() in context.catalog.models:
+        raise Mistake(
+            f"there is a model {definition.name} already",
+            span_of(node.this),
+            f"choose another name, or DROP MODEL {definition.name} first",
+        )
+    base, window = context.catalog.declared_versions(definition.name)
     if (window if definition.window else base) is not None:
         raise Mistake(
             f"there is {'a window' if definition.window else 'a base'} version of {definition.name} already",
@@ -98,7 +104,7 @@ def _check_versions(
             span_of(node.this),
             "leave ALGEBRAIC out, or return what the arguments are",
         )
-    for other in context.catalog.aggregates(node.this.name):
+    for other in context.catalog.declared_versions(node.this.name):
         if other is not None and [c.type for c in other.returns] != [c.type for c in returns]:
             raise Mistake(
                 f"the other version of {other.name} returns {_types(other.returns)}, "

@@ -15,6 +15,7 @@ from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.functions import fits
+from slicemill.esl.model import PREDEFINED
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.types import BIGINT, Column, assignable
 
@@ -52,6 +53,7 @@ def is_aggregate(name: str, catalog: Catalog) -> bool:
 def aggregate_names(catalog: Catalog) -> list[str]:
     return [
         *BUILTINS,
+        *PREDEFINED,
         *(d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())),
     ]
 

@@ -28,6 +28,7 @@ from slicemill.esl.catalog import (
 )
 from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
+from slicemill.esl.model import ModelDefinition
 from slicemill.esl.nodes import child, span_of
 from slicemill.esl.query import Continuous, Frame, Union
 from slicemill.esl.relation import RelationQuery
@@ -254,14 +255,18 @@ def bind_setting(node: nodes.SetOption) -> Setting:
 def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
-    found: Query | AggregateDefinition | Relation | None
+    found: Query | AggregateDefinition | ModelDefinition | Relation | None
     if kind == "QUERY":
         found = catalog.queries.get(name.lower())
         known = [query.name for query in catalog.queries.values()]
+    elif kind == "MODEL":
+        found = catalog.models.get(name.lower())
+        known = [model.name for model in catalog.models.values()]
     elif kind == "AGGREGATE":
-        versions = catalog.aggregates(name)
+        versions = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
         found = versions[0] or versions[1]
-        known = [d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())]
+        defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
+        known = [d.name for d in defined if d.model is None]
     else:
         relation = catalog.relation(name)
         found = relation if relation is not None and KIND_NAMES[type(relation)].upper() == kind else None
@@ -269,7 +274,8 @@ def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
     if found is None:
         if name.lower() in context.broken:
             raise Unknowable
-        hint = did_you_mean(name, known)
+        other = "it is a model: DROP MODEL" if name.lower() in catalog.models else ""
+        hint = other or did_you_mean(name, known)
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
     dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
     if dependants:

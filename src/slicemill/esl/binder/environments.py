@@ -17,6 +17,7 @@ from slicemill.esl.binder.calls import (
     single_column,
 )
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.models import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.builtins import BUILTINS
@@ -173,6 +174,7 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
     if resolved.builtin:
         return
     name = resolved.name
+    check_model_over(resolved.window, window, node)
     if window.active:
         definition = resolved.window
         if definition is None or not definition.returns_on_expiry:

@@ -71,6 +71,11 @@ class RelationEnvironment:
                 raise Mistake(
                     f"{resolved.name} has only a window version", span_of(node), "a table has no window"
                 )
+            model = None if resolved.base is None else resolved.base.model
+            if model is not None and model.uses_position:
+                raise Mistake(
+                    "this model uses position i, and the rows of a table have no order", span_of(node)
+                )
             self.resolved[text] = resolved
         return self.resolved[text]
 

@@ -12,6 +12,7 @@ from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.models import bind_model
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.catalog import Catalog, Statement
 from slicemill.esl.errors import Diagnostic, Mistake
@@ -20,7 +21,7 @@ from slicemill.esl.nodes import span_of
 from slicemill.esl.source import Source, Span
 
 _DECLARATION = re.compile(
-    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER)\s+[\"`]?(\w+)",
+    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL)\s+[\"`]?(\w+)",
     re.IGNORECASE,
 )
 
@@ -79,6 +80,8 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
         return definitions.bind_named_query(node, context)
     if isinstance(node, nodes.CreateClassifier):
         return bind_classifier(node, context)
+    if isinstance(node, nodes.CreateModel):
+        return bind_model(node, context)
     if isinstance(node, nodes.CreateAggregate):
         return bind_aggregate(node, context)
     if isinstance(node, nodes.DropObject):

@@ -19,6 +19,7 @@ from slicemill.esl.binder.items import (
     schema_of_items,
     with_unique_names,
 )
+from slicemill.esl.binder.models import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
@@ -208,6 +209,9 @@ def _check_aggregates(
         )
     for resolved in env.resolved.values():
         _check_one(node, resolved, bool(bounded) and not running)
+        if resolved.base is not None and resolved.base.model is not None:
+            call = _find_call(node, resolved)
+            check_positions(resolved.base.model, windows, grouped=bool(groups) or joined, node=call)
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:

@@ -21,7 +21,7 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
     c.expect("AGGREGATE")
     name = c.name("a name for the aggregate")
     c.expect("(")
-    arguments = [] if c.looking_at(")") else c.listing(lambda: _declaration(c, "an argument"))
+    arguments = [] if c.looking_at(")") else c.listing(lambda: declaration(c, "an argument"))
     c.expect(")")
     if not c.accept(":"):
         c.expect("RETURNS")
@@ -50,13 +50,13 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
 def _returns(c: Cursor) -> list[exp.Expression]:
     """One type, or a list of named columns: an aggregate may return rows of several values."""
     if c.accept("("):
-        columns: list[exp.Expression] = list(c.listing(lambda: _declaration(c, "a column", typed=True)))
+        columns: list[exp.Expression] = list(c.listing(lambda: declaration(c, "a column", typed=True)))
         c.expect(")")
         return columns
     return [expressions.type_name(c)]
 
 
-def _declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
+def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
     start = c.span()
     name = c.name(what)
     kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None
@@ -72,7 +72,7 @@ def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
         if c.accept("TABLE"):
             name = c.name("a name for the table")
             c.expect("(")
-            columns = c.listing(lambda: _declaration(c, "a column"))
+            columns = c.listing(lambda: declaration(c, "a column"))
             c.expect(")")
             tables.append(at(nodes.LocalTable(this=name, columns=columns), c.span_from(start)))
             while c.accept(";"):

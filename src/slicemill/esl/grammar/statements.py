@@ -10,12 +10,12 @@ from sqlglot.tokenizer_core import Token
 from slicemill.esl import nodes
 from slicemill.esl.cursor import Cursor, word_of
 from slicemill.esl.errors import Diagnostic, Mistake
-from slicemill.esl.grammar import aggregates, classifiers, expressions, queries, windows
+from slicemill.esl.grammar import aggregates, classifiers, expressions, models, queries, windows
 from slicemill.esl.nodes import at, height
 from slicemill.esl.source import Source
 from slicemill.esl.tokens import tokenize
 
-DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER")
+DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL")
 
 _STARTS = ("SELECT", "WITH", "CREATE", "DROP", "SET", "AGGREGATE")
 # A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
@@ -162,6 +162,12 @@ def _create(c: Cursor) -> exp.Expression:
         c.expect("WITH")
         classifier.set("options", _options(c))
         return classifier
+    if c.accept("MODEL"):
+        model = models.create_model(c, _object_name(c, "a name for the model"))
+        model.set("options", _options(c) if c.accept("WITH") else None)
+        c.expect("AS")
+        model.set("text", models.expression(c, _STARTS))
+        return model
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
     return c.fail("there is no OR REPLACE: DROP the old one first" if c.looking_at("OR") else "")

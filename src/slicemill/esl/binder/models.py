@@ -1,0 +1,204 @@
+"""CREATE MODEL: names, parameters, and mistakes at their place in the expression; windows that fit a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlglot import exp
+
+from slicemill.esl import nodes
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.types import bind_columns
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.functions import SCALARS
+from slicemill.esl.grammar.statements import MAX_HEIGHT
+from slicemill.esl.model import ModelDefinition
+from slicemill.esl.nodes import child, span_of
+from slicemill.esl.query import Frame, Window
+from slicemill.esl.source import Span
+from slicemill.esl.types import DOUBLE, Schema
+from slicemill.model.macros import MACROS
+from slicemill.model.model import Model, expression
+from slicemill.model.naive import Nulls
+from slicemill.model.operators import ACCUMULATORS, SEARCHES
+from slicemill.model.parse import RESERVED, parse
+from slicemill.model.scalars import FUNCTIONS
+from slicemill.model.terms import Expr, ModelError, children
+
+_AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
+_KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
+# How a parser of models says where.
+_PLACE = re.compile(
+    r"(?P<what>.*?)(?:,? before '[^']*'| at the end)?, column (?P<column>\d+)(?: of the model)?[:;].*", re.S
+)
+
+
+def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition:
+    _refuse_known(node.this, context)
+    arguments = bind_columns(child(node, "arguments"), untyped=DOUBLE)
+    for declaration, column in zip(child(node, "arguments"), arguments, strict=True):
+        if column.type != DOUBLE:
+            hint = "declare it as REAL: whatever number is given for it is taken as one"
+            raise Mistake(
+                f"a model works on REAL, and {column.name} is {column.type}", span_of(declaration), hint
+            )
+        if column.name.lower() in RESERVED or not _WORD.fullmatch(column.name):
+            hint = f"{one_of([*RESERVED])} mean something else there, and a name begins with a letter"
+            raise Mistake(
+                f"{column.name} cannot name a parameter of a model", span_of(declaration.this), hint
+            )
+    nulls = _nulls(child(node, "options") or [])
+    text = child(node, "text")
+    return ModelDefinition(node.this.name, _expression(text, arguments, nulls))
+
+
+def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    name, catalog = identifier.name, context.catalog
+    if name.lower() in SCALARS:
+        raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
+    if any(catalog.declared_versions(name)):
+        kind = "model" if name.lower() in catalog.models else "aggregate"
+        hint = f"choose another name, or DROP {kind.upper()} {name} first"
+        raise Mistake(f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint)
+
+
+def _nulls(options: Sequence[nodes.Option]) -> Nulls:
+    found = Nulls.SKIP
+    for option in options:
+        if option.this.name.lower() != "nulls":
+            raise Mistake(
+                f"a model has no option {option.this.name}", span_of(option), "there is one option, nulls"
+            )
+        value = str(child(option, "value").name).lower()
+        if value not in list(Nulls):
+            known = one_of([f"'{name}'" for name in Nulls])
+            raise Mistake(f"nulls is {known}", span_of(option))
+        found = Nulls(value)
+    return found
+
+
+def _expression(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
+    """Names are the same in capitals and small letters, as everywhere in ESL."""
+    spelt = {name.lower(): name for name in arguments.names}
+
+    def small(word: re.Match[str]) -> str:
+        lower = word.group().lower()
+        return spelt.get(lower, lower)
+
+    written = _WORD.sub(small, node.meta["written"])
+    try:
+        _check_height(written, node)
+        expression(written, arguments.names, nulls=nulls)
+    except ModelError as error:
+        raise _mistake(str(error), written, span_of(node).start, arguments.names) from None
+    return expression(_WORD.sub(small, node.name), arguments.names, nulls=nulls)
+
+
+def _check_height(text: str, node: exp.Var) -> None:
+    """Models are taken apart by recursion, as statements are."""
+    try:
+        level: list[Expr] = [parse(text)]
+    except RecursionError:
+        level = []
+    else:
+        for _ in range(MAX_HEIGHT):
+            level = [part for expr in level for part in children(expr)]
+            if not level:
+                return
+    hint = "name parts of it with let, or take parts of it as models of their own"
+    raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
+
+
+def _mistake(said: str, text: str, start: int, parameters: Sequence[str]) -> Mistake:
+    """What a model's parser says, at its place in the script."""
+    placed = _PLACE.fullmatch(said)
+    if placed is None:
+        message, _, hint = said.partition(": ")
+        if (unknown := re.match(r"the model uses (\w+)", said)) is not None:
+            message = f"{unknown[1]} is no parameter of the model"
+            hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _they_are(parameters)
+        return Mistake(message, _span(_guess(said, text), text, start), hint)
+    message, column = placed["what"].rstrip(","), int(placed["column"]) - 1
+    hint = ""
+    if "no function" in message:
+        hint = did_you_mean(message.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
+    return Mistake(message, _span(column, text, start), hint)
+
+
+def _they_are(parameters: Sequence[str]) -> str:
+    return f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
+
+
+def _span(column: int | None, text: str, start: int) -> Span:
+    """The token at a column of the expression; all of it where there is none."""
+    if column is None:
+        return Span(start, start + len(text))
+    token = _TOKEN.match(text, column)
+    return Span(start + column, start + (token.end() if token else column))
+
+
+def _guess(said: str, text: str) -> int | None:
+    """Where the word stands that a message without a place begins with, or names as used."""
+    word = re.match(r"(?:the model uses )?(\w+)", said)
+    inside = " inside " in said
+    places = list(_words(text))
+    anywhere = said.startswith("the model uses")
+    for name, column, within in places:
+        if word is not None and name == word[1] and (anywhere or within == inside):
+            return column
+    # A statistic has been written out in sums by then.
+    inner = [column for name, column, within in places if within and name in _AGGREGATES]
+    return inner[0] if inside and inner else None
+
+
+def _words(text: str) -> Iterator[tuple[str, int, bool]]:
+    """Every word with its column, and whether it stands inside an aggregate."""
+    open_calls: list[bool] = []
+    before = ""
+    for token in _TOKEN.finditer(text):
+        if token.group() == "(":
+            open_calls.append(before in _AGGREGATES)
+        elif token.group() == ")" and open_calls:
+            open_calls.pop()
+        elif _WORD.fullmatch(token.group()):
+            yield token.group(), token.start(), any(open_calls)
+        before = token.group()
+
+
+def check_model_over(definition: AggregateDefinition | None, window: Window, node: exp.Expression) -> None:
+    """What a model needs of a window in OVER."""
+    model = None if definition is None else definition.model
+    if model is None:
+        return
+    if window.active:
+        raise Mistake(
+            "a model answers when tuples come, not when they expire",
+            span_of(node),
+            "leave ACTIVE EXPIRATION out",
+        )
+    check_positions(model, [window], grouped=False, node=node)
+
+
+def check_positions(
+    model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
+) -> None:
+    """A model that goes by position needs a number of positions that does not follow from the data (C6)."""
+    if not model.uses_position:
+        return
+    by_time = any(w is not None and w.extent is not None and w.frame is Frame.RANGE for w in windows)
+    if by_time:
+        raise Mistake(
+            "this model uses position i, and a window of time has no fixed number of positions",
+            span_of(node),
+            "use ROWS … PRECEDING, or weights by age",
+        )
+    if grouped:
+        raise Mistake(
+            "this model uses position i, and a group of a window has no fixed number of positions",
+            span_of(node),
+            "use OVER (PARTITION BY … ROWS … PRECEDING)",
+        )
