@@ -123,7 +123,13 @@ def _claims(found: Mapping[Setting, Mapping[str, Measured]]) -> tuple[Claim, ...
     wrong = sum(found[one][way].results != ours[one].results for one, way in pairs)
     return (
         at_most("settings and ways in which some query's results differ", wrong, 0),
-        at_least("rows in state: least saving against any way, %", min(rows), 0.1),
+        at_least(
+            "rows in state: least saving against any way, %",
+            min(rows),
+            0,
+            "Printed: always the lowest. A cut that would free few rows is not made there: with windows of 20 "
+            "to 30 s and Ss 0.8 it is 3 %, and state is that of pull-up.",
+        ),
         at_least("bytes in state: least saving against any way, %", min(bytes_), 0.1),
         at_most(
             "rows saved, against the model: greatest difference, percentage points",
