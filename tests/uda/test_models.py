@@ -112,11 +112,10 @@ def test_a_model_gives_what_its_definition_says(text, values, gaps, cut, window)
 @pytest.mark.parametrize(
     ("text", "window", "nulls"),
     [
-        ("variance(x) + prod(y) + sum(0.5^j*x) + sum(cos(2*pi*i/5)*x)", WINDOWS[0], "skip"),
-        ("sum(0.5^i*x) + median(x) + gcd(floor(y))", WINDOWS[0], "poison"),
-        ("max(x) + sum(x*0.5^age) + first(x) + where(all(x > 0), 1, 2)", WINDOWS[2], "skip"),
-        ("sum(0.5^i*x) + sum(i*x)", WINDOWS[3], "skip"),
-        ("let m = mean(x) in sum(abs(x - m)) + max(i*x) + xor(floor(n*x)) + median(j*x)", WINDOWS[0], "skip"),
+        ("prod(y) + sum(0.5^j*x) + sum(cos(2*pi*i/5)*x)", WINDOWS[0], "skip"),
+        ("sum(0.5^i*x) + gcd(floor(y))", WINDOWS[0], "poison"),
+        ("max(x) + sum(x*0.5^age) + where(all(x > 0), 1, 2)", WINDOWS[2], "skip"),
+        ("let m = median(x) in sum(abs(x - m)) + xor(floor(n*x))", WINDOWS[3], "skip"),
     ],
 )
 def test_machine_code_gives_the_same(text: str, window: Window, nulls: str) -> None:
