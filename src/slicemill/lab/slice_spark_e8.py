@@ -127,8 +127,8 @@ def _claims(found: Mapping[Setting, Mapping[str, Measured]]) -> tuple[Claim, ...
             "rows in state: least saving against any way, %",
             min(rows),
             0,
-            "Printed: always the lowest. A cut that would free few rows is not made there: with windows of 20 "
-            "to 30 s and Ss 0.8 it is 3 %, and state is that of pull-up.",
+            "Printed: always the lowest. Where a cut would free less than an eighth of the rows it is not "
+            "made: with windows of 20 to 30 s and Ss 0.8, and state is that of pull-up.",
         ),
         at_least("bytes in state: least saving against any way, %", min(bytes_), 0.1),
         at_most(
