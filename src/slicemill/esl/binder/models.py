@@ -1,4 +1,4 @@
-"""CREATE MODEL: names, parameters, and mistakes at their place in the expression; windows that fit a model."""
+"""CREATE MODEL: names, parameters, mistakes at their place in the expression; which windows fit a model."""
 
 from __future__ import annotations
 
