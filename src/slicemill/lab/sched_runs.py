@@ -86,7 +86,7 @@ class Data:
             self.load,
             seed,
             queries=queries,
-            tuples=tuples * (5 if self.traces else 1),
+            tuples=tuples * (2 if self.traces else 1),
             streams=2 if self.traces else 10,
             bursty=0 if self.traces else self.bursty,
             skew=self.skew,
