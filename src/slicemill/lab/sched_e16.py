@@ -54,8 +54,8 @@ def run(seed: int, scale: Scale) -> Result:
             "logarithmic, the best number: below HNR",
             log[best],
             hnr,
-            published="only up to 6 clusters may be above it. What deciding costs brings the load near 1, where "
-            "seeds differ much: with 3000 tuples one was 4 % below HNR, another 23 % above",
+            published="only up to 6 clusters may be above it. What deciding costs brings the load near 1, "
+            "where seeds differ much: with 3000 tuples one was 4 % below HNR, another 23 % above",
         ),
         *(
             lower(f"{count} clusters: logarithmic below uniform", log[count], found["uniform"][count])
