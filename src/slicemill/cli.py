@@ -21,6 +21,7 @@ from slicemill import __version__
 from slicemill.bench.cli import bench
 from slicemill.errors import SlicemillError
 from slicemill.esl import Bound, EslError, Source, bind, bind_script
+from slicemill.esl.catalog import Catalog
 from slicemill.esl.summary import describe
 from slicemill.esl.units import UNITS_US, unit_name
 from slicemill.execution.runner import run_script
@@ -29,6 +30,8 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
+from slicemill.plan.model_explain import explain_model, explain_model_json, model_named
+from slicemill.plan.model_svg import model_svg
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.svg import explain_svg
 from slicemill.scheduling.dispatch import POLICIES, policy_named
@@ -107,6 +110,7 @@ def explain(
     form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
     query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
     uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
+    model: Annotated[str | None, typer.Option(help="What this model keeps and costs, or its graph.")] = None,
     home: Annotated[
         Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
     ] = None,
@@ -119,6 +123,9 @@ def explain(
         from slicemill.uda.explain import explain_uda
 
         typer.echo(explain_uda(uda, catalog))
+        return
+    if model is not None:
+        _write(_explained_model(model, catalog, form), output)
         return
     graph = share(optimize(build_graph(catalog)), catalog)
     if home is not None:
@@ -133,6 +140,19 @@ def explain(
         text = explain_json(graph)
     else:
         text = explain_text(graph, Console().width)
+    _write(text, output)
+
+
+def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
+    definition = model_named(name, catalog)
+    if form is Format.svg:
+        return model_svg(definition.name, definition.model)
+    if form is Format.json:
+        return explain_model_json(definition, catalog)
+    return explain_model(definition, catalog)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output is None:
         typer.echo(text)
     else:

@@ -1,0 +1,59 @@
+"""The graph that is run: each core in the way of its class."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.model import Kind, expression
+from slicemill.model.canonical import incremental_graph
+from slicemill.model.catalogue import CATALOGUE
+from slicemill.model.graph import Op, Phase
+from slicemill.model.kept import kept_graph
+
+
+@pytest.mark.parametrize("text", ["sum(x^2)", "variance(x)", "slope(x, y)", "prod(x)"])
+def test_where_all_is_incremental_it_is_the_graph_of_the_paper(text: str) -> None:
+    kept, paper = (make(expression(text)) for make in (kept_graph, incremental_graph))
+    assert [(node.id, node.op, node.core) for node in kept.nodes] == [
+        (node.id, node.op, node.core) for node in paper.nodes
+    ]
+    assert set(kept.edges) == set(paper.edges)
+
+
+TEXTS = [
+    *CATALOGUE.values(),
+    "42",
+    "sum(x*0.5^age)",
+    "sum(cos(2*pi*i/8)*x)",
+    "sum(0.5^i*x)",
+    "let m = mean(x) in sum(abs(x - m))",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_it_is_a_graph(text: str) -> None:
+    graph = kept_graph(expression(text))
+    graph.validate()
+    assert graph.from_json(graph.to_json()) == graph
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "ops"),
+    [
+        ("sum(i*x)", Kind.SHIFT_INCREMENTAL, "T T T M M Ac W T"),
+        ("sum(0.5^i*x)", Kind.TWO_STACK, "T F M Ac W"),
+        ("max(x)", Kind.AUX_MEMORY, "T F M A W"),
+        ("sum(log(i)*x)", Kind.BLOCKING, "T Ac"),
+    ],
+)
+def test_each_class_has_its_form(text: str, kind: Kind, ops: str) -> None:
+    model = expression(text)
+    assert model.classes[0].kind is kind
+    assert [node.op for node in kept_graph(model).nodes if node.core == 0] == ops.split()
+
+
+def test_a_blocking_core_reads_the_whole_window() -> None:
+    graph = kept_graph(expression("sum(log(i)*x)"))
+    (edge,) = graph.into("tn", Phase.SUCCESSIVE)
+    assert edge.src == "m1"
+    assert [node.id for node in graph.nodes if node.op is Op.W] == ["wx"]
