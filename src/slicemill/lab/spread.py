@@ -1,7 +1,7 @@
 """Claims over several seeds: what is printed is the mean, and the note says how far the seeds lie apart.
 
 Percentages that were published for a packet trace are said in the note; the claim is the order or the sign,
-or a bound that was set before the experiment was run.
+or a bound that the experiment names.
 """
 
 from __future__ import annotations
