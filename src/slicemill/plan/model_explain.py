@@ -52,7 +52,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         f"result  {model.finalisation}",
         "",
     ]
-    rows = [("core", "class", "kept by", "state", "also in", "reason")]
+    rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
     for core, of_core in zip(model.cores, model.classes, strict=True):
         shared = ", ".join(_also_in(core, definition, catalog)) or "-"
         way = (of_core.kind.value, of_core.way.value, of_core.state_text)
