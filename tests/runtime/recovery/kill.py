@@ -113,20 +113,20 @@ def _watch(process: str, owner: type, operation: str, where: Callable[..., str])
     original: Callable[..., Any] = getattr(owner, operation)
 
     @functools.wraps(original)
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments: Any, **named: Any) -> Any:
         order = _given()
         if order is None or not order.points:
-            return original(*arguments)
+            return original(*arguments, **named)
         point = order.points[0]
         if (point.process, point.operation) != (process, operation):
-            return original(*arguments)
+            return original(*arguments, **named)
         if not re.search(point.path, where(order.home, *arguments)) or _count(order) != point.nth:
-            return original(*arguments)
+            return original(*arguments, **named)
         if point.when == TORN:
             files, path, data = arguments
             original(files, path, bytes(data)[: len(data) // 2])
         elif point.when == AFTER:
-            original(*arguments)
+            original(*arguments, **named)
         return _die(order)
 
     setattr(owner, operation, watched)
