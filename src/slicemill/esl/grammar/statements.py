@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token
 
 from slicemill.esl import nodes
 from slicemill.esl.cursor import Cursor, word_of
-from slicemill.esl.errors import Diagnostic, Mistake
+from slicemill.esl.errors import Diagnostic, Mistake, one_of
 from slicemill.esl.grammar import aggregates, classifiers, expressions, models, queries, windows
 from slicemill.esl.nodes import at, height
 from slicemill.esl.source import Source
@@ -92,7 +92,7 @@ def statement(c: Cursor) -> exp.Expression:
     if c.accept("DROP"):
         kind = c.accept_any(DROPPABLE)
         if not kind:
-            c.fail()
+            c.fail(f"say what: {one_of(DROPPABLE)}")
         return at(nodes.DropObject(this=_object_name(c, "a name"), kind=kind), c.span_from(start))
     if c.accept("SET"):
         return at(_set(c), c.span_from(start))
