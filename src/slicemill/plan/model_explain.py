@@ -9,13 +9,14 @@ from typing import Any
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.errors import did_you_mean
+from slicemill.esl.errors import counted, did_you_mean
 from slicemill.esl.model import PREDEFINED, ModelDefinition
 from slicemill.esl.query import Frame, Window
 from slicemill.model.core import Core
 from slicemill.model.cost import Cost, cost_table, estimate, ways_table
 from slicemill.model.kept import kept_graph
 from slicemill.model.model import Model
+from slicemill.model.terms import DIMENSION, Aggregate, walk
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import RelationAggregate, WindowAggregate
 
@@ -50,6 +51,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
         f"result  {model.finalisation}",
+        f"cores   {len(model.cores)}, which the formula uses {counted(_used(model), 'time')}",
         "",
     ]
     rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
@@ -115,6 +117,11 @@ def _cost_record(use: Use, model: Model) -> dict[str, Any]:
 
     sizes = {"window": use.words, "n": use.n, "d": use.d}
     return {**sizes, "blocking": calls(both.blocking), "incremental": calls(both.incremental)}
+
+
+def _used(model: Model) -> int:
+    """How often the formula says something that looks at the window; what is equal is computed once."""
+    return sum(isinstance(part, Aggregate) or part == DIMENSION for part in walk(model.parsed))
 
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:

@@ -17,7 +17,7 @@ from slicemill.uda.run import prepare
 def explain_uda(name: str, catalog: Catalog) -> str:
     """Every different call in the script's queries; where there is none, one as it could be."""
     known = {**catalog.base_aggregates, **catalog.window_aggregates}
-    if name.lower() not in known:
+    if not any(catalog.aggregates(name)):
         hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
         raise SlicemillError(f"the script defines no aggregate {name}; {hint}")
     calls = {_title(call): call for call in _calls(name, catalog)} or _possible(name, catalog)
