@@ -1,0 +1,65 @@
+"""CREATE MODEL: the same model as from Python, and a place for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.esl import Source, bind, bind_script
+from slicemill.esl.model import PREDEFINED
+from slicemill.esl.source import Span
+from slicemill.model import Nulls, expression
+
+WORDS = (
+    "x y z n i j age pi sum mean max median norm quantile all let m = in ( ) ( ) , + - * / ^ % < > <= "
+    "and or not 1 2.5 1e3 sqrt log where foo $ ' \" -- /* */ { } : . [ ] SELECT \n"
+).split(" ")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14))
+def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: list[str]) -> None:
+    text = f"CREATE MODEL m(x REAL, y REAL) AS {' '.join(words)}"
+    bound = bind_script(Source(text))
+    assert bound.statements or bound.diagnostics
+    for found in bound.diagnostics:
+        assert 0 <= found.span.start <= found.span.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["sum(x*y)/n", "let m = mean(x) in sum((x - m)^2)", "sum(0.5^j*x)", "all(x > y)"]
+)
+def test_it_is_the_model_that_python_makes(text: str) -> None:
+    made = bind(f"CREATE MODEL f(x REAL, y REAL) WITH (nulls = 'poison') AS {text}").catalog.models["f"].model
+    assert made == expression(text, ("x", "y"), nulls=Nulls.POISON)
+
+
+def test_capitals_comments_and_lines_do_not_matter() -> None:
+    written = "CREATE MODEL F(Price REAL) AS LET M = Mean(PRICE) -- the middle\n IN SUM((price - M)^2)/N"
+    made = bind(written).catalog.models["f"].model
+    assert made.parameters == ("Price",)
+    assert made.text == "let m = mean(Price) in sum((Price - m)^2)/n"
+
+
+def test_a_place_is_found_behind_comments_and_lines() -> None:
+    text = "CREATE MODEL f(x REAL) AS\n  sum(x) /* all\n of it */ +\n  summ(x)"
+    (found,) = bind_script(Source(text)).diagnostics
+    assert found.span == Span(text.index("summ"), text.index("summ") + 4)
+
+
+def test_what_everybody_has_is_listed_and_can_be_called() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
+    for name, text in PREDEFINED.items():
+        assert f"`{name}`" in page
+        arguments = ", ".join(expression(text).parameters)
+        bind(f"CREATE STREAM s(x real, y real); SELECT {name}({arguments}) OVER (ROWS 9 PRECEDING) FROM s")
+
+
+def test_a_name_is_free_again_after_drop() -> None:
+    catalog = bind("CREATE MODEL f(x REAL) AS sum(x); DROP MODEL f; CREATE MODEL f(y REAL) AS max(y)").catalog
+    assert catalog.models["f"].model.text == "max(y)"
+    assert bind("DROP MODEL f", catalog).catalog.aggregates("f") == (None, None)
+    assert "f" in catalog.models, "catalogs are not changed by a script"
