@@ -13,10 +13,13 @@ from slicemill.esl.model import PREDEFINED
 from slicemill.esl.source import Span
 from slicemill.model import Nulls, expression
 
-WORDS = (
+TEXT = (
     "x y z n i j age pi sum mean max median norm quantile all let m = in ( ) ( ) , + - * / ^ % < > <= "
     "and or not 1 2.5 1e3 sqrt log where foo $ ' \" -- /* */ { } : . [ ] SELECT \n"
-).split(" ")
+)
+
+
+WORDS = TEXT.split(" ")
 
 
 @settings(max_examples=60, deadline=None)
