@@ -107,7 +107,7 @@ def test_run_on_the_reference_engine_reads_files_and_prints_the_last_rows(tmp_pa
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(r["item"], r["mean"]) for r in rows if r["query"] == "mean"] == [(1, 10.0), (1, 20.0)]
-    assert [r["_ts"] for r in rows if r["query"] == "mean"][0] == "1970-01-01T00:00:01Z"
+    assert rows[0]["_ts"] == "1970-01-01T00:00:01Z"
     assert [r["reason"] for r in rows if r["query"] == "bad"] == ["column price: 'abc' is no DOUBLE"]
     assert [r["price"] for r in rows if r["query"] == "late"] == [5.0]
     table = slicemill("run", "-", "--engine", "reference", text=script, folder=tmp_path).stdout

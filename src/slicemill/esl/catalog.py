@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -144,6 +144,10 @@ class Catalog:
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     models: dict[str, ModelDefinition] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+
+    def without_queries(self) -> Catalog:
+        """What queries are made of."""
+        return replace(self, queries={})
 
     def copy(self) -> Catalog:
         return Catalog(

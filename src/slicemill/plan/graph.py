@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from slicemill.esl.catalog import TimestampKind
 from slicemill.esl.types import Schema
@@ -49,6 +50,10 @@ class QueryGraph:
     def __getitem__(self, node_id: str) -> Node:
         return self.nodes[node_id]
 
+    def __getstate__(self) -> dict[str, object]:
+        # Without what is only remembered: equal graphs have equal pickles.
+        return {"nodes": self.nodes, "streams": self.streams}
+
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -69,7 +74,15 @@ class QueryGraph:
         return tuple(node for node in self if isinstance(node.operator, Sink))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
-        return tuple(node for node in self if node_id in node.inputs)
+        return self._consumers.get(node_id, ())
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[Node, ...]]:
+        found: dict[str, dict[str, Node]] = {}
+        for node in self:
+            for source in node.inputs:
+                found.setdefault(source, {})[node.id] = node
+        return {source: tuple(nodes.values()) for source, nodes in found.items()}
 
     def ancestors(self, node_id: str) -> frozenset[str]:
         """The node and all it is computed from."""

@@ -306,6 +306,8 @@ class Mill:
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
+        # A plan travels to every worker: it must not grow with queries that others run.
+        catalog = catalog.without_queries()
         return [
             UnitPlan(
                 unit,
