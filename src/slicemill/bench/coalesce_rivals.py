@@ -20,7 +20,8 @@ numbered AS (
 
 _TUPLES = """, placed AS (
   SELECT k, v, run, t, until,
-         explode(sequence(t DIV {slide} + 1, least((t + {range}) DIV {slide}, {last}))) * {slide} AS e
+         explode(transform(sequence(t DIV {slide} + 1, least((t + {range}) DIV {slide}, {last})),
+                           number -> number * {slide})) AS e
   FROM numbered WHERE t DIV {slide} + 1 <= {last})
 SELECT k, v, e, min(t) AS b, max(least(coalesce(until, e), e)) AS f
 FROM placed GROUP BY k, v, run, e HAVING f - b >= {least}
@@ -32,8 +33,8 @@ _WHOLE_RUNS = """, runs AS (
   FROM numbered GROUP BY k, v, run),
 placed AS (
   SELECT k, v, first, stamps, until,
-         explode(sequence(first DIV {slide} + 1, least((newest + {range}) DIV {slide}, {last})))
-           * {slide} AS e
+         explode(transform(sequence(first DIV {slide} + 1, least((newest + {range}) DIV {slide}, {last})),
+                           number -> number * {slide})) AS e
   FROM runs WHERE first DIV {slide} + 1 <= {last}),
 shown AS (
   SELECT k, v, e, least(until, e) AS f,
