@@ -17,8 +17,6 @@ TEXT = (
     "x y z n i j age pi sum mean max median norm quantile all let m = in ( ) ( ) , + - * / ^ % < > <= "
     "and or not 1 2.5 1e3 sqrt log where foo $ ' \" -- /* */ { } : . [ ] SELECT \n"
 )
-
-
 WORDS = TEXT.split(" ")
 
 

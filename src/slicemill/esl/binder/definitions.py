@@ -274,8 +274,11 @@ def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
     if found is None:
         if name.lower() in context.broken:
             raise Unknowable
-        other = "it is a model: DROP MODEL" if name.lower() in catalog.models else ""
-        hint = other or did_you_mean(name, known)
+        hint = did_you_mean(name, known)
+        if name.lower() in catalog.models:
+            hint = "it is a model: DROP MODEL"
+        elif kind == "MODEL" and catalog.model(name) is not None:
+            hint = "everybody has it; a model of your own by that name takes its place"
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
     dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
     if dependants:
