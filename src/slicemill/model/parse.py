@@ -87,7 +87,8 @@ class _Parser:
 
     def _fail(self, message: str, token: _Token) -> NoReturn:
         found = f"before {token.text!r}" if token.kind != "end" else "at the end"
-        raise ModelError(f"{message} {found}, column {token.at + 1} of the model: {self._text}")
+        told = f"{message} {found}, column {token.at + 1} of the model: {self._text}"
+        raise ModelError(told, what=message.rstrip(","), at=token.at)
 
     def _expect(self, text: str) -> None:
         token = self._take()
@@ -169,7 +170,8 @@ class _Parser:
             self._check_count(name, len(arguments), FUNCTIONS[function].takes)
             return Apply(function, tuple(arguments))
         known = ", ".join(sorted({*MACROS, *ACCUMULATORS, *SEARCHES, *FUNCTIONS}))
-        raise ModelError(f"a model has no function {name.text}, column {name.at + 1}; it has {known}")
+        what = f"a model has no function {name.text}"
+        raise ModelError(f"{what}, column {name.at + 1}; it has {known}", what=what, at=name.at)
 
     def _check_count(self, name: _Token, count: int, takes: tuple[int, ...]) -> None:
         if count not in takes:
@@ -189,7 +191,8 @@ def _tokens(text: str) -> list[_Token]:
         found = _TOKEN.match(text, place)
         if found is None:
             at = place + len(text[place:]) - len(text[place:].lstrip())
-            raise ModelError(f"a model has no {text[at]!r}, column {at + 1}: {text}")
+            what = f"a model has no {text[at]!r}"
+            raise ModelError(f"{what}, column {at + 1}: {text}", what=what, at=at)
         kind = str(found.lastgroup)
         word = found.group(kind)
         tokens.append(_Token(kind, _SAME.get(word, word), found.start(kind)))

@@ -31,10 +31,6 @@ _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
-# How a parser of models says where.
-_PLACE = re.compile(
-    r"(?P<what>.*?)(?:,? before '[^']*'| at the end)?, column (?P<column>\d+)(?: of the model)?[:;].*", re.S
-)
 
 
 def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition:
@@ -94,7 +90,7 @@ def _expression(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
         _check_height(written, node)
         expression(written, arguments.names, nulls=nulls)
     except ModelError as error:
-        raise _mistake(str(error), written, span_of(node).start, arguments.names) from None
+        raise _mistake(error, written, span_of(node).start, arguments.names) from None
     return expression(_WORD.sub(small, node.name), arguments.names, nulls=nulls)
 
 
@@ -113,20 +109,19 @@ def _check_height(text: str, node: exp.Var) -> None:
     raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
 
 
-def _mistake(said: str, text: str, start: int, parameters: Sequence[str]) -> Mistake:
+def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> Mistake:
     """What a model's parser says, at its place in the script."""
-    placed = _PLACE.fullmatch(said)
-    if placed is None:
+    if error.at is None:
+        said = error.what
         message, _, hint = said.partition(": ")
         if (unknown := re.match(r"the model uses (\w+)", said)) is not None:
             message = f"{unknown[1]} is no parameter of the model"
             hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _they_are(parameters)
         return Mistake(message, _span(_guess(said, text), text, start), hint)
-    message, column = placed["what"].rstrip(","), int(placed["column"]) - 1
     hint = ""
-    if "no function" in message:
-        hint = did_you_mean(message.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
-    return Mistake(message, _span(column, text, start), hint)
+    if "no function" in error.what:
+        hint = did_you_mean(error.what.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
+    return Mistake(error.what, _span(error.at, text, start), hint)
 
 
 def _they_are(parameters: Sequence[str]) -> str:
