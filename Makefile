@@ -33,8 +33,8 @@ lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 
-# Two processes, for two cores: one has a Spark session for all tests that use it, the other runs the rest; the
-# second's output comes when both are done.
+# Two processes, for two cores: one has the Spark session and tests the runtime, the other tests the rest; its
+# output comes when both are done.
 test: lint ## lint, then the whole test suite
 	@mkdir -p out
 	@$(BIN)/python -m pytest -p no:cacheprovider -m "not spark" > out/plain-tests.log 2>&1 & plain=$$!; \

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+TESTS = Path(__file__).parent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,9 +16,13 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, so that `make test` can run the rest beside it."""
+    """Mark what `make test` runs in one process: what uses the session, and the rest of the runtime.
+
+    The other process takes about as long.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        folder = item.path.relative_to(TESTS).parts[0]
+        if "spark" in getattr(item, "fixturenames", ()) or folder in ("bench", "runtime"):
             item.add_marker(pytest.mark.spark)
 
 
