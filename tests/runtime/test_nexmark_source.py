@@ -17,6 +17,9 @@ from slicemill.runtime import nexmark_source, paced_source
 from slicemill.runtime.nexmark_source import NexmarkSource, NexmarkStreamReader, nexmark_options
 from slicemill.sources import nexmark
 
+# Spark reads DDL, also without a query.
+pytestmark = pytest.mark.usefixtures("spark")
+
 
 @pytest.fixture(scope="module")
 def registered(spark: SparkSession) -> Iterator[SparkSession]:

@@ -105,6 +105,10 @@ class RunningUnit:
             graph = self.plan.graph
             members = {log: list(members_behind(graph, root)) for root, log in self.plan.unit.outputs}
             new = [root for root, log in self.plan.unit.outputs if log in self._joining]
+            # The last run let go of what nobody wanted by then, which may be later than the last row.
+            passed = min(self.told().values(), default=-END)
+            if -END < passed < END:
+                self.since |= {log: max(self.since[log] or passed, passed) for log in self._joining}
             served, self.since = admitted(members, self._joining, self._newcomers, self.since)
             alone = {part: (None, None) for root in new for part in parts_behind(graph, root)}
             self._newcomers = {**alone, **served}
