@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -109,7 +108,8 @@ def wait(mill: Mill) -> None:
     mill.start()
     while True:
         mill.check()
-        time.sleep(0.05)
+        with mill.dispatcher.changed:
+            mill.dispatcher.changed.wait(0.05)
 
 
 @pytest.mark.parametrize("read", [wait, Mill.drain])

@@ -26,6 +26,7 @@ _HELPERS = (
     "process_tree",
     "rivals",
     "uda_on_spark",
+    "waiting",
     "window_rivals",
 )
 

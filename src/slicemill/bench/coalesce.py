@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from slicemill.bench.bids import Feed
 from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_for
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.runtime.mill import Mill
@@ -51,7 +50,6 @@ QUERY = (
     "WHERE CAST(VALID(R) AS INTERVAL SECOND) >= 3"
 )
 FIRST_FILE_S = 1_700_000_000
-_PATIENCE_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +164,11 @@ class CoalesceBench:
             mill.execute(f"CREATE QUERY runs AS {QUERY}")
             mill.start()
             feed.arrive(paths[:1])
-            wait_for(mill, self.events.between(0, per_file).expected().count)
+            wait_for(mill, "runs", self.events.between(0, per_file).expected().count)
             expected = self.events.between(0, per_file * len(paths)).expected()
             with measured() as usage:
                 feed.arrive(paths[1:])
-                wait_for(mill, expected.count)
+                wait_for(mill, "runs", expected.count)
             found = mill.queries["runs"].to_arrow()
         return Phase(per_file * files, usage, _wrong(_total(found.column("held")), expected))
 
@@ -206,16 +204,6 @@ def _total(held: pa.ChunkedArray) -> Runs:
 def _wrong(found: Runs, expected: Runs) -> int:
     """Runs too many or missing; one where only their durations differ."""
     return abs(found.count - expected.count) or int(found.held_us != expected.held_us)
-
-
-def wait_for(mill: Mill, rows: int) -> None:
-    ends = time.monotonic() + _PATIENCE_S
-    runs = mill.queries["runs"]
-    while runs.metrics().rows < rows:
-        mill.check()
-        if time.monotonic() > ends:
-            raise SlicemillError(f"only {runs.metrics().rows} of {rows} results after {_PATIENCE_S} s")
-        time.sleep(0.005)
 
 
 def run(scale: Scale) -> Result:

@@ -13,7 +13,6 @@ them, and Spark has little to add up; with one partition it has all.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import getloadavg
@@ -29,7 +28,7 @@ from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_for
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.runtime.mill import Mill
@@ -42,7 +41,6 @@ SCHEMA = "ts TIMESTAMP, k BIGINT, v DOUBLE"
 KEYS = 1000
 STEP_US = 100  # 10 000 events per second
 WINDOW_ROWS = (100, 10_000, 1_000_000)
-_PATIENCE_S = 300
 _CHECKED = 20_000
 
 
@@ -154,10 +152,10 @@ class OverBench:
             mill.start()
             feed.arrive(paths[:1])
             per_file = self._sizes.rows_per_file
-            wait_for(mill, per_file)
+            wait_for(mill, "means", per_file)
             with measured() as usage:
                 feed.arrive(paths[1:])
-                wait_for(mill, per_file * len(paths))
+                wait_for(mill, "means", per_file * len(paths))
             found = mill.queries["means"].to_arrow()
         total = float(np.sum(found.column("mean").to_numpy()))
         expected = self.events.between(0, per_file * len(paths)).sum_of_averages(window_us, partitioned)
@@ -197,17 +195,6 @@ class OverBench:
         if rows % per_file:
             frame = frame.where(f"ts < timestamp_micros({(per_file + rows) * STEP_US})")
         return frame.selectExpr("k", f"avg(v) OVER ({over}) AS mean")
-
-
-def wait_for(mill: Mill, rows: int) -> None:
-    """Until the query `means` has so many results."""
-    ends = time.monotonic() + _PATIENCE_S
-    means = mill.queries["means"]
-    while means.metrics().rows < rows:
-        mill.check()
-        if time.monotonic() > ends:
-            raise SlicemillError(f"only {means.metrics().rows} of {rows} results after {_PATIENCE_S} s")
-        time.sleep(0.005)
 
 
 def run(scale: Scale) -> Result:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicemill.bench.bids import Feed
-from slicemill.bench.over import SCHEMA, Events, wait_for
+from slicemill.bench.over import SCHEMA, Events
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
+from slicemill.bench.waiting import wait_for
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.session import local_session
 
@@ -56,9 +57,9 @@ def end_to_end(esl: str, call: str, files: int) -> Streamed:
                     )
                     mill.start()
                     feed.arrive(paths[:1])
-                    wait_for(mill, _ROWS)
+                    wait_for(mill, "means", _ROWS)
                     with measured() as usage:
                         feed.arrive(paths[1:count])
-                        wait_for(mill, _ROWS * count)
+                        wait_for(mill, "means", _ROWS * count)
                     results = mill.queries["means"].to_arrow().column("mean").to_numpy()
     return Streamed(events.k, events.v, results, _ROWS * files, usage)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,5 +73,5 @@ def _line(driver: subprocess.Popen[str]) -> str:
 def _until(condition: Callable[[], bool], driver: subprocess.Popen[str]) -> None:
     """Wait for a condition, as long as the driver lives."""
     while not condition():
-        assert driver.poll() is None, f"the driver has ended with {driver.returncode}"
-        time.sleep(_POLL_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"the driver has ended with {driver.wait(_POLL_S)}")
