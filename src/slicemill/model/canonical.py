@@ -46,13 +46,8 @@ def blocking_graph(model: Model) -> Graph:
     return _finished(model, nodes, edges, ends, lower=False)
 
 
-def incremental_graph(model: Model) -> Graph:
-    """The loop of C15 for each core. A model in which some core is not INCREMENTAL has none."""
-    for core, found in zip(model.cores, model.classes, strict=True):
-        if found.kind is not Kind.INCREMENTAL or core.weight is not None:
-            raise ModelError(f"{core} has no incremental graph: {found.reason}")
-    if not model.cores:
-        raise ModelError(f"{model.text} looks at no element: there is nothing to keep")
+def window_loop() -> tuple[list[Node], list[Edge]]:
+    """What slides: the oldest elements leave the window and the new ones join the rest."""
     nodes = [
         Node("s", Op.S, label="new"),
         Node("wx", Op.W, _WORKING, "window"),
@@ -65,6 +60,17 @@ def incremental_graph(model: Model) -> Graph:
         Edge("s", "m1", dst_port=1),
         Edge("m1", "wx"),
     ]
+    return nodes, edges
+
+
+def incremental_graph(model: Model) -> Graph:
+    """The loop of C15 for each core. A model in which some core is not INCREMENTAL has none."""
+    for core, found in zip(model.cores, model.classes, strict=True):
+        if found.kind is not Kind.INCREMENTAL or core.weight is not None:
+            raise ModelError(f"{core} has no incremental graph: {found.reason}")
+    if not model.cores:
+        raise ModelError(f"{model.text} looks at no element: there is nothing to keep")
+    nodes, edges = window_loop()
     ends = []
     for number, core in enumerate(model.cores):
         more_nodes, more_edges = _loop(core, number)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from slicemill.model.canonical import window_loop
 from slicemill.model.classify import Classification, Kind, Way
 from slicemill.model.core import Core
 from slicemill.model.graph import Edge, Graph, Node, Op, Phase, Storage
@@ -25,18 +26,7 @@ _LATER = Phase.SUCCESSIVE
 
 
 def kept_graph(model: Model) -> Graph:
-    nodes = [
-        Node("s", Op.S, label="new"),
-        Node("wx", Op.W, _WORKING, "window"),
-        Node("f", Op.F, {"oldest": "d"}, "oldest | rest"),
-        Node("m1", Op.M),
-    ]
-    edges = [
-        Edge("wx", "f", phase=_LATER),
-        Edge("f", "m1", src_port=1, dst_port=0, phase=_LATER),
-        Edge("s", "m1", dst_port=1),
-        Edge("m1", "wx"),
-    ]
+    nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
         more_nodes, more_edges = _core(core, found, number)
