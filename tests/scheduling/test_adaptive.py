@@ -32,3 +32,20 @@ def test_batch_cost_is_fitted_to_past_runs() -> None:
     same.observe(100, 0.2)
     same.observe(100, 0.2)
     assert same.of(100) == pytest.approx(0.2)
+
+
+def test_noise_never_makes_a_run_free() -> None:
+    """Runs of similar sizes whose times happen to grow faster than the sizes: the line cuts zero far above 0."""
+    cost = BatchCost()
+    for rows, seconds in ((600, 0.06), (300, 0.02), (1200, 0.14), (600, 0.05), (300, 0.02), (1200, 0.15)):
+        cost.observe(rows, seconds)
+    assert 0.002 <= cost.overhead < 0.003
+    assert cost.of(700) == pytest.approx(0.073, rel=0.1)
+
+
+def test_the_quickest_run_is_forgotten_when_runs_become_slower() -> None:
+    cost = BatchCost()
+    cost.observe(100, 0.01)
+    for rows in (100, 200) * 50:
+        cost.observe(rows, 0.01 * rows)
+    assert cost.overhead >= 0.09

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_LEAST_OVERHEAD = 0.1
+"""Of the quickest run of late. Noise can tilt a line through runs of similar sizes until it says that a small
+run is free, and a slowdown over a time of nothing is without bounds."""
+
 
 @dataclass(slots=True)
 class Selectivity:
@@ -42,9 +46,11 @@ class BatchCost:
     _time: float = 0.0
     _rows_rows: float = 0.0
     _rows_time: float = 0.0
+    _quickest: float = 0.0
 
     def observe(self, rows: int, seconds: float) -> None:
         keep = self.decay
+        self._quickest = min(seconds, self._quickest / keep) if self._weight else seconds
         self._weight = keep * self._weight + 1
         self._rows = keep * self._rows + rows
         self._time = keep * self._time + seconds
@@ -54,9 +60,11 @@ class BatchCost:
         spread = self._rows_rows / self._weight - mean_rows**2
         if spread > 1e-9 * max(1.0, mean_rows**2):
             slope = (self._rows_time / self._weight - mean_rows * mean_time) / spread
-            self.per_row = max(slope, 0.0)
-        # A run is never free, and never costs less for being larger.
-        self.overhead = max(mean_time - self.per_row * mean_rows, 1e-6)
+            self.per_row = max(slope, 0.0)  # a run never costs less for being larger
+        self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
+        if mean_rows:
+            # The line goes through the mean of the runs whatever the overhead.
+            self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
 
     def of(self, rows: float) -> float:
         return self.overhead + self.per_row * rows
