@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.scheduling.composites import Join, JoinSide, JoinTimes, virtual_segments
 from slicemill.scheduling.metrics import Record, StaleTime, Summary, freshness, staleness, tardiness
-from slicemill.scheduling.segments import SegmentFigures, rate
 
 VALUES = st.lists(st.floats(0, 1e6), max_size=20)
 
@@ -48,25 +46,6 @@ def test_results_in_order_need_no_list_of_intervals(waits: list[tuple[float, flo
         intervals.append((arrival, last))
         online.add_batch([arrival], last)
     assert online.staleness(500) == pytest.approx(staleness(intervals, 0, 500))
-
-
-def test_golden_g10_a_pair_is_not_charged_for_its_partner() -> None:
-    times = JoinTimes(left=2, right=3, join=1, tail=4)
-    assert times.ideal_time == 11
-    assert times.ideal_departure(0, 10) == 18
-    assert times.slowdown(0, 10, departure=29) == 2
-    assert times.ideal_departure(0, 0) == 11
-
-
-def test_golden_g11_a_join_as_two_segments() -> None:
-    left, right = virtual_segments(
-        JoinSide(0.5, 2, 2, 0.5), JoinSide(0.4, 3, 3, 0.2), Join(1, 0.1, 10), SegmentFigures(1, 4, 4)
-    )
-    assert (left.selectivity, left.cost, left.ideal_time) == pytest.approx((1.0, 6.5, 11))
-    assert (right.selectivity, right.cost) == pytest.approx((0.4, 5.0))
-    assert (rate(left), rate(right)) == pytest.approx((0.153846, 0.08), rel=1e-5)
-    assert (rate(left) / 11, rate(right) / 11) == pytest.approx((0.0139860, 0.00727273), rel=1e-5)
-    assert float(left.selectivity) / 0.5 == pytest.approx(float(right.selectivity) / 0.2)
 
 
 def test_tardiness_is_never_negative() -> None:

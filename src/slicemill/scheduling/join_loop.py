@@ -17,7 +17,7 @@ from numba import njit
 from slicemill.scheduling.arrivals import poisson
 from slicemill.scheduling.charts import Piece
 from slicemill.scheduling.compiled import Compiled, compiled_form, next_unit
-from slicemill.scheduling.composites import Join, JoinSide, JoinTimes, virtual_segments
+from slicemill.scheduling.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import Floats, Unit
 from slicemill.scheduling.registry import make
@@ -71,12 +71,15 @@ def join_units(work: JoinWork) -> list[Unit]:
     """The left and the right side of each query, in turns, as segments of one stream (P23)."""
     units = []
     for query, (cost, percent, window) in enumerate(zip(work.cost, work.percent, work.window, strict=True)):
-        share = percent / 100
-        side = JoinSide(share, cost, cost, gap=1.0)
-        both = virtual_segments(side, side, Join(cost, share, window), SegmentFigures(1.0, cost, cost))
-        for name, segment in zip(("left", "right"), both, strict=True):
+        segments = virtual_segments(_query(cost, percent / 100, window))
+        for name, segment in zip(("left", "right"), segments, strict=True):
             units.append(Unit(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
     return units
+
+
+def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
+    side = JoinSide(share, cost, cost, gap=1.0)
+    return Joined(side, side, Join(cost, share, window), SegmentFigures(1.0, cost, cost))
 
 
 def simulate_joins(work: JoinWork, policy: str) -> Pairs:
@@ -97,14 +100,15 @@ def pair_objectives(work: JoinWork, pairs: Pairs) -> dict[str, float]:
     """Response times from the later arrival; slowdowns without the wait for the partner (P22)."""
     cost = work.cost[pairs.query]
     left, right = work.left[pairs.left], work.right[pairs.right]
-    response, slowdown = Summary(), Summary()
-    response.add(pairs.departure - np.maximum(left, right))
-    slowdown.add(JoinTimes(cost, cost, cost, cost).slowdown(left, right, pairs.departure))
+    responses, slowdowns = Summary(), Summary()
+    responses.add(pairs.departure - np.maximum(left, right))
+    # In units of what an operator of its query costs, all pairs go through the same tree.
+    slowdowns.add(slowdown(_query(1.0), (left / cost, right / cost), pairs.departure / cost))
     return {
-        "mean response": response.mean,
-        "mean slowdown": slowdown.mean,
-        "l2 response": response.l2,
-        "l2 slowdown": slowdown.l2,
+        "mean response": responses.mean,
+        "mean slowdown": slowdowns.mean,
+        "l2 response": responses.l2,
+        "l2 slowdown": slowdowns.l2,
     }
 
 
