@@ -61,7 +61,8 @@ class LocalTable:
 class AggregateDefinition:
     """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
 
-    In place of the bodies, `external` names a Python class `module:class`, or `model` is a formula.
+    In place of the bodies, `external` names a Python class `module:class`, or `models` are formulas, one for
+    each column that is returned.
     """
 
     name: str
@@ -73,7 +74,12 @@ class AggregateDefinition:
     bodies: dict[State, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
     external: str | None = None
     external_terminates: bool = False
-    model: Model | None = None
+    models: tuple[Model, ...] = ()
+
+    @property
+    def model(self) -> Model | None:
+        """The formula that it is, or the first of several."""
+        return self.models[0] if self.models else None
 
     @property
     def blocking(self) -> bool:

@@ -36,7 +36,7 @@ class ModelDefinition:
         returns = Schema((Column(self.name, BOOLEAN if self.model.is_condition else DOUBLE),))
         base, window = (
             AggregateDefinition(
-                self.name, self.arguments, returns, window=version, algebraic=False, model=self.model
+                self.name, self.arguments, returns, window=version, algebraic=False, models=(self.model,)
             )
             for version in (False, True)
         )

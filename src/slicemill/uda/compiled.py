@@ -53,6 +53,7 @@ class Compiled:
         self._explain = explain
         self._form = variants[0].form
         self._numbers = _numbers(frame)
+        self._is_model = any(made.definition.models for made in variants[0].procedures.values())
 
     @property
     def _timed(self) -> bool:
@@ -175,11 +176,16 @@ class Compiled:
             function = getattr(made, routine.name)
         return function(*parameters)
 
+    def _may_be_null(self, vector: Vector) -> bool:
+        """To a model what is no number is no value."""
+        if vector.valid is not None and not np.all(vector.valid):
+            return True
+        return self._is_model and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
+
     def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        some_null = any(v.valid is not None and not np.all(v.valid) for v in tuples.arguments)
-        if some_null and not state.nullable:
-            allow_nulls(state, self._variants[1])
+        if not state.nullable and any(map(self._may_be_null, tuples.arguments)):
+            allow_nulls(state, *self._variants)
         for place, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
             full = vectors.full_length(vector, rows)
             given[f"in_{place}"] = self._input(state, full, type_, rows)

@@ -12,6 +12,7 @@ import numpy.rec
 
 from slicemill.uda.external import objects_of
 from slicemill.uda.layout import MACHINE
+from slicemill.uda.models.procedure import ModelProcedure
 from slicemill.uda.module import Module
 from slicemill.uda.texts import Texts
 
@@ -55,17 +56,40 @@ def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
     return made if form == MACHINE else made.view(numpy.rec.recarray)
 
 
-def allow_nulls(state: CompiledState, module: Module) -> None:
+def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
     """Gives the records flags for NULL, as the module for arguments that may be NULL has them."""
     state.nullable = True
+    fields, pools = _origins(plain, module)
+    before = state.arrays
+    state.arrays = {
+        name: array for name, array in before.items() if name.removesuffix("_top") not in plain.pools
+    }
     for name, dtype in (module.records | module.pools).items():
-        old = state.arrays[name]
+        origin = pools.get(name, name)
+        old = before[origin]
         new = rows(dtype, len(old), module.form)
-        for field_name in set(old.dtype.names) & set(dtype.names or ()):
-            new[field_name] = old[field_name]
+        for field_name in dtype.names or ():
+            known = fields.get(field_name, field_name) if name in module.records else field_name
+            if known in old.dtype.names:
+                new[field_name] = old[known]
         if "object" in (dtype.names or ()):
             new["object"] = objects_of(module.procedures[name.lower()].definition, old)
         state.arrays[name] = new
+        if name in module.pools:
+            state.arrays[f"{name}_top"] = before[f"{origin}_top"].copy()
+
+
+def _origins(plain: Module, module: Module) -> tuple[dict[str, str], dict[str, str]]:
+    """Fields and pools of models that are told apart only by what is NULL were one so far."""
+    fields: dict[str, str] = {}
+    pools: dict[str, str] = {}
+    for record, made in module.procedures.items():
+        before = plain.procedures[record]
+        if isinstance(made, ModelProcedure) and isinstance(before, ModelProcedure):
+            fields_of, pools_of = made.split_from(before)
+            fields |= fields_of
+            pools |= pools_of
+    return fields, pools
 
 
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:

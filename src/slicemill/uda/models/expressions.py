@@ -28,12 +28,12 @@ def constant(value: Fraction) -> Pair:
 
 
 class Formulas:
-    """Writes formulas; `names` are the pairs that stand for columns and symbols.
+    """Writes formulas; `names` are the pairs that stand for columns and symbols, which may have equal names.
 
     `rounded`: sums of values that rounding has touched, where a tiny difference means none.
     """
 
-    def __init__(self, out: Writer, names: Mapping[str, Pair], *, rounded: bool = False) -> None:
+    def __init__(self, out: Writer, names: Mapping[Expr, Pair], *, rounded: bool = False) -> None:
         self._out = out
         self._names = names
         self._known: dict[Expr, Pair] = {}
@@ -52,10 +52,10 @@ class Formulas:
                 return constant(value)
             case Symbol() if expr == SYMBOL_OF_PI:
                 return constant(PI)
-            case Column(name) | Symbol(name):
-                if name not in self._names:
-                    raise Unfit(f"{name} is known only when the whole window has been read")
-                return self._names[name]
+            case Column() | Symbol():
+                if expr not in self._names:
+                    raise Unfit(f"{expr} is known only when the whole window has been read")
+                return self._names[expr]
             case Apply("neg", (operand,)):
                 high, low = self.pair(operand)
                 return f"(-{high})", f"(-{low})"

@@ -25,11 +25,15 @@ VALUE, FRESH = "v", "w"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a keeper writes: the source, its partition's record, and room in pools by their names."""
+    """Where a keeper writes: the source, its partition's record, and room in pools by their names.
+
+    `count` is the field that counts the elements.
+    """
 
     out: Writer
     record: str
     number: int
+    count: str
     make_room: Callable[[str], None]
 
     def field(self, name: str) -> str:
@@ -92,7 +96,7 @@ class Count(Keeper):
         pass
 
     def value(self) -> Pair:
-        return f"float({self.place.record}.count)", "0.0"
+        return f"float({self.place.count})", "0.0"
 
 
 class Sum(Keeper):
@@ -311,14 +315,14 @@ class Ranked(Keeper):
         del twice
         self._make_room()
         arrived, gone = self.place.field("arrived"), self.place.field("gone")
-        target = self._target(f"{self.place.record}.count")
+        target = self._target(self.place.count)
         # Numbers begin with 1, so that their signs tell the heaps apart.
         self.place.out.line(f"{arrived} += 1")
         self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
     def left(self, image: Pair) -> None:
         self._make_room()
-        gone, target = self.place.field("gone"), self._target(f"({self.place.record}.count - 1)")
+        gone, target = self.place.field("gone"), self._target(f"({self.place.count} - 1)")
         self._call("left", f"{image[0]}, {gone} + 1, {target}")
         self.place.out.line(f"{gone} += 1")
 
@@ -331,7 +335,7 @@ class Ranked(Keeper):
             out.line(f"{name}h = -{below}")
             if self.core.aggregate != "topk":
                 top, bottom = self._share()
-                out.line(f"between = ({place.record}.count - 1) * {top} % {bottom}")
+                out.line(f"between = ({place.count} - 1) * {top} % {bottom}")
                 with out.block("if between > 0:"):
                     out.line(f"{name}h, {name}l = dd.add({above}, 0.0, {below}, 0.0)")
                     out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, float(between), 0.0)")

@@ -1,14 +1,19 @@
-"""A model as a procedure of a loop: what is written where a tuple comes, leaves, or a result is asked for."""
+"""Models as a procedure of a loop: what is written where a tuple comes, leaves, or a result is asked for.
+
+Several models over one window are one procedure, which keeps equal cores once (`slicemill.model.joint`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from slicemill.esl.aggregate import State
-from slicemill.model.classify import Way
-from slicemill.model.model import Model
-from slicemill.model.naive import Nulls, uniform_parts
-from slicemill.model.terms import Column, Expr, walk
+from slicemill.model.classify import Way, classify
+from slicemill.model.joint import Kept, Test, joint
+from slicemill.model.naive import Nulls
+from slicemill.model.terms import Column, Expr, Number, Symbol, walk
 from slicemill.model.weights import symbols_of
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import Columns
@@ -19,25 +24,27 @@ from slicemill.uda.models.weighted import Weighted, WeightedStacks
 from slicemill.uda.source import Code
 
 _NOTHING = ("0.0", "0.0")
-_WHOLE = ("xor", "gcd")  # of whole numbers of 64 bits
+_LONGEST_WHOLE = "9.2e18"  # what 64 bits hold
+_HEADS = ("rows", "begin", "at", "room")  # of a pool
 
 
 class ModelProcedure(Procedure):
-    """A version that is a model. The loop's records and pools hold what its keepers keep."""
+    """A version that is one model or several. The loop's records and pools hold what its keepers keep."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        model = self.definition.model
-        assert model is not None, "the caller has looked"
-        self.model: Model = model
+        self.models = self.definition.models
         self.windowed = self.definition.window
-        self.keepers: list[Keeper] = [self._keeper(number) for number in range(len(model.cores))]
+        self.joint = joint(self.models, finite=not self.shared.nullable)
+        self.keepers: list[Keeper] = [self._keeper(*kept) for kept in enumerate(self.joint.kept)]
         self.pools = [pool for keeper in self.keepers for pool in keeper.pools()]
-        self.worn = self.windowed and any(keeper.worn for keeper in self.keepers)
+        self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
+        self._uses_age = any(model.uses_age for model in self.models)
 
-    def _keeper(self, number: int) -> Keeper:
-        core, way = self.model.cores[number], self.model.classes[number].way
-        place = Place(self.out, self.record, number, self._make_room)
+    def _keeper(self, number: int, kept: Kept) -> Keeper:
+        core, way = kept.core, classify(kept.core).way
+        count = f"{self.record}.count{self.joint.vectors.index(kept.tests)}"
+        place = Place(self.out, self.record, number, count, self._make_room)
         if way is Way.RECOMPUTE:
             return Recomputed(core, place)
         if core.weight is None:
@@ -46,16 +53,51 @@ class ModelProcedure(Procedure):
         stacked = way is Way.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Test], list[Keeper], bool]]:
+        """For each kind of elements the end of its fields' names, its keepers, and whether any is worn."""
+        for number, tests in enumerate(self.joint.vectors):
+            both = zip(self.joint.kept, self.keepers, strict=True)
+            mine = [keeper for kept, keeper in both if kept.tests == tests]
+            yield str(number), tests, mine, self.windowed and any(keeper.worn for keeper in mine)
+
     # -- what the loop asks --------------------------------------------------------------------------------
 
     def columns(self) -> Columns:
-        extra = [("count", "i8"), ("missing", "i8")]
-        extra += [("older", "i8")] if self.worn else []
-        extra += [("now", "i8"), ("begun", "?")] if self.model.uses_age else []
-        extra += [named for keeper in self.keepers for named in keeper.fields().items()]
-        for pool in self.pools:
-            extra += [(f"{pool}_{part}", "i8") for part in ("rows", "begin", "at", "room")]
+        extra: list[tuple[str, str]] = []
+        for end, _, _, worn in self._vectors():
+            extra += [(f"count{end}", "i8"), (f"missing{end}", "i8")]
+            extra += [(f"older{end}", "i8")] if worn else []
+        extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
+        for keeper in self.keepers:
+            extra += self._fields(keeper).items()
         return Columns({}, extra=extra)
+
+    def _fields(self, keeper: Keeper) -> dict[str, str]:
+        """All that the record holds for a core."""
+        found = dict(keeper.fields())
+        if _may_overflow(keeper):
+            found[keeper.place.name("huge")] = "i8"
+        for pool in keeper.pools():
+            found |= {f"{pool}_{part}": "i8" for part in _HEADS}
+        return found
+
+    def split_from(self, plain: ModelProcedure) -> tuple[dict[str, str], dict[str, str]]:
+        """Where to find what this one keeps in the state of one for which columns were always numbers.
+
+        There fewer models are told apart. Gives fields of the record, then pools, by their new names.
+        """
+        fields: dict[str, str] = {}
+        pools: dict[str, str] = {}
+        for tests, known in zip(self.joint.tests, plain.joint.tests, strict=True):
+            new, old = self.joint.vectors.index(tests), plain.joint.vectors.index(known)
+            fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
+        for mine, theirs in zip(self.joint.places, plain.joint.places, strict=True):
+            for place, origin in zip(mine, theirs, strict=True):
+                to, of = self.keepers[place], plain.keepers[origin]
+                fields |= dict(zip(self._fields(to), plain._fields(of), strict=True))
+                arrays = ([owner.array(pool) for pool in k.pools()] for owner, k in ((self, to), (plain, of)))
+                pools |= dict(zip(*arrays, strict=True))
+        return fields, pools
 
     def pool_columns(self, table: str) -> Columns:
         return next(keeper.pools()[table] for keeper in self.keepers if table in keeper.pools())
@@ -101,109 +143,154 @@ class ModelProcedure(Procedure):
 
     def _came(self) -> None:
         out, record = self.out, self.record
-        if self.model.uses_age:
+        if self._uses_age:
             at = self._given_at()
             out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
-            for keeper in self.keepers:
-                keeper.aged(self.worn)
-        names, known = self._element()
-        with out.block(f"if {known}:"):
-            out.line(f"{record}.count += 1")
-            for core, keeper in zip(self.model.cores, self.keepers, strict=True):
-                if isinstance(keeper, Recomputed):
-                    keeper.keep(names, f"{record}.now")
-                else:
-                    keeper.came(self._formulas.pair(core.transform), self.worn)
-        with out.block("else:"):
-            out.line(f"{record}.missing += 1")
+            for _, _, mine, worn in self._vectors():
+                for keeper in mine:
+                    keeper.aged(worn)
+        names, formulas = self._element()
+        images = self._images(formulas)
+        for end, tests, mine, worn in self._vectors():
+            with self._if_element(tests, formulas, f"missing{end} += 1"):
+                out.line(f"{record}.count{end} += 1")
+                for keeper in mine:
+                    if isinstance(keeper, Recomputed):
+                        keeper.keep(names, f"{record}.now")
+                    else:
+                        keeper.came(self._image(keeper, images, "+"), worn)
 
     def _left(self) -> None:
         out, record = self.out, self.record
-        _, known = self._element()
-        worn = [keeper for keeper in self.keepers if keeper.worn]
-        if self.model.uses_age:
+        _, formulas = self._element()
+        images = self._images(formulas)
+        if self._uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
-        with out.block(f"if {known}:"):
-            if self.worn:
-                with out.block(f"if {record}.older == 0:"):
-                    out.line(f"{record}.older = {record}.count")
-                    for keeper in worn:
-                        keeper.begin_again()
-            for core, keeper in zip(self.model.cores, self.keepers, strict=True):
-                again = isinstance(keeper, Recomputed)
-                keeper.left(_NOTHING if again else self._formulas.pair(core.transform))
-            out.line(f"{record}.count -= 1")
-            if self.worn:
-                out.line(f"{record}.older -= 1")
-                with out.block(f"if {record}.older == 0:"):
-                    for keeper in worn:
-                        keeper.renew()
-        with out.block("else:"):
-            out.line(f"{record}.missing -= 1")
+        for end, tests, mine, renews in self._vectors():
+            worn = [keeper for keeper in mine if keeper.worn]
+            with self._if_element(tests, formulas, f"missing{end} -= 1"):
+                if renews:
+                    with out.block(f"if {record}.older{end} == 0:"):
+                        out.line(f"{record}.older{end} = {record}.count{end}")
+                        for keeper in worn:
+                            keeper.begin_again()
+                for keeper in mine:
+                    again = isinstance(keeper, Recomputed)
+                    keeper.left(_NOTHING if again else self._image(keeper, images, "-"))
+                out.line(f"{record}.count{end} -= 1")
+                if renews:
+                    out.line(f"{record}.older{end} -= 1")
+                    with out.block(f"if {record}.older{end} == 0:"):
+                        for keeper in worn:
+                            keeper.renew()
 
     def _given_at(self) -> str:
         self.shared.facts.add(f"{self.record} reads at")
         return self._current("at").value
 
-    def _element(self) -> tuple[dict[str, Pair], str]:
-        """The columns of the tuple at hand, and the text of whether it is an element at all."""
-        names: dict[str, Pair] = {}
-        parts = [part for core in self.model.cores for part in uniform_parts(core.transform)]
-        for parameter in self.model.parameters:
-            if not any(_uses(part, parameter) for part in parts):
-                continue
-            self.shared.facts.add(f"{self.record} reads {parameter}")
-            code = self._current(parameter)
+    def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
+        """The columns of the tuple at hand, and what is computed of them."""
+        names: dict[Expr, Pair] = {}
+        for column in dict.fromkeys(
+            part for kept in self.joint.kept for part in walk(kept.core.transform) if isinstance(part, Column)
+        ):
+            argument = self._arguments[column.name]
+            self.shared.facts.add(f"{self.record} reads {argument}")
+            code = self._current(argument)
             name = self.out.fresh("x")
-            known = f"abs({code.value}) < np.inf"
-            known = known if code.known else f"not {code.null} and {known}"
-            self.out.line(f"{name} = {code.value} if {known} else np.nan")
-            names[parameter] = name, "0.0"
-        formulas = Formulas(self.out, names)
-        highs = [formulas.pair(part)[0] for part in dict.fromkeys(parts)]
-        tests = [f"abs({high}) < np.inf" for high in dict.fromkeys(highs)]
-        for core in self.model.cores:
-            if core.aggregate in _WHOLE and not core.blocked:
-                tests.append(f"abs({formulas.pair(core.transform)[0]}) < 9.2e18")
-        self._formulas = formulas
-        return names, " and ".join(tests) or "True"
+            value = code.value
+            if self.shared.nullable:
+                known = f"abs({value}) < np.inf"
+                known = known if code.known else f"not {code.null} and {known}"
+                value = f"{value} if {known} else np.nan"
+            self.out.line(f"{name} = {value}")
+            names[column] = name, "0.0"
+        return names, Formulas(self.out, names)
+
+    def _images(self, formulas: Formulas) -> dict[Expr, Pair]:
+        """What the cores see of the tuple; 0 where that is too great for a double, which `huge` tells."""
+        images: dict[Expr, Pair] = {}
+        for keeper in self.keepers:
+            transform = keeper.core.transform
+            if isinstance(keeper, Recomputed) or transform in images:
+                continue
+            images[transform] = high, low = formulas.pair(transform)
+            if _may_overflow(keeper):
+                name = self.out.fresh("image")
+                self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {high}, {low}")
+                with self.out.block(f"if not abs({name}h) < np.inf:"):
+                    self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
+                images[transform] = f"{name}h", f"{name}l"
+        for test in dict.fromkeys(test for tests in self.joint.vectors for test in tests):
+            formulas.pair(test.of)  # here, so that all that follows can use it
+        return images
+
+    def _image(self, keeper: Keeper, images: Mapping[Expr, Pair], sign: str) -> Pair:
+        """As long as an element is too great for it, a core has no value."""
+        image = images[keeper.core.transform]
+        if _may_overflow(keeper):
+            self.out.line(f"{keeper.place.field('huge')} {sign}= {image[0]}_huge")
+        return image
+
+    def _if_element(
+        self, tests: frozenset[Test], formulas: Formulas, otherwise: str
+    ) -> AbstractContextManager[None]:
+        """A condition for tuples that are elements, unless all are."""
+        if not tests:
+            return nullcontext()
+        limits = {test: _LONGEST_WHOLE if test.whole else "np.inf" for test in tests}
+        known = sorted(f"abs({formulas.pair(test.of)[0]}) < {limit}" for test, limit in limits.items())
+        with self.out.block(f"if not ({' and '.join(known)}):"):
+            self.out.line(f"{self.record}.{otherwise}")
+        return self.out.block("else:")
+
+    # -- results -------------------------------------------------------------------------------------------
 
     def _answer(self) -> None:
         out = self.out
-        names = self._values()
-        high, _ = Formulas(out, names, rounded=True).pair(self.model.result)
-        null = f"not abs({high}) < np.inf"
-        if self.model.nulls is Nulls.POISON:
-            null += f" or {self.record}.missing > 0"
-        value = f"{high} != 0.0" if self.model.is_condition else high
-        out.line(f"answer_null = {null}")
-        self.give([Code(value, "answer_null")])
+        formulas = Formulas(out, self._values(), rounded=True)
+        codes = []
+        for number, (model, result) in enumerate(zip(self.models, self.joint.results, strict=True)):
+            high, _ = formulas.pair(result)
+            null = f"not abs({high}) < np.inf"
+            if model.nulls is Nulls.POISON:
+                end = self.joint.vectors.index(self.joint.tests[number])
+                null += f" or {self.record}.missing{end} > 0"
+            out.line(f"answer{number}_null = {null}")
+            codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
+        self.give(codes)
 
-    def _values(self) -> dict[str, Pair]:
+    def _values(self) -> dict[Expr, Pair]:
         """What the cores come to, and the values of the whole window that some of them need first."""
-        names: dict[str, Pair] = {}
+        names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:
-            if name in names:
+            if Symbol(name) in names:
                 return
-            if name in lets:
-                for other in sorted(symbols_of(lets[name])):
+            if name in self.joint.lets:
+                for other in sorted(symbols_of(self.joint.lets[name])):
                     need(other)
-                names[name] = Formulas(self.out, names, rounded=True).pair(lets[name])
+                names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
                 return
-            number = int(name.removeprefix("c"))
-            keeper = self.keepers[number]
-            for scalar in self.model.cores[number].scalars:
+            keeper = self.keepers[int(name.removeprefix("c"))]
+            for scalar in keeper.core.scalars:
                 need(scalar)
             if isinstance(keeper, Recomputed):
                 keeper.names = names
-            names[name] = keeper.value()
+            names[Symbol(name)] = self._value(keeper)
 
-        lets = dict(self.model.lets)
         for number in range(len(self.keepers)):
             need(f"c{number}")
         return names
+
+    def _value(self, keeper: Keeper) -> Pair:
+        high, low = keeper.value()
+        if not _may_overflow(keeper):
+            return high, low
+        name = self.out.fresh("known")
+        self.out.line(f"{name} = {high} if {keeper.place.field('huge')} == 0 else np.nan")
+        return name, low
 
     def _make_room(self, pool: str) -> None:
         record, out = self.record, self.out
@@ -216,5 +303,6 @@ class ModelProcedure(Procedure):
             out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.place})")
 
 
-def _uses(expr: Expr, parameter: str) -> bool:
-    return Column(parameter) in walk(expr)
+def _may_overflow(keeper: Keeper) -> bool:
+    """Can it be that a tuple is an element, but what the core sees of it is too great for a double?"""
+    return not isinstance(keeper, Recomputed) and not isinstance(keeper.core.transform, Column | Number)

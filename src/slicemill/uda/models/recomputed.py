@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from slicemill.esl.types import BIGINT, DOUBLE
 from slicemill.model.core import Core
-from slicemill.model.terms import AGE, walk
+from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Column, Expr, Symbol, walk
 from slicemill.uda.layout import Columns
 from slicemill.uda.models.expressions import Formulas, Pair
 from slicemill.uda.models.keepers import Keeper, Place, drop_first
@@ -23,22 +23,22 @@ class Recomputed(Keeper):
 
     def __init__(self, core: Core, place: Place) -> None:
         super().__init__(core, place)
-        self.names: Mapping[str, Pair] = {}
+        self.names: Mapping[Expr, Pair] = {}
         self._aged = AGE in walk(core.argument)
 
     def pools(self) -> dict[str, Columns]:
-        types = {f"x_{column}": DOUBLE for column in self.core.columns}
+        types = {f"x{number}": DOUBLE for number in range(len(self.core.columns))}
         types |= {"at": BIGINT} if self._aged or not types else {}
         return {self.place.name(self._pool): Columns(types)}
 
-    def keep(self, columns: Mapping[str, Pair], at: str) -> None:
+    def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
         """An element has come, with these columns."""
         place, out = self.place, self.place.out
         pool = place.name(self._pool)
         place.make_room(pool)
         rows = f"{place.record}.{pool}_rows"
-        for column in self.core.columns:
-            out.line(f"{place.row(pool, rows)}.x_{column} = {columns[column][0]}")
+        for number, column in enumerate(self.core.columns):
+            out.line(f"{place.row(pool, rows)}.x{number} = {columns[Column(column)][0]}")
         if self._aged:
             out.line(f"{place.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
@@ -71,22 +71,25 @@ class Recomputed(Keeper):
         if aggregate in _WHOLE:
             out.line(f"{h} += float({name}whole)")
         for scalar in self.core.scalars:
-            with out.block(f"if {self.names[scalar][0]} != {self.names[scalar][0]}:"):
+            known = self.names[Symbol(scalar)][0]
+            with out.block(f"if {known} != {known}:"):
                 out.line(f"{h} = np.nan")
         return h, low
 
     def _image(self, pool: str, rows: str) -> Pair:
         place, out = self.place, self.place.out
         row = place.row(pool, "q")
-        names: dict[str, Pair] = {column: (f"{row}.x_{column}", "0.0") for column in self.core.columns}
+        names: dict[Expr, Pair] = {
+            Column(column): (f"{row}.x{number}", "0.0") for number, column in enumerate(self.core.columns)
+        }
         names |= {
-            "i": ("float(q + 1)", "0.0"),
-            "j": (f"float({rows} - 1 - q)", "0.0"),
-            "n": (f"float({rows})", "0.0"),
+            POSITION: ("float(q + 1)", "0.0"),
+            FROM_NEWEST: (f"float({rows} - 1 - q)", "0.0"),
+            DIMENSION: (f"float({rows})", "0.0"),
         }
         if self._aged:
             out.line(f"age = ({place.record}.now - {row}.at) * 1e-6")
-            names["age"] = "age", "0.0"
+            names[AGE] = "age", "0.0"
         return Formulas(out, {**self.names, **names}).pair(self.core.argument)
 
     def _accumulate(self, name: str, image: Pair) -> None:

@@ -208,7 +208,7 @@ class Weighted(Keeper):
     def came(self, image: Pair, twice: bool) -> None:
         for powers, stem in self._each(twice):
             if self.variable == POSITION:
-                count = f"{self.place.record}.count"
+                count = self.place.count
                 number = f"({self._gone} + {count})" if self.numbered else ""
                 powers.add(stem, count, image, whole=True, number=number)
             else:
@@ -229,7 +229,7 @@ class Weighted(Keeper):
             elif self.variable == AGE:
                 powers.add(stem, "age", image, whole=False, sign="-")
             else:
-                powers.add(stem, f"({self.place.record}.count - 1)", image, whole=True, sign="-")
+                powers.add(stem, f"({self.place.count} - 1)", image, whole=True, sign="-")
         if self.variable == POSITION:
             for powers, stem in self._each(twice=True):
                 if powers.degree or not self.numbered:

@@ -1,0 +1,177 @@
+"""Several models over one window: whose elements are the same, and which cores they have in common (R9).
+
+A tuple is an element of a model if all has a value that the model takes from it: its columns, and functions
+that do not have one everywhere, such as log. Models that ask for the same have the same vectors, and equal
+cores of theirs are one. As long as every column of every tuple is a number (`finite`), columns do not tell
+models apart: mean(x) and slope(x, y) then have the same n and the same sum of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slicemill.model.collect import collect
+from slicemill.model.core import Core
+from slicemill.model.model import Model
+from slicemill.model.naive import uniform_parts
+from slicemill.model.terms import Apply, Column, Expr, Number, Symbol, shown, transformed
+
+_NOT_EVERYWHERE = frozenset({"/", "%", "log", "sqrt", "exp"})
+_WHOLE = ("xor", "gcd")
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """This must have a value; if `whole`, one that 64 bits hold."""
+
+    of: Expr
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A core of the tuples that pass some tests."""
+
+    core: Core
+    tests: frozenset[Test]
+
+
+@dataclass(slots=True)
+class Joint:
+    """What is kept for several models.
+
+    `places[m][k]` is where core k of model m is kept; `results` and `lets` are formulas in which `c0`, `c1`
+    and so on are the values of what is kept. Names in `lets` say what they stand for.
+    """
+
+    models: tuple[Model, ...]
+    kept: list[Kept] = field(default_factory=list)
+    tests: list[frozenset[Test]] = field(default_factory=list)  # of each model
+    places: list[list[int]] = field(default_factory=list)
+    lets: dict[str, Expr] = field(default_factory=dict)
+    results: list[Expr] = field(default_factory=list)
+
+    @property
+    def vectors(self) -> tuple[frozenset[Test], ...]:
+        """The different ways to be an element."""
+        return tuple(dict.fromkeys(self.tests))
+
+    def users(self, place: int) -> list[int]:
+        """The models that have a core in common."""
+        return [number for number, places in enumerate(self.places) if place in places]
+
+
+def joint(models: Sequence[Model], *, finite: bool) -> Joint:
+    """
+    >>> from slicemill.model import expression
+    >>> models = [expression("mean(x)"), expression("slope(x, y)")]
+    >>> [len(joint(models, finite=finite).kept) for finite in (True, False)]
+    [5, 7]
+    """
+    found = Joint(tuple(models))
+    for model in models:
+        tests = tests_of(model)
+        kept = frozenset(test for test in tests if not (finite and isinstance(test.of, Column)))
+        found.tests.append(kept)
+        _Placing(found, model, kept).place()
+    return found
+
+
+class _Placing:
+    """Finds a place for the cores of one model."""
+
+    def __init__(self, into: Joint, model: Model, tests: frozenset[Test]) -> None:
+        self._into, self._model, self._tests = into, model, tests
+        self._lets = dict(model.lets)
+        self._places: dict[int, int] = {}
+
+    def place(self) -> None:
+        self._into.places.append([self._core(number) for number in range(len(self._model.cores))])
+        self._into.results.append(self._named(self._model.result))
+
+    def _core(self, number: int) -> int:
+        if number not in self._places:
+            core = self._model.cores[number]
+            if core.scalars:
+                names = {name: self._let(name) for name in core.scalars}
+                transform = transformed(core.transform, lambda e: _symbol(e, names))
+                core = replace(core, transform=transform, scalars=tuple(names.values()))
+            kept, all_kept = Kept(core, self._tests), self._into.kept
+            if kept not in all_kept:
+                all_kept.append(kept)
+            self._places[number] = all_kept.index(kept)
+        return self._places[number]
+
+    def _let(self, name: str) -> str:
+        """A value of the window goes by what it is, since other models may use the name for another."""
+        value = self._named(self._lets[name])
+        if not isinstance(value, Symbol):
+            self._into.lets[shown(value)] = value
+        return shown(value)
+
+    def _named(self, expr: Expr) -> Expr:
+        def change(part: Expr) -> Expr | None:
+            if not isinstance(part, Symbol):
+                return None
+            if part.name in self._lets:
+                return Symbol(self._let(part.name))
+            digits = part.name.removeprefix("c")
+            return Symbol(f"c{self._core(int(digits))}") if digits.isdigit() else None
+
+        return transformed(expr, change)
+
+
+def _symbol(expr: Expr, names: Mapping[str, str]) -> Expr | None:
+    return Symbol(names[expr.name]) if isinstance(expr, Symbol) and expr.name in names else None
+
+
+def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[str]) -> Model:
+    """The model over other columns, its cores in the form that these have."""
+
+    def change(part: Expr) -> Expr | None:
+        return Column(names[part.name]) if isinstance(part, Column) else None
+
+    parsed = transformed(model.parsed, change)
+    found = collect(parsed)
+    return replace(
+        model,
+        parsed=parsed,
+        parameters=tuple(parameters),
+        cores=tuple(found.cores),
+        result=found.result,
+        lets=tuple(found.lets.items()),
+    )
+
+
+def tests_of(model: Model) -> frozenset[Test]:
+    """What a tuple must have to be an element of a model."""
+    found: set[Test] = set()
+    for core in model.cores:
+        for part in uniform_parts(core.transform):
+            found |= {Test(needed) for needed in _needed(part)}
+        if core.aggregate in _WHOLE and not core.blocked:
+            found.add(Test(core.transform, whole=True))
+    return frozenset(found)
+
+
+def _needed(expr: Expr) -> frozenset[Expr]:
+    """Columns, and what may have no value although its columns do."""
+    match expr:
+        case Column():
+            return frozenset({expr})
+        case Apply("where", (condition, yes, no)):
+            # A branch that is not taken needs no value.
+            needed = _needed(condition)
+            return needed if _needed(yes) | _needed(no) <= needed else needed | {expr}
+        case Apply(function, arguments):
+            inside = frozenset[Expr]().union(*map(_needed, arguments))
+            return inside | {expr} if _may_fail(function, arguments) else inside
+    return frozenset()
+
+
+def _may_fail(function: str, arguments: Sequence[Expr]) -> bool:
+    if function == "^":
+        exponent = arguments[1]
+        return not (isinstance(exponent, Number) and exponent.value.denominator == 1 and exponent.value >= 0)
+    return function in _NOT_EVERYWHERE
