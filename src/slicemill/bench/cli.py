@@ -18,7 +18,7 @@ def bench(
     chosen: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Such as simulator.")] = None,
     run_all: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON line per benchmark.")] = False,
-    scale: Annotated[ScaleOption, typer.Option(help="small ends within a minute.")] = ScaleOption.small,
+    scale: Annotated[ScaleOption, typer.Option(help="small takes one to ten minutes.")] = ScaleOption.small,
 ) -> None:
     """Measure; the exit status is 1 when a claim does not hold. Without a name, list the benchmarks."""
     console = Console(stderr=as_json)

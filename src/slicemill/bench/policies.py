@@ -32,6 +32,7 @@ from slicemill.lab.experiment import Result, Scale
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.session import local_session
 from slicemill.runtime.stages import Stages, recording
+from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.dispatch import POLICIES
 from slicemill.scheduling.metrics import StaleTime, Summary
 
@@ -42,6 +43,9 @@ QUERIES = 30
 LOAD = 0.9
 SEED = 7
 _PATIENCE_S = 600
+_WARM_UP = (1, 0, 1)
+_MEASURED = (0, 1, 2, 0, 0.5, 1, 0, 2, 1, 0)
+"""Groups of the calibration, as multiples of those that come later; 0 is one row."""
 _BUSY = ("unit job", "unit commit", "deliver")
 
 
@@ -51,7 +55,7 @@ class Sizes:
     groups: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(600, 12), "full": Sizes(1000, 60)}
+SIZES: Mapping[Scale, Sizes] = {"small": Sizes(2500, 8), "full": Sizes(2500, 40)}
 
 
 @dataclass
@@ -165,11 +169,16 @@ class PolicyBench:
             yield mill
 
     def _calibrate(self) -> dict[str, dict[str, Any]]:
-        """Run every unit alone over groups of several sizes; what is then known of it."""
-        sizes = [round(self.sizes.rows * share) for share in (1, 0.5, 1, 2, 0.5, 1, 2, 1)]
+        """Run every unit alone over groups of several sizes, some of one row; what is then known of it.
+
+        The first groups only warm the workers and the JVM up.
+        """
         with self._mill("calibration") as mill:
-            for epoch, rows in enumerate(sizes):
-                admit(mill, epoch, group(epoch, rows, SEED))
+            for epoch, share in enumerate((*_WARM_UP, *_MEASURED)):
+                if epoch == len(_WARM_UP):
+                    for unit in mill.dispatcher.units.values():
+                        unit.statistics.cost = BatchCost()
+                admit(mill, epoch, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
             return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
