@@ -16,6 +16,7 @@ from slicemill.esl.render import render
 from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.model_cores import cores_of
 from slicemill.plan.panes import KEPT, edge_grids
 from slicemill.plan.slices.shared import planned_chain
 from slicemill.plan.slices.statistics import ASSUMED
@@ -60,6 +61,7 @@ _STATEFUL = (
     op.RelationAggregate,
     op.WindowAggregate,
     op.SharedWindows,
+    op.SharedModels,
     op.Coalesce,
     op.Classify,
 )
@@ -118,6 +120,8 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
         return Words("γ", "Window aggregate", _window_calls(operator.calls))
     if isinstance(operator, op.SharedWindows):
         return _shared_windows(operator)
+    if isinstance(operator, op.SharedModels):
+        return _shared_models(operator)
     if isinstance(operator, op.Coalesce):
         facts = (
             ("runs of", ", ".join(operator.attributes)),
@@ -272,10 +276,27 @@ def _shared_windows(shared: op.SharedWindows) -> Words:
     return Words("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))
 
 
+def _shared_models(shared: op.SharedModels) -> Words:
+    """What is kept of the windows, and for whom."""
+    cores = cores_of(shared)
+    asked = sum(len(core.users) for core in cores)
+    facts = [("cores", f"{len(cores)}, asked for {_many(asked, 'time')}")]
+    for window in dict.fromkeys(core.window for core in cores):
+        facts.append(("over", _preceding(window)))
+        for core in cores:
+            if core.window == window:
+                users = ", ".join(f"{_call(call)} of {query}" for query, call in dict.fromkeys(core.users))
+                facts.append(("core", f"{core.core}: {users}"))
+    facts += _partition(shared.keys)
+    return Words("γ", f"Cores of {_many(len(shared.calls), 'model')}", tuple(facts))
+
+
 def _part(part: op.Part, shared: op.Operator) -> Words:
     """A member in the words of the operator it was before it was shared."""
     if isinstance(shared, op.SharedJoin):
         return Words("⋈", "From slices", _own_part(shared.members[part.index]))
+    if isinstance(shared, op.SharedModels):
+        return Words("γ", "From cores", _window_calls(shared.members[part.index].operator.calls))
     assert isinstance(shared, op.SharedWindows), "nothing else is shared"
     member = shared.members[part.index]
     if isinstance(member.operator, op.RelationAggregate):

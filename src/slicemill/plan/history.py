@@ -39,7 +39,7 @@ def _own(graph: QueryGraph, node: Node) -> int | None:
 def _of_part(shared: op.Operator, index: int) -> int | None:
     if isinstance(shared, op.SharedJoin):
         return _longest(shared.members[index].windows)
-    assert isinstance(shared, op.SharedWindows)
+    assert isinstance(shared, (op.SharedWindows, op.SharedModels))
     return _of_aggregate(shared.members[index].operator)
 
 

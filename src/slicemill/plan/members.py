@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TypeAlias
 
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Part, SharedJoin, SharedWindows
+from slicemill.plan.operators import Part, SharedJoin, SharedModels, SharedWindows
 from slicemill.plan.units import Unit
+
+Shared: TypeAlias = SharedJoin | SharedWindows | SharedModels
 
 
 def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
@@ -20,7 +23,7 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
         if node.id not in needed:
             continue
         operator = node.operator
-        if isinstance(operator, (SharedJoin, SharedWindows)):
+        if isinstance(operator, Shared):
             operator = _with_members(operator, _kept(graph, node, needed))
         elif isinstance(operator, Part):
             operator = Part(_kept(graph, graph[node.inputs[0]], needed).index(operator.index))
@@ -30,8 +33,10 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
     return replace(unit, nodes=inside, outputs=outputs), QueryGraph(nodes, streams)
 
 
-def _with_members(shared: SharedJoin | SharedWindows, kept: list[int]) -> SharedJoin | SharedWindows:
+def _with_members(shared: Shared, kept: list[int]) -> Shared:
     if isinstance(shared, SharedJoin):
+        return replace(shared, members=tuple(shared.members[index] for index in kept))
+    if isinstance(shared, SharedModels):
         return replace(shared, members=tuple(shared.members[index] for index in kept))
     return replace(shared, members=tuple(shared.members[index] for index in kept))
 
@@ -40,7 +45,7 @@ def _kept(graph: QueryGraph, shared: Node, needed: set[str]) -> list[int]:
     """The members of a shared node that somebody reads; all of a node that has no parts."""
     parts = [node for node in graph.consumers(shared.id) if isinstance(node.operator, Part)]
     if not parts:
-        assert isinstance(shared.operator, (SharedJoin, SharedWindows))
+        assert isinstance(shared.operator, Shared)
         return list(range(len(shared.operator.members)))
     return sorted(
         node.operator.index for node in parts if isinstance(node.operator, Part) and node.id in needed

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from slicemill.esl.catalog import TimestampKind
 from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import Expr
+from slicemill.esl.model_calls import Asked
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
@@ -214,6 +215,31 @@ class SharedWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelMember:
+    """One of the window aggregates that share cores; `asked` are the models of its calls.
+
+    `name` is the same as long as its query lives.
+    """
+
+    name: str
+    operator: WindowAggregate
+    asked: tuple[Asked, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedModels:
+    """Models with OVER of one input and by the same keys, run as one: equal cores are kept once (C14)."""
+
+    keys: tuple[Expr, ...]
+    members: tuple[ModelMember, ...]
+
+    @property
+    def calls(self) -> tuple[WindowCall, ...]:
+        return tuple(call for member in self.members for call in member.operator.calls)
+
+
+@dataclass(frozen=True, slots=True)
 class Coalesce:
     """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8).
 
@@ -276,6 +302,7 @@ Operator: TypeAlias = (
     | RelationAggregate
     | WindowAggregate
     | SharedWindows
+    | SharedModels
     | Coalesce
     | Classify
     | Materialize
@@ -296,7 +323,7 @@ def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
         return kind is not TimestampKind.LATENT
     if isinstance(operator, RelationAggregate):
         return operator.slide is not None and operator.windows[0][1].frame is Frame.RANGE
-    if isinstance(operator, WindowAggregate):
+    if isinstance(operator, (WindowAggregate, SharedModels)):
         windows = [call.window for call in operator.calls]
         return any(w.active or (w.slide is not None and w.frame is Frame.RANGE) for w in windows)
     return False

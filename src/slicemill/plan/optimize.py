@@ -14,6 +14,7 @@ from slicemill.plan.rules.drop_boxes import drop_boxes
 from slicemill.plan.rules.merge_equal import merge_equal
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
+from slicemill.plan.rules.share_models import share_models
 from slicemill.plan.rules.share_windows import share_windows
 from slicemill.plan.rules.split_joins import split_joins
 
@@ -24,6 +25,7 @@ SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     split_joins,
     share_joins,
     share_windows,
+    share_models,
 )
 
 

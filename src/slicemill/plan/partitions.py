@@ -31,7 +31,7 @@ def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
         keys = tuple(item.expr for item in items)
     elif isinstance(operator, op.RelationAggregate) and operator.windows[0][1].frame is Frame.RANGE:
         keys = tuple(item.expr for item in operator.group_by)
-    elif isinstance(operator, op.SharedWindows):
+    elif isinstance(operator, (op.SharedWindows, op.SharedModels)):
         keys = operator.keys
     elif isinstance(operator, op.SharedJoin):
         keys = operator.keys[0]  # those of the other side are their equals

@@ -125,6 +125,9 @@ def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[
                 *(part for call in member.operator.calls for part in call.arguments),
             ]
             passed |= {column.name for column in member.columns}
+    elif isinstance(operator, op.SharedModels):
+        exprs = [*operator.keys, *(argument for call in operator.calls for argument in call.arguments)]
+        passed = {column.name for member in operator.members for column in member.columns}
     elif isinstance(operator, op.SharedJoin):
         exprs, passed = _taken_by_joins(operator, port)
     elif isinstance(operator, op.Classify):

@@ -20,7 +20,7 @@ from slicemill.uda import support as ops
 from slicemill.uda.call import Answers, How, Results, Tuples
 from slicemill.uda.layout import MACHINE, dtype_of
 from slicemill.uda.module import Module, Routine
-from slicemill.uda.state import CompiledState, allow_nulls, make_room, start
+from slicemill.uda.state import CompiledState, allow_nulls, make_room, move, start
 from slicemill.uda.store import load, load_from_memory
 
 _NEVER = -(2**63)
@@ -70,6 +70,10 @@ class Compiled:
 
     def start(self) -> CompiledState:
         return start(self._variants[0], self._literals, self._timed, self._active)
+
+    def take_over(self, state: CompiledState, other: Compiled, models: Sequence[int]) -> None:
+        """Goes on with the state of a call that has these models among others."""
+        move(state, other._variants[state.nullable], self._variants[state.nullable], models)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> Answers:
         rows = len(tuples.ts)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import WindowCall
+from slicemill.esl.query import Window, WindowCall
 from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Type
 from slicemill.execution import aggregate
@@ -45,9 +45,10 @@ def arguments_of(row: Row) -> Args:
 
 def frame_of(call: AggregateCall | WindowCall) -> Frame | None:
     """The frame of a call over tuples that begin with the number of their partition; None without OVER."""
-    if isinstance(call, AggregateCall):
-        return None
-    window = call.window
+    return None if isinstance(call, AggregateCall) else frame_over(call.window)
+
+
+def frame_over(window: Window) -> Frame:
     return Frame(window.frame.value, window.extent, window.slide, window.active, partition_of)
 
 

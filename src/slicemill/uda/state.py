@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,36 +60,47 @@ def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
 def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
     """Gives the records flags for NULL, as the module for arguments that may be NULL has them."""
     state.nullable = True
-    fields, pools = _origins(plain, module)
-    before = state.arrays
+    move(state, plain, module)
+
+
+def move(state: CompiledState, before: Module, after: Module, models: Sequence[int] | None = None) -> None:
+    """Puts what one module has kept where another one keeps it.
+
+    `models` are the numbers that its models have in the one before, if they are not all of them. Models that
+    were kept as one may be apart from now on: then each has a copy.
+    """
+    fields, pools = _origins(before, after, models)
+    old_arrays = state.arrays
     state.arrays = {
-        name: array for name, array in before.items() if name.removesuffix("_top") not in plain.pools
+        name: array for name, array in old_arrays.items() if name.removesuffix("_top") not in before.pools
     }
-    for name, dtype in (module.records | module.pools).items():
+    for name, dtype in (after.records | after.pools).items():
         origin = pools.get(name, name)
-        old = before[origin]
-        new = rows(dtype, len(old), module.form)
+        old = old_arrays[origin]
+        new = rows(dtype, len(old), after.form)
         for field_name in dtype.names or ():
-            known = fields.get(field_name, field_name) if name in module.records else field_name
+            known = fields.get(field_name, field_name) if name in after.records else field_name
             if known in old.dtype.names:
                 new[field_name] = old[known]
         if "object" in (dtype.names or ()):
-            new["object"] = objects_of(module.procedures[name.lower()].definition, old)
+            new["object"] = objects_of(after.procedures[name.lower()].definition, old)
         state.arrays[name] = new
-        if name in module.pools:
-            state.arrays[f"{name}_top"] = before[f"{origin}_top"].copy()
+        if name in after.pools:
+            state.arrays[f"{name}_top"] = old_arrays[f"{origin}_top"].copy()
 
 
-def _origins(plain: Module, module: Module) -> tuple[dict[str, str], dict[str, str]]:
-    """Fields and pools of models that are told apart only by what is NULL were one so far."""
+def _origins(
+    before: Module, after: Module, models: Sequence[int] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Fields and pools of models have other names where other models are kept."""
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
-    for record, made in module.procedures.items():
-        before = plain.procedures[record]
-        if isinstance(made, ModelProcedure) and isinstance(before, ModelProcedure):
-            fields_of, pools_of = made.split_from(before)
-            fields |= fields_of
-            pools |= pools_of
+    for record, made in after.procedures.items():
+        known = before.procedures[record]
+        if isinstance(made, ModelProcedure) and isinstance(known, ModelProcedure):
+            found = made.origins(known, range(len(made.models)) if models is None else models)
+            fields |= found[0]
+            pools |= found[1]
     return fields, pools
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
 from slicemill.plan.partitions import partition_keys
-from slicemill.runtime.steps.aggregates import group_calls, window_calls
+from slicemill.runtime.steps.aggregates import group_calls
 from slicemill.runtime.steps.classify import classify
 from slicemill.runtime.steps.coalesce import coalesce
 from slicemill.runtime.steps.drop import DropStep, WholeWindowsStep
@@ -23,6 +23,7 @@ from slicemill.runtime.steps.shared_join import shared_join
 from slicemill.runtime.steps.shared_windows import shared_windows
 from slicemill.runtime.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
 from slicemill.runtime.steps.step import SharedStep, StatefulStep, Step
+from slicemill.runtime.steps.window_calls import shared_models, window_calls
 from slicemill.runtime.steps.windows import builtin_windows
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
@@ -81,6 +82,7 @@ MAKERS: tuple[Maker, ...] = (
     _drop,
     shared_windows,
     shared_join,
+    shared_models,
     window_calls,
     group_calls,
     builtin_windows,

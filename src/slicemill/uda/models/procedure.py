@@ -5,7 +5,7 @@ Several models over one window are one procedure, which keeps equal cores once (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -81,22 +81,25 @@ class ModelProcedure(Procedure):
             found |= {f"{pool}_{part}": "i8" for part in _HEADS}
         return found
 
-    def split_from(self, plain: ModelProcedure) -> tuple[dict[str, str], dict[str, str]]:
-        """Where to find what this one keeps in the state of one for which columns were always numbers.
+    def origins(self, other: ModelProcedure, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Where the state of another procedure has what this one keeps; `numbers` are its models there.
 
-        There fewer models are told apart. Gives fields of the record, then pools, by their new names.
+        The other has as many models or more, and tells as many apart or fewer. Gives fields of the record,
+        then pools, by the names that they have here.
         """
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
-        for tests, known in zip(self.joint.tests, plain.joint.tests, strict=True):
-            new, old = self.joint.vectors.index(tests), plain.joint.vectors.index(known)
+        for here, there in enumerate(numbers):
+            new = self.joint.vectors.index(self.joint.tests[here])
+            old = other.joint.vectors.index(other.joint.tests[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
-        for mine, theirs in zip(self.joint.places, plain.joint.places, strict=True):
-            for place, origin in zip(mine, theirs, strict=True):
-                to, of = self.keepers[place], plain.keepers[origin]
-                fields |= dict(zip(self._fields(to), plain._fields(of), strict=True))
-                arrays = ([owner.array(pool) for pool in k.pools()] for owner, k in ((self, to), (plain, of)))
-                pools |= dict(zip(*arrays, strict=True))
+            for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
+                to, of = self.keepers[place], other.keepers[origin]
+                fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
+                pools |= {
+                    self.array(new_pool): other.array(old_pool)
+                    for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
+                }
         return fields, pools
 
     def pool_columns(self, table: str) -> Columns:

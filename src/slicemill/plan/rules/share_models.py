@@ -1,0 +1,69 @@
+"""share_models: models with OVER, of one input and by the same keys, become one node.
+
+    trade ─┬─ γ mean(price) OVER 9 ROWS ─ π ─ q1
+           └─ γ slope(size, price) OVER 9 ROWS ─ π ─ q2
+
+    trade ─── models of trade ─┬─ part 1 ─ π ─ q1
+                               └─ part 2 ─ π ─ q2
+
+There models over the same window keep equal cores once, whichever query they are from. A lone query gets the
+same form, so that others can join it later and find it running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.expression import Expr
+from slicemill.esl.model_calls import asked_by
+from slicemill.esl.render import render
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import ModelMember, Part, SharedModels, WindowAggregate
+from slicemill.plan.rules.sharing import between_logs, columns_read, short, source_name
+
+
+@dataclass
+class _Shared:
+    """A shared node in the making."""
+
+    id: str
+    source: Node
+    keys: tuple[Expr, ...]
+    members: list[ModelMember] = field(default_factory=list)
+
+
+def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    shared: dict[str, _Shared] = {}
+    parts: dict[str, Node] = {}
+    for node in graph:
+        if not isinstance(node.operator, WindowAggregate) or not between_logs(graph, node):
+            continue
+        keys = {call.partition_by for call in node.operator.calls}
+        asked = [asked_by(call, catalog) for call in node.operator.calls]
+        models = tuple(each for each in asked if each is not None)
+        if len(keys) > 1 or len(models) < len(asked):
+            continue
+        source = graph[node.inputs[0]]
+        (key,) = keys
+        name = _name(graph, source, key)
+        found = shared.setdefault(name, _Shared(name, source, key))
+        columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
+        schema = replace(node.schema, columns=columns)
+        parts[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
+        found.members.append(ModelMember(node.id, node.operator, models, columns))
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if node.id in parts:
+            made = shared[parts[node.id].inputs[0]]
+            operator = SharedModels(made.keys, tuple(made.members))
+            source = made.source
+            nodes[made.id] = Node(made.id, operator, (source.id,), source.schema, source.kind)
+        nodes[node.id] = parts.get(node.id, node)
+    return QueryGraph(nodes, graph.streams)
+
+
+def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:
+    """The same for as long as anybody asks for models of this input by these keys."""
+    what, by = source_name(graph, source), short([render(key) for key in keys], keys)
+    return f"models of {what} by {by}" if keys else f"models of {what}"

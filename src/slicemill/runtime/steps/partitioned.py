@@ -1,0 +1,55 @@
+"""Rows of one bucket and their partitions, and expressions over new tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.esl.expression import Expr
+from slicemill.esl.types import Schema
+from slicemill.kernels.expressions import ExpressionError, compile_many
+from slicemill.kernels.keys import Keys, distinct_keys
+
+
+class Columns:
+    """Expressions over new tuples, those of several calls evaluated together."""
+
+    def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
+        self._sizes = [len(group) for group in groups]
+        self._types = [expr.type for group in groups for expr in group]
+        self._compute = compile_many([expr for group in groups for expr in group], schema)
+
+    def of(self, table: pa.Table) -> list[list[pa.Array]]:
+        """The columns of each group; the first error is raised."""
+        arrays = []
+        for outcome in self._compute(table):
+            if isinstance(outcome, ExpressionError):
+                raise outcome
+            arrays.append(outcome.combine_chunks())
+        found: list[list[pa.Array]] = []
+        for size in self._sizes:
+            found.append(arrays[:size])
+            arrays = arrays[size:]
+        return found
+
+
+class Partitioned:
+    """Rows of one bucket, and the number of each row's partition."""
+
+    def __init__(self, keys: Sequence[Expr], schema: Schema, bucket: int, buckets: int) -> None:
+        self._columns = Columns([keys], schema)
+        self._bucket = bucket
+        self._buckets = buckets
+
+    def mine(self, table: pa.Table) -> pa.Table:
+        if self._buckets == 1:
+            return table
+        keys = distinct_keys(self._columns.of(table)[0], table.num_rows)
+        return table.filter(pa.array(keys.buckets(self._buckets) == self._bucket))
+
+    def numbers(self, table: pa.Table, keys: Keys) -> NDArray[np.int32]:
+        columns = self._columns.of(table)[0]
+        return keys.number(distinct_keys(columns, table.num_rows), columns)
