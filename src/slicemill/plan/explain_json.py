@@ -3,10 +3,13 @@
 - `version`: 1
 - `nodes`: in topological order. `id`; `operator` (`source`, `scan`, `filter`, `project`, `merge`,
   `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
-  `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`, and
-  `part` for what one query gets of them); `role` (`source`, `table`, `stateless`, `stateful`, `sink`);
+  `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`,
+  `shared_models`, and `part` for what one query gets of them); `role` (`source`, `table`, `stateless`,
+  `stateful`, `sink`);
   `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
-  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`
+  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`;
+  for `shared_models` also `cores`, what is kept of windows, each with `core`, `window` and `users`, which are
+  `{query, call}`
 - `arcs`: `source`, `target`, `port`, `alias` (what the target calls this input, or null), `kind` (`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
@@ -19,9 +22,10 @@ import json
 from typing import Any
 
 from slicemill.esl.types import Schema
-from slicemill.plan.explain_words import is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.plan.explain_words import call_text, is_lookup_arc, operator_name, port_name, role_of, words_of
 from slicemill.plan.graph import Arc, Node, QueryGraph
-from slicemill.plan.operators import Sink, Source
+from slicemill.plan.model_cores import cores_of
+from slicemill.plan.operators import SharedModels, Sink, Source
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:
@@ -44,6 +48,7 @@ def explain_data(graph: QueryGraph) -> dict[str, Any]:
 
 def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
     words = words_of(node, graph)
+    cores = {"cores": _cores(node.operator)} if isinstance(node.operator, SharedModels) else {}
     return {
         "id": node.id,
         "operator": operator_name(node.operator),
@@ -55,7 +60,19 @@ def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
         "timestamp": node.kind.value,
         "waits_for_time": node.waits_for_time,
         "component": component,
+        **cores,
     }
+
+
+def _cores(shared: SharedModels) -> list[dict[str, Any]]:
+    return [
+        {
+            "core": found.core,
+            "window": str(found.window),
+            "users": [{"query": query, "call": call_text(call)} for query, call in found.users],
+        }
+        for found in cores_of(shared)
+    ]
 
 
 def _arc(arc: Arc, graph: QueryGraph) -> dict[str, Any]:

@@ -285,7 +285,9 @@ def _shared_models(shared: op.SharedModels) -> Words:
         facts.append(("over", _preceding(window)))
         for core in cores:
             if core.window == window:
-                users = ", ".join(f"{_call(call)} of {query}" for query, call in dict.fromkeys(core.users))
+                users = ", ".join(
+                    f"{call_text(call)} of {query}" for query, call in dict.fromkeys(core.users)
+                )
                 facts.append(("core", f"{core.core}: {users}"))
     facts += _partition(shared.keys)
     return Words("γ", f"Cores of {_many(len(shared.calls), 'model')}", tuple(facts))
@@ -317,13 +319,13 @@ def _length(window: Window) -> str:
 
 
 def _grouped(calls: Sequence[AggregateCall], group_by: Sequence[Item]) -> tuple[Fact, ...]:
-    facts = [("compute", ", ".join(_call(call) for call in calls))] if calls else []
+    facts = [("compute", ", ".join(call_text(call) for call in calls))] if calls else []
     if group_by:
         facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))
     return tuple(facts)
 
 
-def _call(call: AggregateCall | WindowCall) -> str:
+def call_text(call: AggregateCall | WindowCall) -> str:
     arguments = ", ".join(render(argument) for argument in call.arguments) or "*"
     return f"{call.name}({'DISTINCT ' if call.distinct else ''}{arguments})"
 
@@ -331,8 +333,8 @@ def _call(call: AggregateCall | WindowCall) -> str:
 def _window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
     """Calls over one common window together, or else each with its own."""
     if len({(call.window, call.partition_by) for call in calls}) > 1:
-        return tuple(("compute", f"{_call(call)} OVER ({_over(call)})") for call in calls)
-    computed = ", ".join(_call(call) for call in calls)
+        return tuple(("compute", f"{call_text(call)} OVER ({_over(call)})") for call in calls)
+    computed = ", ".join(call_text(call) for call in calls)
     window = ("window", _preceding(calls[0].window))
     return (("compute", computed), *_partition(calls[0].partition_by), window)
 
