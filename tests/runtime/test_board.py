@@ -139,5 +139,5 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
     assert np.isinf(batches.slack[plain])
     works.now += SECOND
     works.board.refresh(works.now)
-    # Three rows since they were first seen, a second ago, of the four that the board is old.
-    assert works.board.rows_waiting("slid") == (3, pytest.approx(3 / 4, rel=1e-3), 3)
+    # Three rows since they arrived, for all of the four seconds that the board is old.
+    assert works.board.rows_waiting("slid") == (3, pytest.approx(3, rel=1e-3), 3)

@@ -111,7 +111,10 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         for number in range(4):
             feed(mill, number)
             mill.dispatcher.run_all()
+        learned = {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()}
     with mill_in(tmp_path, spark) as mill:
+        # All of it: what a run teaches is committed with the run.
+        assert {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()} == learned
         board, units = mill.dispatcher.board, mill.dispatcher.units
         select = units["select from bid"]
         assert 0 < select.statistics.selectivity("dear") < 1

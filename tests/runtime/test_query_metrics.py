@@ -8,6 +8,7 @@ import math
 import pytest
 
 from slicemill.esl.service_level import ServiceLevel, service_level
+from slicemill.runtime.ideal_times import IdealTime
 from slicemill.runtime.query_metrics import MillMetrics, QueryMetrics
 from slicemill.scheduling.metrics import Record, Summary
 
@@ -20,9 +21,9 @@ def metrics(slo: str | None = None, weight: float = 1.0, name: str = "q") -> Que
 
 def test_figures_count_every_result_and_buckets_add_up() -> None:
     query, record = metrics("mean < 3 s"), Record(10.0)
-    query.add(3, ((10 * SECOND, 2), (15 * SECOND, 1)), 18.0, 2.0, record)
-    query.add(1, ((15 * SECOND, 1),), 30.0, 2.0, record)
-    query.add(5, (), 31.0, 2.0, record)  # made by time alone
+    query.add(3, ((10 * SECOND, 2), (15 * SECOND, 1)), 18.0, IdealTime(2.0, 2.0), record)
+    query.add(1, ((15 * SECOND, 1),), 30.0, IdealTime(2.0, 2.0), record)
+    query.add(5, (), 31.0, IdealTime(2.0, 2.0), record)  # made by time alone
     query.seen_s = 100.0
     response = query.figures.response
     assert (query.rows, response.count) == (9, 4)
@@ -38,10 +39,30 @@ def test_figures_count_every_result_and_buckets_add_up() -> None:
     assert record.overall().response.l2 == pytest.approx(response.l2)
 
 
+def test_buckets_tell_staleness_and_what_waits() -> None:
+    query, record = metrics(), Record(10.0)
+    query.since_s, query.seen_s = 5.0, 42.0
+    query.add(2, ((3 * SECOND, 1), (15 * SECOND, 1)), 18.0, IdealTime(1.0, 1.0), record)
+    query.add(1, ((25 * SECOND, 1),), 41.0, IdealTime(1.0, 1.0), record)
+    query.note_waiting([(0, 4.0, 9), (1, 2.5, 5)], record)
+    plain = MillMetrics("fcfs", Summary(), [query], record).plain()["buckets"]
+    assert [bucket["from_s"] for bucket in plain] == [0, 10, 20, 30, 40]
+    # It came at 5, and was stale from then to 18 and from 25 to 41; of the last bucket 2 s have passed.
+    assert [bucket["staleness"] for bucket in plain] == pytest.approx([1, 0.8, 0.5, 1, 0.5])
+    assert [bucket["freshness"] for bucket in plain] == pytest.approx([0, 0.2, 0.5, 0, 0.5])
+    assert plain[0]["memory"] == {"mean_rows_waiting": 4, "most_rows_waiting": 9}
+    assert plain[1]["memory"] == {"mean_rows_waiting": 2.5, "most_rows_waiting": 5}
+    assert plain[2]["memory"] == {"mean_rows_waiting": 0, "most_rows_waiting": 0}
+    assert record.of_query("q").stale == pytest.approx(13 + 16) == query.staleness * (42 - 5)
+    # A query that is gone keeps what is known of its results; how long it was there is not known any more.
+    gone = MillMetrics("fcfs", Summary(), [], record).plain()["buckets"]
+    assert gone[0]["staleness"] is None and gone[1]["response_s"]["count"] == 2
+
+
 def test_buckets_of_long_ago_are_dropped() -> None:
     query, record = metrics(), Record(10.0)
     for moment in range(0, 10_000, 10):
-        query.add(1, ((moment * SECOND + 1, 1),), moment + 1.0, 1.0, record)
+        query.add(1, ((moment * SECOND + 1, 1),), moment + 1.0, IdealTime(1.0, 1.0), record)
     assert 360 <= len(record.figures) <= 362
     assert query.figures.response.count == 1000
 
@@ -58,7 +79,7 @@ def test_buckets_of_long_ago_are_dropped() -> None:
 )
 def test_a_service_level_is_met_by_its_own_measure(level: str, met: bool) -> None:
     query = metrics(level)
-    query.add(10, ((19 * SECOND, 9), (10 * SECOND, 1)), 20.0, 1.0, Record(10.0))
+    query.add(10, ((19 * SECOND, 9), (10 * SECOND, 1)), 20.0, IdealTime(1.0, 1.0), Record(10.0))
     assert query.met is met
 
 
@@ -73,7 +94,7 @@ def test_before_the_first_result_figures_are_null_and_nothing_is_met() -> None:
 
 def test_a_mill_weighs_staleness_by_queries() -> None:
     stale, fresh = metrics(weight=3.0), metrics(name="fresh")
-    stale.add(1, ((50 * SECOND, 1),), 100.0, 1.0, Record(10.0))
+    stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), Record(10.0))
     for query in (stale, fresh):
         query.seen_s = 100.0
     assert MillMetrics("fas", Summary(), [stale, fresh], Record(10.0)).staleness == pytest.approx(0.375)

@@ -76,6 +76,16 @@ def test_objectives_of_two_queries() -> None:
     assert found["mean memory"] == pytest.approx((1 + 4 + 1 + 4) / 14) == mean_memory(two_queries())
 
 
+def test_staleness_and_memory_by_stretch_of_time() -> None:
+    kept = record(two_queries(), bucket=2.5)
+    # a waits from 0 to 1 and from 10 to 11, b to 4 and to 14.
+    by_bucket = {number: kept.of_bucket(number) for number in range(7)}
+    assert [figures.stale for figures in by_bucket.values()] == pytest.approx([3.5, 1.5, 0, 0, 3.5, 1.5, 0])
+    assert [figures.waited for figures in by_bucket.values()] == pytest.approx([3.5, 1.5, 0, 0, 3.5, 1.5, 0])
+    assert kept.of_query("a").stale == pytest.approx(2)
+    assert kept.overall().waited == pytest.approx(14 * mean_memory(two_queries()))
+
+
 def test_paths_that_end_in_no_result_are_left_out() -> None:
     found = objectives(two_queries(), {1: 2.0})
     assert (found["mean response"], found["mean slowdown"]) == (4.0, 2.0)

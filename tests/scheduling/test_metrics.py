@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.scheduling.metrics import Record, StaleTime, Summary, freshness, staleness, tardiness
+from slicemill.scheduling.metrics import (
+    Record,
+    StaleTime,
+    Summary,
+    freshness,
+    spread,
+    staleness,
+    stretches,
+    tardiness,
+)
 
 VALUES = st.lists(st.floats(0, 1e6), max_size=20)
 
@@ -62,3 +72,46 @@ def test_a_record_is_read_by_query_class_and_time() -> None:
     assert record.of_query("a").slowdown.largest == 4
     assert record.of_class("dear").response.count == record.of_bucket(0).response.count - 1 == 1
     assert record.overall().slowdown.total == pytest.approx(2 + 4 + 3 + 2)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-50, 50), st.floats(0, 30)), max_size=12), st.sampled_from([1.0, 7.0, 40.0])
+)
+def test_time_is_spread_over_buckets_without_loss(intervals: list[tuple[float, float]], width: float) -> None:
+    begins = np.array([begin for begin, _ in intervals])
+    ends = np.array([begin + length for begin, length in intervals])
+    found = spread(begins, ends, width)
+    one_by_one: dict[int, float] = {}
+    for begin, end in zip(begins, ends, strict=True):
+        for number, length in stretches(begin, end, width):
+            assert 0 < length <= width
+            one_by_one[number] = one_by_one.get(number, 0.0) + length
+    assert sum(one_by_one.values()) == pytest.approx(float((ends - begins).sum()), abs=1e-6)
+    for number in {*found, *one_by_one}:
+        assert found.get(number, 0.0) == pytest.approx(one_by_one.get(number, 0.0), abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 30)), max_size=12), st.integers(0, 12))
+def test_missing_results_by_bucket_are_the_union_of_intervals_and_merge(
+    waits: list[tuple[float, float]], cut: int
+) -> None:
+    """Two places that see one query, one after the other, together know what one place would."""
+    online, intervals, last = StaleTime(), [], 0.0
+    parts = Record(10.0), Record(10.0)
+    for place, (arrival, wait) in enumerate(sorted(waits)):
+        last = max(last, arrival + wait)
+        intervals.append((arrival, last))
+        parts[place >= cut].missing("q", *online.add(arrival, last))
+    whole = Record(10.0)
+    for part in parts:
+        whole.merge(part)
+    for number in range(14):
+        expected = 10 * staleness(intervals, 10.0 * number, 10.0 * number + 10)
+        assert whole.of_bucket(number).stale == pytest.approx(expected, abs=1e-6)
+    assert whole.of_query("q").stale == pytest.approx(online.stale, abs=1e-6)
+
+
+def test_a_composite_is_compared_with_its_last_part_alone() -> None:
+    record = Record(10.0)
+    record.at("q", 0).emitted([10], [29], ideal_time=11, last_part=8)  # G10, the left long there
+    assert record.overall().slowdown.mean == pytest.approx(2)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.runtime.ideal_times import IdealTime, Written, ideal_time
 from slicemill.runtime.log import StreamLog
 from slicemill.runtime.steps import END
 from slicemill.runtime.unit_run import RunningUnit
+from slicemill.runtime.waiting import Positions, Waiting
 from slicemill.scheduling.batches import Batches
 from slicemill.shedding.control import Backlog
-
-Positions = npt.NDArray[np.intp]
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -72,6 +72,7 @@ class Board:
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
+        self._written = {log: written for unit in units for log, written in _written(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
         self._oldest_us = np.full(count, END)
@@ -85,18 +86,21 @@ class Board:
         self._last_run_us = np.zeros(count, np.int64)
         self._figures = np.zeros((6, count))
         self._own = np.zeros((3, count))
-        self._since_us = np.full(count, now_us)
         self._counted_us = now_us
-        self._row_us = np.zeros(count)
-        self._most_rows = np.zeros(count, np.int64)
+        self.waiting = Waiting(count, now_us)
         for position, unit in enumerate(units):
             self._renew(position, unit)
-            if before is not None and unit.id in before.position:
-                self._take_over(position, before, before.position[unit.id])
+        if before is not None:
+            self._take_over(before)
 
-    def _take_over(self, position: int, before: Board, was: int) -> None:
-        for name in ("_ready_since_us", "_last_run_us", "_since_us", "_row_us", "_most_rows"):
-            getattr(self, name)[position] = getattr(before, name)[was]
+    def _take_over(self, before: Board) -> None:
+        known = {
+            here: before.position[name] for name, here in self.position.items() if name in before.position
+        }
+        for here, there in known.items():
+            for name in ("_ready_since_us", "_last_run_us"):
+                getattr(self, name)[here] = getattr(before, name)[there]
+        self.waiting.take_over(before.waiting, known)
 
     def unit(self, unit_id: str) -> RunningUnit | None:
         position = self.position.get(unit_id)
@@ -106,8 +110,8 @@ class Board:
 
     def refresh(self, now_us: int) -> None:
         """Note what is new in the logs."""
-        self._row_us += self.rows * float(now_us - self._counted_us)
-        self._counted_us = now_us
+        before_us, self._counted_us = self._counted_us, now_us
+        self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
             if self._logs[log].head == head:
                 continue
@@ -115,12 +119,16 @@ class Board:
             readers = self._readers[log]
             self._epochs[readers] += len(epochs)
             self.rows[readers] += sum(epoch.rows for epoch in epochs)
+            if log not in self.writers:
+                # Rows of a stream came while nobody looked; those of units come when the board is told.
+                for epoch in epochs:
+                    self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
             oldest = min(epoch.arrival_us for epoch in epochs)
             self._oldest_us[readers] = np.minimum(self._oldest_us[readers], oldest)
             self._heads[log] = epochs[-1].number
         for position in self._asked:
             self._count_pending(position, self.units[position])
-        np.maximum(self._most_rows, self.rows, out=self._most_rows)
+        self.waiting.now(self.rows)
 
     def ran(self, unit: RunningUnit, now_us: int) -> None:
         """A unit has run: work out anew what is known of it."""
@@ -239,14 +247,18 @@ class Board:
         for _, log in unit.plan.unit.outputs:
             yield log, unit.statistics.selectivity(log)
 
-    def ideal_s(self, unit: RunningUnit) -> float:
-        """T: how long one row would take from its arrival through this unit, with nothing else there."""
-        before = [self.writers[log] for log in unit.plan.unit.inputs if log in self.writers]
-        return unit.statistics.cost.ideal_time + max((self.ideal_s(other) for other in before), default=0.0)
+    def ideal_time(self, log: str) -> IdealTime:
+        """How long a row of this log would take from the arrival of what it is made of, alone."""
+        return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
         """How many rows wait at a unit: now, on average over time, and at most."""
         position = self.position[unit]
-        over_us = self._counted_us - int(self._since_us[position])
-        mean = float(self._row_us[position]) / over_us if over_us > 0 else 0.0
-        return int(self.rows[position]), mean, int(self._most_rows[position])
+        return int(self.rows[position]), *self.waiting.of(position)
+
+
+def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
+    graph = unit.plan.graph
+    inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
+    for root, log in unit.plan.unit.outputs:
+        yield log, Written(graph, root, inputs, unit.statistics)

@@ -36,13 +36,14 @@ from slicemill.plan.units import Unit, cut
 from slicemill.runtime.board import Goal
 from slicemill.runtime.cursors import Retention
 from slicemill.runtime.dispatcher import Dispatcher
+from slicemill.runtime.early_choice import EarlyPanes
 from slicemill.runtime.gc import collect
 from slicemill.runtime.home import Home
 from slicemill.runtime.intake import Intake
 from slicemill.runtime.needs import Need, need_of
 from slicemill.runtime.program import UnitPlan, warm_up
 from slicemill.runtime.query import Query
-from slicemill.runtime.query_metrics import BUCKET_S, Memory, MillMetrics, QueryMetrics
+from slicemill.runtime.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.runtime.reader import Reader
 from slicemill.runtime.recovery import recover
 from slicemill.runtime.rows import plain_rows
@@ -54,6 +55,7 @@ from slicemill.runtime.state_view import HeldSlice, slices_of
 from slicemill.runtime.steps import END
 from slicemill.runtime.task import TaskResult
 from slicemill.runtime.unit_run import RunningUnit, open_outputs
+from slicemill.runtime.waiting import BUCKET_S
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 
@@ -120,6 +122,7 @@ class Mill:
             self._after_run,
             poll_ms / 1000,
         )
+        self.early_panes = EarlyPanes(self.spark.sparkContext.defaultParallelism)
         self.sinks = SinkRunner(self.home)
         self._reader = Reader(self.spark, self.home.sources, self._folder, clock, self.dispatcher.notify)
 
@@ -176,12 +179,12 @@ class Mill:
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
-        return MillMetrics(
-            self.policy,
-            self.dispatcher.decisions,
-            [query.metrics() for query in self.queries.values()],
-            self._record,
-        )
+        board, queries = self.dispatcher.board, [query.metrics() for query in self.queries.values()]
+        for metrics in queries:
+            unit = board.writers.get(metrics.query)
+            if unit is not None:
+                metrics.note_waiting(board.waiting.by_bucket(board.position[unit.id]), self._record)
+        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record)
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -304,6 +307,7 @@ class Mill:
                 self.home.forget_unit(known.id)
         queries = [query for query in catalog.queries.values() if query.continuous]
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
+        self.early_panes.update(units)
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to every worker: it must not grow with queries that others run.
@@ -377,10 +381,11 @@ class Mill:
             rows = sum(result.chunks[log].rows for result in results if log in result.chunks)
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
-                ideal_s = self.dispatcher.board.ideal_s(unit)
-                self._metrics[log].add(rows, arrivals, now / _US, ideal_s, self._record)
+                ideal = self.dispatcher.board.ideal_time(log)
+                self._metrics[log].add(rows, arrivals, now / _US, ideal, self._record)
                 query.delivered()
         self.sinks.notify()
+        self.early_panes.update(self.dispatcher.units.values())
         self._runs += 1
         if self._runs % _RUNS_BETWEEN_COLLECTIONS == 0:
             self.collect()
@@ -415,7 +420,8 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
+            graph = self.early_panes.told(self._graph, self.dispatcher.units.values())
+            return explain_text(graph.only(graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)

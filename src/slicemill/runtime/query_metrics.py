@@ -6,20 +6,19 @@ Figures are kept for all time and by time bucket, in accumulators that merge. Ti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from slicemill.esl.service_level import ServiceLevel
+from slicemill.runtime.ideal_times import IdealTime
 from slicemill.runtime.task import Arrivals
+from slicemill.runtime.waiting import BUCKETS_KEPT
 from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary
 from slicemill.scheduling.quantiles import Quantiles
 from slicemill.shedding.report import Report
-
-BUCKET_S = 10.0
-_BUCKETS_KEPT = 360
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Memory:
 
 @dataclass(slots=True)
 class QueryMetrics:
-    """`since_s` is when the query came; `ideal_s` what a row takes through it with nothing else there."""
+    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there."""
 
     query: str
     since_s: float
@@ -49,30 +48,36 @@ class QueryMetrics:
     shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
 
-    def add(self, rows: int, arrivals: Arrivals, now_s: float, ideal_s: float, record: Record) -> None:
+    def add(self, rows: int, arrivals: Arrivals, now_s: float, ideal: IdealTime, record: Record) -> None:
         """Count results that are there now, by the arrival of what caused them."""
         self.rows += rows
-        self.ideal_s = ideal_s
+        self.ideal_s = ideal.whole_s
         if not arrivals:
             return
         came, times = np.array(arrivals, np.float64).T
         came = np.minimum(came / 1_000_000, now_s)
-        bucket = self._bucket(record, now_s)
-        for figures in (self.figures, bucket):
-            figures.emitted(came, now_s, ideal_s, times)
+        oldest = int(now_s // record.bucket) - BUCKETS_KEPT
+        if (self.query, int(now_s // record.bucket)) not in record.figures:
+            record.forget(oldest)
+        for figures in (self.figures, record.at(self.query, now_s)):
+            figures.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
             if self.slo is not None:
                 figures.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
         self.responses.add(now_s - came, times.astype(int))
-        self.stale.add_batch(came, now_s)
+        begin, end = self.stale.add_batch(np.maximum(came, self.since_s), now_s)
+        record.missing(self.query, max(begin, oldest * record.bucket), end)
 
-    def _bucket(self, record: Record, now_s: float) -> QueryFigures:
-        """The figures of this time, for which those of long ago make room."""
-        number = int(now_s // record.bucket)
-        if (self.query, number) not in record.figures:
-            old = [key for key in record.figures if key[1] < number - _BUCKETS_KEPT]
-            for key in old:
-                del record.figures[key]
-        return record.at(self.query, now_s)
+    def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:
+        """What has waited for the query's unit so far: by bucket, the mean of rows, and the most."""
+        for number, mean, most in by_bucket:
+            figures = record.numbered(self.query, number)
+            begin = number * record.bucket
+            figures.waited = mean * self.watched_s(begin, begin + record.bucket)
+            figures.most_waiting = most
+
+    def watched_s(self, begin_s: float, end_s: float) -> float:
+        """For how much of a stretch of time the query was there."""
+        return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
         """A quantile of response times in milliseconds; None before the first result."""
@@ -171,17 +176,32 @@ class MillMetrics:
             "staleness": _number(self.staleness),
             "queries": [query.plain() for query in self.queries],
             "bucket_s": self.record.bucket,
-            "buckets": [
+            "buckets": self._buckets(),
+        }
+
+    def _buckets(self) -> list[dict[str, Any]]:
+        known = {query.query: query for query in self.queries}
+        found = []
+        for (query, number), figures in sorted(self.record.figures.items(), key=lambda entry: entry[0]):
+            begin = number * self.record.bucket
+            there_s = known[query].watched_s(begin, begin + self.record.bucket) if query in known else 0.0
+            stale = figures.stale / there_s if there_s else math.nan
+            found.append(
                 {
                     "query": query,
-                    "from_s": number * self.record.bucket,
+                    "from_s": begin,
                     "response_s": _plain(figures.response),
                     "slowdown": _plain(figures.slowdown),
                     "tardiness_s": _plain(figures.tardiness),
+                    "staleness": _number(stale),
+                    "freshness": _number(1 - stale),
+                    "memory": {
+                        "mean_rows_waiting": _number(figures.waited / there_s if there_s else math.nan),
+                        "most_rows_waiting": int(figures.most_waiting),
+                    },
                 }
-                for (query, number), figures in sorted(self.record.figures.items())
-            ],
-        }
+            )
+        return found
 
 
 def _plain(summary: Summary) -> dict[str, Any]:

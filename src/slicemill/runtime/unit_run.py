@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from slicemill.plan.early_panes import recipe_of_unit
 from slicemill.plan.members import without_outputs
 from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
 from slicemill.plan.slices.coverage import Covers, admitted, members_behind, parts_behind
+from slicemill.runtime.early_panes import have_panes
 from slicemill.runtime.home import Home
 from slicemill.runtime.load_control import LoadControl
 from slicemill.runtime.log import StreamLog
@@ -66,6 +68,7 @@ class RunningUnit:
     def __init__(self, plan: UnitPlan, home: Home, start_at: Mapping[str, int]) -> None:
         self.statistics = UnitStatistics()
         self.sheds: dict[str, Report] = {}  # by node
+        self._commit_s = 0.0
         self._home = home
         self._store = home.unit_store(plan.unit.id)
         written = sorted(log for _, log in plan.unit.outputs)
@@ -95,6 +98,9 @@ class RunningUnit:
             if name in plan.graph.nodes
         }
         self._load = LoadControl(self.plan.unit, self.plan.graph, self.version)
+        # What tasks that read could make for it, and beside which log.
+        found = recipe_of_unit(self.plan.unit, self.plan.graph)
+        self.early = (home.logs[found[0]].folder, found[1]) if found is not None else None
         self._prepare()
         if known != written:
             self._join()
@@ -127,6 +133,8 @@ class RunningUnit:
         )
         self.digest = hashlib.sha256(self.pickled).hexdigest()
         self._needed = self._columns_needed()
+        found = recipe_of_unit(unit, graph)
+        self._recipe = found[1].digest if found is not None else None
 
     def broadcast(self, context: SparkContext) -> Broadcast[bytes]:
         """The pickled plan where tasks find it; a worker fetches it when it first needs it."""
@@ -221,18 +229,19 @@ class RunningUnit:
 
     def finish(self, run: Run, results: list[TaskResult], now: int, seconds: float) -> None:
         """Commit what the tasks of a run have done; it would have taken so many seconds alone."""
-        began = time.perf_counter()
         for result in results:
             spent(result.seconds)
             self.failed |= result.errors
             self.sheds |= result.sheds
+        # What a run teaches is committed with it; committing itself is taken to last as long as last time.
+        self.statistics.add(run.rows, self._members(), results, seconds + self._commit_s)
+        began = time.perf_counter()
         self._commit(run.version, run.epochs, run.complete, results, now)
+        self._commit_s = time.perf_counter() - began
         if self._newcomers:
             # The state that this run has left knows them.
             self._newcomers = {}
             self._prepare()
-        rows = run.rows
-        self.statistics.add(rows, self._members(), results, seconds + time.perf_counter() - began)
         if self._joining:
             self._join()
 
@@ -248,10 +257,14 @@ class RunningUnit:
         for log, new in epochs.items():
             opened = self._home.logs[log]
             inputs[log] = InputSpan(
-                opened.folder, opened.columns, tuple(new), complete[log], self._needed[log]
+                opened.folder, opened.columns, tuple(new), complete[log], self._needed[log], self._panes(new)
             )
         outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
         return Task(bucket, self.digest, state, self._store.folder, inputs, outputs)
+
+    def _panes(self, epochs: Sequence[Epoch]) -> str | None:
+        """The recipe by which all chunks of some epochs have entries, if that is ours: two phases."""
+        return self._recipe if self._recipe is not None and have_panes(epochs, self._recipe) else None
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
         """The columns that members read of each declared stream; other logs have all of theirs, always."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from slicemill.scheduling.policy import Floats
 from slicemill.scheduling.segments import SegmentFigures
+from slicemill.scheduling.workload import Ints
 
 Numbers: TypeAlias = float | Floats
 """A number, or an array with an entry per composite tuple."""
@@ -82,7 +83,7 @@ def ideal_departure(tree: JoinTree, arrivals: Sequence[Numbers]) -> Numbers:
     return done
 
 
-def _add_work(tree: JoinTree, rank: Floats, work: Floats, parts: range, then: float) -> None:
+def _add_work(tree: JoinTree, rank: Ints, work: Floats, parts: range, then: float) -> None:
     """Charge what each part takes on its way; `then` is what follows this tree for what comes out of it."""
     if isinstance(tree, JoinSide):
         work[parts[0]] += tree.ideal_time + then

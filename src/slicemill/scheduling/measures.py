@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slicemill.scheduling.loop import Run
-from slicemill.scheduling.metrics import Record, Summary, freshness
+from slicemill.scheduling.metrics import Record, Summary, freshness, spread
 from slicemill.scheduling.policy import Floats
 
 
@@ -43,10 +43,17 @@ def buffered_size_time(run: Run) -> float:
     total = 0.0
     for number, path in enumerate(work.paths):
         for place, stage in enumerate(path.stages):
-            tuples = work.tuples(work.operator(number, place))
-            entered = run.finished[work.parent[tuples]] if place else work.arrival[tuples]
-            total += float(stage.size_in) * float((run.finished[tuples] - entered).sum())
+            entered, left = _waits(run, number, place)
+            total += float(stage.size_in) * float((left - entered).sum())
     return total
+
+
+def _waits(run: Run, path: int, place: int) -> tuple[Floats, Floats]:
+    """When tuples came into the buffer of an operator, and when it had finished them."""
+    work = run.work
+    tuples = work.tuples(work.operator(path, place))
+    entered = run.finished[work.parent[tuples]] if place else work.arrival[tuples]
+    return entered, run.finished[tuples]
 
 
 def execution_order(run: Run) -> list[str]:
@@ -69,12 +76,12 @@ def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict
     """
     response, slowdown = Summary(), Summary()
     queries = _ideal_times(run) if ideal_times is None else ideal_times
-    stale = []
+    stale, duration = [], _duration(run)
     for path, ideal in queries.items():
         latencies = output_latencies(run, path)
         response.add(latencies)
         slowdown.add(latencies / ideal)
-        stale.append(_stale_time(run, path) / _duration(run))
+        stale.append(_stale_time(run, path) / duration)
     weights = [float(run.work.paths[path].weight) for path in queries]
     return {
         "mean response": response.mean,
@@ -90,17 +97,23 @@ def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict
 
 
 def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
-    """Figures by query, class and stretch of time, in which a result's source tuple arrived."""
+    """Figures by query, class and stretch of time: results by when they came out, staleness and memory by
+    when it was so (the mean of what waits, not the most)."""
     work = run.work
     kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
     for path, ideal in _ideal_times(run).items():
         root = work.tuples(int(work.first_operator[path + 1]) - 1)
         arrived = np.repeat(work.arrival[root], work.outputs[root])
         left = np.repeat(run.finished[root], work.outputs[root])
-        borders = np.flatnonzero(np.diff(arrived // bucket)) + 1
+        borders = np.flatnonzero(np.diff(left // bucket)) + 1
         for some, departures in zip(np.split(arrived, borders), np.split(left, borders), strict=True):
             if len(some):
-                kept.at(work.paths[path].name, float(some[0])).emitted(some, departures, ideal)
+                kept.at(work.paths[path].name, float(departures[0])).emitted(some, departures, ideal)
+        for number, length in spread(*_stale_stretches(run, path), bucket).items():
+            kept.numbered(work.paths[path].name, number).stale += length
+        for place in range(len(work.paths[path].stages)):
+            for number, length in spread(*_waits(run, path, place), bucket).items():
+                kept.numbered(work.paths[path].name, number).waited += length
     return kept
 
 
@@ -115,11 +128,16 @@ def _duration(run: Run) -> float:
 
 
 def _stale_time(run: Run, path: int) -> float:
-    """For how long the path's output lacked a result that had arrived; results leave in order (P30)."""
+    """For how long the path's output lacked a result that had arrived."""
+    begins, ends = _stale_stretches(run, path)
+    return float((ends - begins).sum())
+
+
+def _stale_stretches(run: Run, path: int) -> tuple[Floats, Floats]:
+    """From when to when that was; results leave in order (P30)."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
     arrived, left = (times[work.outputs[root] > 0] for times in (work.arrival[root], run.finished[root]))
-    if not len(left):
-        return 0.0
-    covered = np.concatenate(([-np.inf], np.maximum.accumulate(left)[:-1]))
-    return float(np.maximum(0.0, left - np.maximum(arrived, covered)).sum())
+    covered = np.concatenate(([-np.inf], np.maximum.accumulate(left)))[:-1]
+    begins = np.maximum(arrived, covered)
+    return begins, np.maximum(left, begins)

@@ -1,4 +1,5 @@
-"""What users feel: response time, slowdown, tardiness and staleness of results (P6-P9, P22, P24, P30-P31).
+"""What users feel: response time, slowdown, tardiness and staleness of results, and what waits for them
+(P6-P9, P22, P24, P29-P31).
 
 Figures are gathered in accumulators that merge, so they can be kept per query, class and time bucket, in
 several places, and put together in any order. A figure over nothing is not a number, never 0.
@@ -7,7 +8,7 @@ several places, and put together in any order. A figure over nothing is not a nu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,15 +62,17 @@ class StaleTime:
     stale: float = 0.0
     covered_until: float = -math.inf
 
-    def add(self, arrival: float, departure: float) -> None:
-        self.stale += max(0.0, departure - max(arrival, self.covered_until))
-        self.covered_until = max(self.covered_until, departure)
+    def add(self, arrival: float, departure: float) -> tuple[float, float]:
+        """Of the time that a result was missing, the stretch in which no other was, so far."""
+        begin, end = max(arrival, self.covered_until), max(departure, self.covered_until)
+        begin = min(begin, end)
+        self.stale += end - begin
+        self.covered_until = end
+        return begin, end
 
-    def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> None:
+    def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> tuple[float, float]:
         """Results that leave together are stale together, from the arrival of the oldest."""
-        given = np.atleast_1d(np.asarray(arrivals, dtype=np.float64))
-        if len(given):
-            self.add(float(given.min()), departure)
+        return self.add(float(np.min(arrivals)), departure)
 
     def staleness(self, duration: float) -> float:
         return self.stale / duration if duration > 0 else math.nan
@@ -95,13 +98,52 @@ def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
     return np.maximum(0.0, np.asarray(completion, np.float64) - np.asarray(deadline, np.float64))
 
 
+def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
+    """The time buckets between two moments, and how much of each lies between them."""
+    number = math.floor(begin / width)
+    while begin < end:
+        border = min(end, (number + 1) * width)
+        if border > begin:
+            yield number, border - begin
+            begin = border
+        number += 1
+
+
+def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
+    """For how long, in each time bucket, something was between its begin and its end, all together."""
+    if not len(begins):
+        return {}
+    first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
+    edges = np.arange(first, last + 1) * width
+    passed = _passed(begins, edges) - _passed(ends, edges)
+    return {first + place: float(length) for place, length in enumerate(np.diff(passed)) if length > 0}
+
+
+def _passed(moments: Floats, edges: Floats) -> Floats:
+    """At each edge, the time since each of the moments before it, all together."""
+    moments = np.sort(moments)
+    sums = np.concatenate(([0.0], np.cumsum(moments)))
+    before = np.searchsorted(moments, edges)
+    since: Floats = before * edges - sums[before]
+    return since
+
+
 @dataclass(slots=True)
 class QueryFigures:
-    """All figures of one query, or of a class of queries, in one stretch of time."""
+    """All figures of one query, or of a class of queries, in one stretch of time.
+
+    Staleness and mean memory are `stale` and `waited` over how long the queries were there: who asks knows.
+    """
 
     response: Summary = field(default_factory=Summary)
     slowdown: Summary = field(default_factory=Summary)
     tardiness: Summary = field(default_factory=Summary)
+    stale: float = 0.0
+    """For how long a result was missing; of several queries, the sum."""
+    waited: float = 0.0
+    """For how long tuples waited in queues, all together."""
+    most_waiting: float = 0.0
+    """Tuples in the queues of one query."""
 
     def emitted(
         self,
@@ -109,17 +151,26 @@ class QueryFigures:
         departures: npt.ArrayLike,
         ideal_time: float,
         times: npt.ArrayLike = 1,
+        last_part: float | None = None,
     ) -> None:
-        """Results that left, each so many times; discarded tuples contribute nothing."""
+        """Results that left, each so many times; discarded tuples contribute nothing.
+
+        Of a composite, `last_part` is what the tuple takes that arrives last, alone: the slowdown is by how
+        much it left late, over all work on its parts (P22).
+        """
         responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)
         self.response.add(responses, times)
         if ideal_time > 0:
-            self.slowdown.add(responses / ideal_time, times)
+            alone = ideal_time if last_part is None else last_part
+            self.slowdown.add(1.0 + (responses - alone) / ideal_time, times)
 
     def merge(self, other: QueryFigures) -> None:
         self.response.merge(other.response)
         self.slowdown.merge(other.slowdown)
         self.tardiness.merge(other.tardiness)
+        self.stale += other.stale
+        self.waited += other.waited
+        self.most_waiting = max(self.most_waiting, other.most_waiting)
 
 
 @dataclass(slots=True)
@@ -131,9 +182,23 @@ class Record:
     figures: dict[tuple[str, int], QueryFigures] = field(default_factory=dict)
 
     def at(self, query: str, time: float) -> QueryFigures:
-        return self.figures.setdefault((query, int(time // self.bucket)), QueryFigures())
+        return self.numbered(query, int(time // self.bucket))
+
+    def numbered(self, query: str, number: int) -> QueryFigures:
+        return self.figures.setdefault((query, number), QueryFigures())
+
+    def forget(self, number: int) -> None:
+        """Drop the buckets before this one."""
+        for key in [key for key in self.figures if key[1] < number]:
+            del self.figures[key]
+
+    def missing(self, query: str, begin: float, end: float) -> None:
+        """A query lacked a result from one moment to another."""
+        for number, length in stretches(begin, end, self.bucket):
+            self.numbered(query, number).stale += length
 
     def merge(self, other: Record) -> None:
+        """What is known of other queries, or of other stretches of their time."""
         self.classes.update(other.classes)
         for key, figures in other.figures.items():
             self.figures.setdefault(key, QueryFigures()).merge(figures)
