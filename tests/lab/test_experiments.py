@@ -22,11 +22,6 @@ def result_of(experiment_id: str) -> Result:
 
 
 NOT_REPRODUCED = {
-    "sched-E11": {
-        "BRT is best at its l2 response in this part of the time",
-        "mean response: the gap to the others is larger at bursts",
-        "mean slowdown: the gap to the others is larger at bursts",
-    },
     "sched-E14": {"load 0.7: BRT below HR by"},
     "sched-E16": {"logarithmic, the best number: below HNR by"},
     "sched-E19": {"deviation 5: who gains most"},
