@@ -52,7 +52,7 @@ SINKS: Mapping[Side, str] = {
 class Sizes:
     """How many files of each stream there are; `rivals` are Spark's ways to end.
 
-    The JVM goes on compiling for a while after a warm-up: with few rows that is a good third of what slicemill
+    The JVM goes on compiling for a while after a warm-up: with few rows that is a third of what slicemill
     costs, and the ratios are smaller.
     """
 
