@@ -75,7 +75,8 @@ def test_a_record_is_read_by_query_class_and_time() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(-50, 50), st.floats(0, 30)), max_size=12), st.sampled_from([1.0, 7.0, 40.0])
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0, 30)), max_size=12),
+    st.sampled_from([1.0, 7.0, math.inf]),
 )
 def test_time_is_spread_over_buckets_without_loss(intervals: list[tuple[float, float]], width: float) -> None:
     begins = np.array([begin for begin, _ in intervals])

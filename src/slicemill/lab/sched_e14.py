@@ -17,7 +17,7 @@ POLICIES = ("chain", "bsd", "hnr", "brt", "hr")
 LOADS = (0.7, 0.97)
 # Looked into: with Poisson arrivals, and with bursts at 2 to 100 times the mean rate, at loads of 0.5 to 0.9,
 # BRT's memory was between 6 % above and 4 % below HR's over five seeds. What BRT brings forward has waited
-# long under HR, because it is unproductive or because it is dear; only the former frees much memory by second.
+# long under HR, because it is unproductive or because it is dear; only the former soon frees memory.
 ALIKE = (
     "less again, without a figure; here they are alike under all arrivals tried, from Poisson to bursts at "
     "100 times the mean rate: 6 % above to 4 % below"

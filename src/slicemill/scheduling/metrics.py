@@ -113,6 +113,8 @@ def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
     """For how long, in each time bucket, something was between its begin and its end, all together."""
     if not len(begins):
         return {}
+    if math.isinf(width):  # one bucket for all time
+        return {0: float((ends - begins).sum())}
     first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
     edges = np.arange(first, last + 1) * width
     passed = _passed(begins, edges) - _passed(ends, edges)
