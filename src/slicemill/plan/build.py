@@ -60,7 +60,8 @@ class _Builder:
         assert relation is not None, "the binder has checked every name"
         node: Node
         if isinstance(relation, Stream):
-            node = self.add(name, op.Source(name, relation.kind), (), relation.schema, relation.kind)
+            source = op.Source(name, relation.kind, relation.slack_us)
+            node = self.add(name, source, (), relation.schema, relation.kind)
         elif isinstance(relation, Table):
             node = self.add(name, op.Scan(name), (), relation.schema, TimestampKind.LATENT)
         elif isinstance(relation, View):

@@ -15,6 +15,7 @@ from slicemill.esl.model_calls import Asked
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
+from slicemill.plan.early_cost import Choice
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.load import LoadBudget
@@ -22,10 +23,11 @@ from slicemill.shedding.load import LoadBudget
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A declared stream: its tuples enter here."""
+    """A declared stream: its tuples enter here, put in order if they come late by no more than the slack."""
 
     stream: str
     kind: TimestampKind
+    slack_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +210,14 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows:
-    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
+    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one.
+
+    `early` says whether their panes are made in two phases, once that was decided; for people.
+    """
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
+    early: Choice | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,8 @@ class StreamLog:
             freed = known.epochs.since(0, first)
             known.epochs.drop_before(first)
             self._manifest = Manifest(base, known.epochs, known.writers)
-            for chunk in (chunk for epoch in freed for chunk in epoch.chunks):
-                self._files.remove(self.folder / chunk.path)
+            for path in (path for epoch in freed for chunk in epoch.chunks for path in chunk.files):
+                self._files.remove(self.folder / path)
             self._remove_redundant()
             return sum(epoch.bytes for epoch in freed)
 
@@ -206,7 +206,7 @@ class StreamLog:
                 path for part in (CHUNKS, EPOCHS, "") for path in list_files(self._files, self.folder, part)
             ]
             self.refresh()
-            named = {chunk.path for epoch in self.epochs() for chunk in epoch.chunks}
+            named = {path for epoch in self.epochs() for chunk in epoch.chunks for path in chunk.files}
             orphans = [path for path in listed if is_orphan(path, CHUNKS, named)]
             removed = remove_old(self._files, self.folder, orphans, self._clock() - grace_us)
             self._remove_redundant()

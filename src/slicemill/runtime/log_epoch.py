@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from slicemill.errors import SlicemillError
-from slicemill.runtime.chunk import ChunkInfo, encode_chunk
+from slicemill.runtime.chunk import ChunkInfo, decode_chunk, encode_chunk
 
 
 class LogError(SlicemillError):
@@ -114,7 +114,7 @@ def decode_epoch(line: bytes) -> Epoch:
         entry = json.loads(line)
     except ValueError as problem:
         raise LogError(f"an epoch in the manifest is damaged ({problem}): {line[:80]!r}") from problem
-    return Epoch(**{**entry, "chunks": tuple(ChunkInfo(*chunk) for chunk in entry["chunks"])})
+    return Epoch(**{**entry, "chunks": tuple(decode_chunk(chunk) for chunk in entry["chunks"])})
 
 
 class EpochList:

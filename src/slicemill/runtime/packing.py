@@ -20,6 +20,7 @@ from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.stateless import filter_table
 from slicemill.runtime.arrow_schema import TS, to_arrow
 from slicemill.runtime.chunk import ChunkInfo, write_chunk
+from slicemill.runtime.early_panes import add_panes
 from slicemill.runtime.intake import packed
 from slicemill.runtime.log import CHUNKS
 from slicemill.runtime.needs import Need
@@ -31,9 +32,9 @@ GOOD, BAD, PASSED, LEFT = "good", "bad", "passed", "left"
 
 LINE = (
     "stream string, kind string, path string, rows bigint, bytes bigint, min_ts bigint, max_ts bigint, "
-    "waited_s double, packed_s double"
+    "panes string, waited_s double, packed_s double"
 )
-_TYPES = (pa.string(), pa.string(), pa.string(), *[pa.int64()] * 4, *[pa.float64()] * 2)
+_TYPES = (*[pa.string()] * 3, *[pa.int64()] * 4, pa.string(), *[pa.float64()] * 2)
 _NAMES = [part.split()[0] for part in LINE.split(", ")]
 
 
@@ -124,14 +125,14 @@ class Packer:
         read = pa.schema([columns.field(name) for name in self.read])
         timed = packed(table.select(read.names).cast(read), self.time_column)
         stored = timed.select([*([TS] if self.time_column is not None else []), *self.stored])
-        chunk = write_chunk(self.folder, CHUNKS, stored)
+        chunk = add_panes(self.folder, write_chunk(self.folder, CHUNKS, stored), stored, self.schema)
         return self._line(GOOD, chunk, *watch.seconds())
 
     def _line(
         self, kind: str, chunk: ChunkInfo, waited_s: float = 0.0, packed_s: float = 0.0
     ) -> pa.RecordBatch:
         described: tuple[Any, ...] = (self.stream, kind, chunk.path, chunk.rows, chunk.bytes)
-        values = (*described, chunk.min_ts, chunk.max_ts, waited_s, packed_s)
+        values = (*described, chunk.min_ts, chunk.max_ts, " ".join(chunk.panes), waited_s, packed_s)
         return pa.record_batch([pa.array([v], t) for v, t in zip(values, _TYPES, strict=True)], _NAMES)
 
 

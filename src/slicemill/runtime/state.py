@@ -34,7 +34,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.runtime.chunk import ChunkInfo, check_chunks, encode_chunk, open_chunk, write_chunk
+from slicemill.runtime.chunk import (
+    ChunkInfo,
+    check_chunks,
+    decode_chunk,
+    encode_chunk,
+    open_chunk,
+    write_chunk,
+)
 from slicemill.runtime.files import (
     GRACE_US,
     LOCAL,
@@ -107,10 +114,10 @@ def decode_version(data: bytes) -> UnitVersion:
     return UnitVersion(
         content["cursors"],
         tuple(
-            SliceInfo(operator, bucket, ChunkInfo(*chunk)) for operator, bucket, chunk in content["slices"]
+            SliceInfo(operator, bucket, decode_chunk(chunk)) for operator, bucket, chunk in content["slices"]
         ),
         {
-            log: Output(tuple(ChunkInfo(*chunk) for chunk in chunks), *times)
+            log: Output(tuple(decode_chunk(chunk) for chunk in chunks), *times)
             for log, (chunks, *times) in content["outputs"].items()
         },
         content["extra"],

@@ -18,14 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from slicemill.plan.early_cost import Counted
 from slicemill.runtime.arrow_schema import ARRIVAL
 from slicemill.runtime.chunk import ChunkInfo, merge_sorted, write_chunk
+from slicemill.runtime.early_panes import read_panes
 from slicemill.runtime.log import CHUNKS
 from slicemill.runtime.log_epoch import Epoch
 from slicemill.runtime.log_read import read_epoch
 from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.state_slices import load_state, store_state
 from slicemill.runtime.steps.drop import Dropping
+from slicemill.runtime.steps.shared_windows import Early
 from slicemill.shedding.report import Report
 
 # When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
@@ -44,6 +47,7 @@ class InputSpan:
     epochs: tuple[Epoch, ...]
     complete: int
     needed: frozenset[str]  # columns that the unit reads
+    panes: str | None = None  # the recipe by which entries are read in place of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class TaskResult:
     cpu_s: float
     seconds: Mapping[str, float]  # what its stages took
     sheds: Mapping[str, Report]  # what was dropped so far, by node
+    panes: Counted = field(default_factory=Counted)  # what went into those of shared windows
 
 
 # Unit folder and bucket → plan digest, slice that holds what it has reached, program.
@@ -88,16 +93,20 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
     began, clock = time.process_time(), [time.perf_counter()]
     program = _program(task, plans)
     tables, complete = {}, {}
+    early: Early = ()
     for log, span in task.inputs.items():
+        complete[log] = span.complete
+        if span.panes is not None:
+            early, tables[log] = read_panes(span.folder, span.epochs, span.panes), program.empty_input(log)
+            continue
         parts = [
             read_epoch(span.folder, span.columns, epoch, needed=span.needed)
             for epoch in span.epochs
             if epoch.rows
         ]
         tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
-        complete[log] = span.complete
     clock.append(time.perf_counter())
-    outcome = program.run(tables, complete, task.dropping)
+    outcome = program.run(tables, complete, task.dropping, early)
     clock.append(time.perf_counter())
     chunks = {
         log: write_chunk(task.outputs[log], CHUNKS, table, compress=True)
@@ -120,6 +129,7 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
         time.process_time() - began,
         {name: after - before for name, (before, after) in zip(_STAGES, pairwise(clock), strict=True)},
         program.sheds,
+        outcome.panes,
     )
 
 

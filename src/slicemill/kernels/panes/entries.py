@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
@@ -19,6 +20,7 @@ from slicemill.kernels.panes.groups import first_of_group, greatest_by_group, su
 from slicemill.kernels.panes.partials import Columns, Partial, taken
 from slicemill.kernels.vectors import numbers
 
+_SPARE_CELLS = 4
 _OWN = ("start", "key", "pattern", "arrival", "rows")
 
 Partials = Mapping[str, Partial]  # by name
@@ -30,21 +32,38 @@ def entries_of(
     arrival: Ints,
     lifted: Mapping[str, Columns],
     partials: Partials,
+    rows: Ints | None = None,
 ) -> tuple[Columns, Ints]:
     """The entries of rows, without key and pattern, and the first row of each.
 
-    `cells` numbers what keys and patterns there are among the rows, and says how many.
+    `cells` numbers what keys and patterns there are among the rows, and says how many. Each row stands for
+    itself, or for so many `rows`: then it is an entry that is put together with others.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
     entries: dict[str, Any] = {
         "start": starts[pane],
         "arrival": greatest_by_group(arrival, slot, count),
-        "rows": np.bincount(slot, minlength=count).astype(np.int64),
+        "rows": _counted(slot, count) if rows is None else sum_by_group(rows, slot, count),
     }
     for name, columns in lifted.items():
         entries |= _stored(name, partials[name].reduce(columns, slot, count))
     return entries, first_of_group(slot, count)
+
+
+def cells_of(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
+    """One number for each combination of key and pattern among some rows, and how many there are."""
+    if n_patterns == 1:
+        return codes, n_codes
+    both = codes * n_patterns + patterns
+    if n_codes * n_patterns <= _SPARE_CELLS * len(both):
+        return both, n_codes * n_patterns  # some of them empty, which costs less than to number the others
+    encoded = pc.dictionary_encode(pa.array(both))
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _counted(slot: Ints, count: int) -> Ints:
+    return np.bincount(slot, minlength=count).astype(np.int64)
 
 
 @njit(cache=True)

@@ -105,10 +105,10 @@ class Edge(Named):
 
     def __init__(self, expr: Expr, last: bool) -> None:
         super().__init__("last" if last else "first", expr)
-        self._last = last
+        self.last = last
 
     def lift(self, column: pa.Array, places: Ints) -> Columns:
-        return {"value": column, "place": -places if self._last else places}
+        return {"value": column, "place": -places if self.last else places}
 
     def reduce(self, columns: Columns, group: Ints, groups: int) -> Columns:
         chosen = least_of_group(columns["place"], group, groups)
@@ -118,7 +118,7 @@ class Edge(Named):
         return {"value": pa.nulls(count, arrow_type(self.type)), "place": np.zeros(count, np.int64)}
 
     def index(self, columns: Columns, begin: Ints) -> Edges:  # noqa: ARG002
-        return Edges(columns["value"], self._last)
+        return Edges(columns["value"], self.last)
 
 
 class Edges:

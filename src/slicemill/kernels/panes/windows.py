@@ -11,23 +11,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.expression import Expr
 from slicemill.kernels.keys import distinct_keys
+from slicemill.kernels.panes.early import put_together
 from slicemill.kernels.panes.edges import Ints, cut
-from slicemill.kernels.panes.entries import entries_of
+from slicemill.kernels.panes.entries import cells_of, entries_of
 from slicemill.kernels.panes.members import Member, ValueGroups, Yields
 from slicemill.kernels.panes.partials import Columns, Partial
 from slicemill.kernels.panes.selection import Input, Selected, Selection
 from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.view import View, by_key, view_of
+from slicemill.plan.early_cost import Counted
 
 # Rows, None for none, and how far they are complete; or why there are no more.
 Answer = tuple[pa.Table | None, int] | SlicemillError
-
-_SPARE_CELLS = 4
 
 
 class SharedWindows:
@@ -42,6 +41,7 @@ class SharedWindows:
         state: PaneState,
     ) -> None:
         self.state = state
+        self.counted = Counted()  # in the last run
         self._members = members
         self._edges = edges
         holds = {name: member.holds for name, member in members.items()}
@@ -52,9 +52,13 @@ class SharedWindows:
             known = self._values if isinstance(member, ValueGroups) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
 
-    def run(self, table: pa.Table, until: int) -> list[Answer]:
+    def run(self, table: pa.Table, until: int, early: Sequence[tuple[pa.Table, int]] = ()) -> list[Answer]:
+        """`early` has, in place of rows, their entries by chunk, and when each chunk arrived."""
+        self.counted = Counted()
         if table.num_rows:
             self._take(table)
+        if early:
+            self._take_early(early)
         ready = [name for name, due in self._dues() if due <= until]
         made = self._answered(ready, until) if ready else {}
         answers: dict[str, Answer] = {}
@@ -96,28 +100,49 @@ class SharedWindows:
             return
         state = self.state
         columns = self._arguments(selected)
-        distinct = distinct_keys(selected.keys, rows)
-        numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
-        patterns, names = self._selection.patterns(selected, self._names())
-        ids = np.array([state.pattern(members) for members in names], np.int64)
-        panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
         places = state.seen + np.arange(rows)
-        state.seen += rows
-        state.newest = int(panes[0][-1])
-        self._note(panes, patterns, names)
-        if any(not isinstance(member, ValueGroups) for _, member in self._live()):
-            cells = _cells(distinct.codes, len(distinct.values), patterns, len(names))
-            lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
-            arrival = selected.table.column("_arr").to_numpy()
-            entries, first = entries_of(panes, cells, arrival, lifted, self._partials)
-            entries = {**entries, "key": numbers[first], "pattern": ids[patterns[first]]}
-            state.entries.append(entries, self._partials)
+        panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
+        lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
+        arrival = selected.table.column("_arr").to_numpy()
+        numbers, patterns = self._put(selected, panes, arrival, lifted)
         if self._values:
-            self._take_values(selected.table, panes, numbers, ids[patterns], columns, places)
+            self._take_values(selected.table, panes, numbers, patterns, columns, places)
         for name, member in self._live():
             if isinstance(member, Yields):
                 own = self._selection.takes(name, selected)
                 member.take(state.members[name], selected.table.filter(pa.array(own)), numbers[own])
+
+    def _take_early(self, parts: Sequence[tuple[pa.Table, int]]) -> None:
+        """The same with entries that were made of new tuples when they were stored."""
+        early = put_together(parts, self._selection, self._partials, self.state.seen)
+        if early.selected.table.num_rows:
+            panes = early.panes(self.state.newest)
+            self._put(early.selected, panes, early.arrival, early.lifted, early.rows)
+
+    def _put(
+        self,
+        selected: Selected,
+        panes: tuple[Ints, Ints],
+        arrival: Ints,
+        lifted: Mapping[str, Columns],
+        rows: Ints | None = None,
+    ) -> tuple[Ints, Ints]:
+        """Put rows, or entries of so many rows, into the panes that they lie in; their keys and patterns."""
+        state = self.state
+        distinct = distinct_keys(selected.keys, selected.table.num_rows)
+        numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
+        found, names = self._selection.patterns(selected, self._names())
+        patterns = np.array([state.pattern(members) for members in names], np.int64)[found]
+        state.seen += selected.table.num_rows
+        state.newest = int(panes[0][-1])
+        self._note(panes, found, names)
+        if any(not isinstance(member, ValueGroups) for _, member in self._live()):
+            cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
+            entries, first = entries_of(panes, cells, arrival, lifted, self._partials, rows)
+            entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
+            state.entries.append(entries, self._partials)
+            self.counted = Counted(int(entries["rows"].sum()), len(first), 0 if rows is None else len(rows))
+        return numbers, patterns
 
     def _arguments(self, selected: Selected) -> dict[str, pa.Array]:
         """The column that each partial is made of."""
@@ -203,14 +228,3 @@ class SharedWindows:
         if isinstance(member, Yields):
             return member.answer(view, state, until)
         return member.answer(view, self.state.keys, state, until)
-
-
-def _cells(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
-    """One number for each combination of key and pattern among some rows, and how many there are."""
-    if n_patterns == 1:
-        return codes, n_codes
-    both = codes * n_patterns + patterns
-    if n_codes * n_patterns <= _SPARE_CELLS * len(both):
-        return both, n_codes * n_patterns  # some of them empty, which costs less than to number the others
-    encoded = pc.dictionary_encode(pa.array(both))
-    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)

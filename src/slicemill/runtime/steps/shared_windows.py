@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -23,10 +24,15 @@ from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.windows import SharedWindows
 from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
+from slicemill.plan.early_cost import Counted
+from slicemill.plan.early_panes import calls_read
 from slicemill.plan.panes import Call, edge_grids
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.step import Part
+
+# Early entries of chunks, in the order of the log, and when each chunk arrived.
+Early: TypeAlias = Sequence[tuple[pa.Table, int]]
 
 
 class SharedWindowsStep:
@@ -45,6 +51,7 @@ class SharedWindowsStep:
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
         state.adopt({member.name: member for member in shared.members})
+        self.early: Early = ()  # what the next run gets in place of rows
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
         self._windows = SharedWindows(
             Input(schema, shared.keys, *share),
@@ -60,13 +67,20 @@ class SharedWindowsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
         parts: list[Part] = []
-        for answer, schema in zip(self._windows.run(tables[0], complete[0]), self._schemas, strict=True):
+        answers = self._windows.run(tables[0], complete[0], self.early)
+        self.early = ()
+        for answer, schema in zip(answers, self._schemas, strict=True):
             if isinstance(answer, SlicemillError):
                 parts.append(answer)
             else:
                 table, until = answer
                 parts.append((schema.empty_table() if table is None else table.cast(schema), until))
         return parts
+
+    @property
+    def counted(self) -> Counted:
+        """Rows and entries of the last run."""
+        return self._windows.counted
 
     def due(self) -> int | None:
         return self._windows.due()
@@ -94,9 +108,8 @@ def _member(member: op.WindowMember, translator: Translator) -> Member:
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     if not member.partial:
         return _by_value(member, operator, names, translator)
-    read = {column.name for column in member.columns}
-    wanted = [call for call in operator.calls if call.columns[0].name in read]
-    return Groups(length, slide, names, {c.columns[0].name: _figure(c) for c in wanted}, member.columns)
+    figures = {call.columns[0].name: _figure(call) for call in calls_read(member)}
+    return Groups(length, slide, names, figures, member.columns)
 
 
 def _by_value(
