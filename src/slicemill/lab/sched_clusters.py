@@ -34,12 +34,21 @@ def charged(
     *,
     pruned: bool = True,
     together: bool = True,
+    operation: float = 1.0,
 ) -> float:
-    """The norm with these clusters, made from what priorities grow by, over that of BSD without overhead."""
+    """The norm with these clusters, made from what priorities grow by, over that of BSD without overhead.
+
+    An operation of a decision costs so many times what the cheapest operator does.
+    """
     bed = bed_of(SETTINGS[scale], seed, scale)
     growth = bsd(cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units).per_wait
     run = simulate_clusters(
-        bed.work, growth, clusters(growth), operation=bed.unit_cost, pruned=pruned, together=together
+        bed.work,
+        growth,
+        clusters(growth),
+        operation=operation * bed.unit_cost,
+        pruned=pruned,
+        together=together,
     )
     return objectives(run)["l2 slowdown"] / _norm(seed, scale, "bsd")
 

@@ -4,14 +4,20 @@ BSD with queries in clusters, which pays for each decision: a priority or a comp
 cheapest operator. Few clusters are coarse, many are dear to decide between. Published at 95 % load: with
 logarithmic clusters the least norm is at 12, 5 % above BSD that decides for nothing; with uniform ones it is
 very high for few and falls slowly.
+
+Clusters alone cost as little here as published, if decisions are free. It is what decisions are charged that
+makes the difference. With 12 clusters a tuple takes 12 decisions, each of which looks at some ten pairs and
+bounds of Fagin's algorithm, at two operations each: 4 % of the work, which takes a load of 0.95 to 0.99. How
+operations were counted is not published. With bounds for nothing, 12 clusters are 16 % above BSD, not 24 %.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
-from slicemill.lab.claims import Claim, within
+from slicemill.lab.claims import Claim, at_most, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import Curve, curve, draw_curves
 from slicemill.lab.sched_clusters import LOAD, charged, relative
@@ -21,6 +27,10 @@ from slicemill.scheduling.clusters import logarithmic, uniform
 
 COUNTS = (2, 4, 6, 8, 12, 16, 24, 40)
 PUBLISHED_BEST = 12
+CHARGED = (
+    "only up to 6 clusters may be above it. With 12, deciding takes 4 % of the work here and brings the load "
+    "near 1, where the norm is steep and seeds differ much"
+)
 
 
 def run(seed: int, scale: Scale) -> Result:
@@ -33,6 +43,9 @@ def run(seed: int, scale: Scale) -> Result:
         }
         for name, kind in kinds.items()
     }
+    free = [
+        charged(one, scale, partial(logarithmic, count=PUBLISHED_BEST), operation=0.0) for one in seeds(seed)
+    ]
     hnr = [relative(one, scale, "hnr") for one in seeds(seed)]
     log = found["logarithmic"]
     means = {count: sum(values) / len(values) for count, values in log.items()}
@@ -50,13 +63,14 @@ def run(seed: int, scale: Scale) -> Result:
             note=f"published: {PUBLISHED_BEST}; that many are {means[PUBLISHED_BEST] - 1:.0%} above BSD "
             f"without overhead here (published: 5 %), the best number {means[best] - 1:.0%}",
         ),
-        lower(
-            "logarithmic, the best number: below HNR",
-            log[best],
-            hnr,
-            published="only up to 6 clusters may be above it. What deciding costs brings the load near 1, "
-            "where seeds differ much: with 3000 tuples one was 4 % below HNR, another 23 % above",
+        at_most(
+            f"{PUBLISHED_BEST} logarithmic clusters, if decisions are free: above BSD by",
+            fmean(free) - 1,
+            0.05,
+            note=f"published: 5 %, decisions charged; {min(free) - 1:.1%} to {max(free) - 1:.1%} over "
+            f"{len(free)} seeds",
         ),
+        lower("logarithmic, the best number: below HNR", log[best], hnr, published=CHARGED),
         *(
             lower(f"{count} clusters: logarithmic below uniform", log[count], found["uniform"][count])
             for count in (2, PUBLISHED_BEST)
