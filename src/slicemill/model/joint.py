@@ -15,14 +15,24 @@ from slicemill.model.collect import collect
 from slicemill.model.core import Core
 from slicemill.model.model import Model
 from slicemill.model.naive import uniform_parts
-from slicemill.model.terms import Apply, Column, Expr, Number, Symbol, shown, transformed
+from slicemill.model.terms import (
+    DIMENSION,
+    Aggregate,
+    Apply,
+    Column,
+    Expr,
+    Number,
+    Symbol,
+    shown,
+    transformed,
+)
 
 _NOT_EVERYWHERE = frozenset({"/", "%", "log", "sqrt", "exp"})
 _WHOLE = ("xor", "gcd")
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Condition:
     """This must have a value; if `whole`, one that 64 bits hold."""
 
     of: Expr
@@ -31,10 +41,10 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A core of the tuples that pass some tests."""
+    """A core of the tuples that pass some conditions."""
 
     core: Core
-    tests: frozenset[Test]
+    conditions: frozenset[Condition]
 
 
 @dataclass(slots=True)
@@ -47,15 +57,15 @@ class Joint:
 
     models: tuple[Model, ...]
     kept: list[Kept] = field(default_factory=list)
-    tests: list[frozenset[Test]] = field(default_factory=list)  # of each model
+    conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
     places: list[list[int]] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
     results: list[Expr] = field(default_factory=list)
 
     @property
-    def vectors(self) -> tuple[frozenset[Test], ...]:
+    def vectors(self) -> tuple[frozenset[Condition], ...]:
         """The different ways to be an element."""
-        return tuple(dict.fromkeys(self.tests))
+        return tuple(dict.fromkeys(self.conditions))
 
     def users(self, place: int) -> list[int]:
         """The models that have a core in common."""
@@ -71,9 +81,11 @@ def joint(models: Sequence[Model], *, finite: bool) -> Joint:
     """
     found = Joint(tuple(models))
     for model in models:
-        tests = tests_of(model)
-        kept = frozenset(test for test in tests if not (finite and isinstance(test.of, Column)))
-        found.tests.append(kept)
+        conditions = conditions_of(model)
+        kept = frozenset(
+            condition for condition in conditions if not (finite and isinstance(condition.of, Column))
+        )
+        found.conditions.append(kept)
         _Placing(found, model, kept).place()
     return found
 
@@ -81,8 +93,8 @@ def joint(models: Sequence[Model], *, finite: bool) -> Joint:
 class _Placing:
     """Finds a place for the cores of one model."""
 
-    def __init__(self, into: Joint, model: Model, tests: frozenset[Test]) -> None:
-        self._into, self._model, self._tests = into, model, tests
+    def __init__(self, into: Joint, model: Model, conditions: frozenset[Condition]) -> None:
+        self._into, self._model, self._conditions = into, model, conditions
         self._lets = dict(model.lets)
         self._places: dict[int, int] = {}
 
@@ -97,7 +109,7 @@ class _Placing:
                 names = {name: self._let(name) for name in core.scalars}
                 transform = transformed(core.transform, lambda e: _symbol(e, names))
                 core = replace(core, transform=transform, scalars=tuple(names.values()))
-            kept, all_kept = Kept(core, self._tests), self._into.kept
+            kept, all_kept = Kept(core, self._conditions), self._into.kept
             if kept not in all_kept:
                 all_kept.append(kept)
             self._places[number] = all_kept.index(kept)
@@ -106,9 +118,16 @@ class _Placing:
     def _let(self, name: str) -> str:
         """A value of the window goes by what it is, since other models may use the name for another."""
         value = self._named(self._lets[name])
-        if not isinstance(value, Symbol):
-            self._into.lets[shown(value)] = value
-        return shown(value)
+        text = shown(transformed(value, self._in_full))
+        text = f"({text})" if isinstance(value, Apply) else text
+        self._into.lets[text] = value
+        return text
+
+    def _in_full(self, part: Expr) -> Expr | None:
+        if not isinstance(part, Symbol) or part.name in self._into.lets:
+            return None
+        core = self._into.kept[int(part.name.removeprefix("c"))].core
+        return DIMENSION if core.counts else Aggregate(core.aggregate, core.argument, core.options)
 
     def _named(self, expr: Expr) -> Expr:
         def change(part: Expr) -> Expr | None:
@@ -144,14 +163,14 @@ def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[st
     )
 
 
-def tests_of(model: Model) -> frozenset[Test]:
+def conditions_of(model: Model) -> frozenset[Condition]:
     """What a tuple must have to be an element of a model."""
-    found: set[Test] = set()
+    found: set[Condition] = set()
     for core in model.cores:
         for part in uniform_parts(core.transform):
-            found |= {Test(needed) for needed in _needed(part)}
+            found |= {Condition(needed) for needed in _needed(part)}
         if core.aggregate in _WHOLE and not core.blocked:
-            found.add(Test(core.transform, whole=True))
+            found.add(Condition(core.transform, whole=True))
     return frozenset(found)
 
 

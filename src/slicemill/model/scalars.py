@@ -6,7 +6,6 @@ and so is everything that is computed from it.
 
 from __future__ import annotations
 
-import cmath
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -45,7 +44,9 @@ def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
             found = compute(*values)
         except (ValueError, ZeroDivisionError, OverflowError):
             return None
-        return None if isinstance(found, complex) or not cmath.isfinite(found) else found
+        # A fraction may be too great for a float, and is a number all the same.
+        undefined = isinstance(found, complex) or (isinstance(found, float) and not math.isfinite(found))
+        return None if undefined else found
 
     return checked
 

@@ -280,7 +280,7 @@ def _shared_models(shared: op.SharedModels) -> Words:
     """What is kept of the windows, and for whom."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
-    facts = [("cores", f"{len(cores)}, asked for {_many(asked, 'time')}")]
+    facts = [("kept", f"{_many(len(cores), 'core')}, asked for {_many(asked, 'time')}")]
     for window in dict.fromkeys(core.window for core in cores):
         facts.append(("over", _preceding(window)))
         for core in cores:

@@ -11,7 +11,7 @@ from typing import Any
 
 from slicemill.esl.aggregate import State
 from slicemill.model.classify import Way, classify
-from slicemill.model.joint import Kept, Test, joint
+from slicemill.model.joint import Condition, Kept, joint
 from slicemill.model.naive import Nulls
 from slicemill.model.terms import Column, Expr, Number, Symbol, walk
 from slicemill.model.weights import symbols_of
@@ -43,7 +43,7 @@ class ModelProcedure(Procedure):
 
     def _keeper(self, number: int, kept: Kept) -> Keeper:
         core, way = kept.core, classify(kept.core).way
-        count = f"{self.record}.count{self.joint.vectors.index(kept.tests)}"
+        count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = Place(self.out, self.record, number, count, self._make_room)
         if way is Way.RECOMPUTE:
             return Recomputed(core, place)
@@ -53,12 +53,12 @@ class ModelProcedure(Procedure):
         stacked = way is Way.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
-    def _vectors(self) -> Iterator[tuple[str, frozenset[Test], list[Keeper], bool]]:
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[Keeper], bool]]:
         """For each kind of elements the end of its fields' names, its keepers, and whether any is worn."""
-        for number, tests in enumerate(self.joint.vectors):
+        for number, conditions in enumerate(self.joint.vectors):
             both = zip(self.joint.kept, self.keepers, strict=True)
-            mine = [keeper for kept, keeper in both if kept.tests == tests]
-            yield str(number), tests, mine, self.windowed and any(keeper.worn for keeper in mine)
+            mine = [keeper for kept, keeper in both if kept.conditions == conditions]
+            yield str(number), conditions, mine, self.windowed and any(keeper.worn for keeper in mine)
 
     # -- what the loop asks --------------------------------------------------------------------------------
 
@@ -90,8 +90,8 @@ class ModelProcedure(Procedure):
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
         for here, there in enumerate(numbers):
-            new = self.joint.vectors.index(self.joint.tests[here])
-            old = other.joint.vectors.index(other.joint.tests[there])
+            new = self.joint.vectors.index(self.joint.conditions[here])
+            old = other.joint.vectors.index(other.joint.conditions[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
             for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
                 to, of = self.keepers[place], other.keepers[origin]
@@ -155,8 +155,8 @@ class ModelProcedure(Procedure):
                     keeper.aged(worn)
         names, formulas = self._element()
         images = self._images(formulas)
-        for end, tests, mine, worn in self._vectors():
-            with self._if_element(tests, formulas, f"missing{end} += 1"):
+        for end, conditions, mine, worn in self._vectors():
+            with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
                 for keeper in mine:
                     if isinstance(keeper, Recomputed):
@@ -170,9 +170,9 @@ class ModelProcedure(Procedure):
         images = self._images(formulas)
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
-        for end, tests, mine, renews in self._vectors():
+        for end, conditions, mine, renews in self._vectors():
             worn = [keeper for keeper in mine if keeper.worn]
-            with self._if_element(tests, formulas, f"missing{end} -= 1"):
+            with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 if renews:
                     with out.block(f"if {record}.older{end} == 0:"):
                         out.line(f"{record}.older{end} = {record}.count{end}")
@@ -225,8 +225,10 @@ class ModelProcedure(Procedure):
                 with self.out.block(f"if not abs({name}h) < np.inf:"):
                     self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
                 images[transform] = f"{name}h", f"{name}l"
-        for test in dict.fromkeys(test for tests in self.joint.vectors for test in tests):
-            formulas.pair(test.of)  # here, so that all that follows can use it
+        for condition in dict.fromkeys(
+            condition for conditions in self.joint.vectors for condition in conditions
+        ):
+            formulas.pair(condition.of)  # here, so that all that follows can use it
         return images
 
     def _image(self, keeper: Keeper, images: Mapping[Expr, Pair], sign: str) -> Pair:
@@ -237,13 +239,15 @@ class ModelProcedure(Procedure):
         return image
 
     def _if_element(
-        self, tests: frozenset[Test], formulas: Formulas, otherwise: str
+        self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
     ) -> AbstractContextManager[None]:
         """A condition for tuples that are elements, unless all are."""
-        if not tests:
+        if not conditions:
             return nullcontext()
-        limits = {test: _LONGEST_WHOLE if test.whole else "np.inf" for test in tests}
-        known = sorted(f"abs({formulas.pair(test.of)[0]}) < {limit}" for test, limit in limits.items())
+        limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
+        known = sorted(
+            f"abs({formulas.pair(condition.of)[0]}) < {limit}" for condition, limit in limits.items()
+        )
         with self.out.block(f"if not ({' and '.join(known)}):"):
             self.out.line(f"{self.record}.{otherwise}")
         return self.out.block("else:")
@@ -258,7 +262,7 @@ class ModelProcedure(Procedure):
             high, _ = formulas.pair(result)
             null = f"not abs({high}) < np.inf"
             if model.nulls is Nulls.POISON:
-                end = self.joint.vectors.index(self.joint.tests[number])
+                end = self.joint.vectors.index(self.joint.conditions[number])
                 null += f" or {self.record}.missing{end} > 0"
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))

@@ -1,0 +1,89 @@
+"""What several models over one window have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.model import expression
+from slicemill.model.catalogue import model
+from slicemill.model.joint import Condition, conditions_of, joint, with_columns
+from slicemill.model.model import Model, shared_cores
+from slicemill.model.terms import Column
+
+X, Y = Condition(Column("x")), Condition(Column("y"))
+
+
+def kept(*models: Model, finite: bool = True) -> list[str]:
+    return [str(each.core) for each in joint(models, finite=finite).kept]
+
+
+def test_equal_cores_are_kept_once() -> None:
+    assert kept(expression("mean(x)"), expression("variance(x)")) == ["sum(x)", "sum(1)", "sum(x^2)"]
+
+
+def test_as_many_are_kept_as_differ() -> None:
+    names = (
+        "mean",
+        "variance",
+        "skewness",
+        "kurtosis",
+        "slope",
+        "r2",
+        "correlation",
+        "covariance",
+        "dot",
+        "max",
+    )
+    models = [model(name) for name in names]
+    assert len(kept(*models)) == len(shared_cores(models)) < sum(len(one.cores) for one in models) / 3
+
+
+def test_a_model_that_can_do_without_a_column_has_other_elements_where_that_may_be_null() -> None:
+    models = [expression("mean(x)"), expression("slope(x, y)"), expression("mean(x) + max(x)")]
+    assert joint(models, finite=False).conditions == [{X}, {X, Y}, {X}]
+    assert kept(*models, finite=False).count("sum(x)") == 2
+    assert kept(*models).count("sum(x)") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("sum(x^2*y)", {"x", "y"}),
+        ("sum(log(x)^2)", {"x", "log(x)"}),
+        ("sum(x/y)", {"x", "y", "x/y"}),
+        ("sum(where(x > 0, x, 0))", {"x"}),
+        ("sum(where(x > 0, y, 0))", {"x", "where(x > 0, y, 0)"}),
+        ("sum(i*x)", {"x"}),
+        ("sum(sqrt(x) + sin(y))", {"x", "sqrt(x)", "y"}),
+        ("count()", set()),
+    ],
+)
+def test_what_makes_a_tuple_an_element(text: str, wanted: set[str]) -> None:
+    assert {str(each.of) for each in conditions_of(expression(text))} == wanted
+
+
+def test_functions_that_may_have_no_value_keep_models_apart() -> None:
+    models = [expression("sum(log(x))"), expression("sum(x)"), expression("sum(log(x)^2) + sum(x)")]
+    assert kept(*models).count("sum(x)") == 2
+    assert kept(*models).count("sum(log(x))") == 1
+
+
+def test_a_name_may_stand_for_other_things_in_other_models() -> None:
+    about = "let m = {} in sum(abs(x - m))"
+    mean, greatest, again = (expression(about.format(of)) for of in ("mean(x)", "max(x)", "mean(x)"))
+    assert kept(mean, greatest, again) == [
+        "sum(x)", "sum(1)", "sum(abs(-(sum(x)/n) + x))", "max(x)", "sum(abs(-max(x) + x))",
+    ]  # fmt: skip
+
+
+def test_who_has_a_core() -> None:
+    found = joint([expression("mean(x)"), expression("max(x)"), expression("n")], finite=True)
+    users = {str(each.core): found.users(place) for place, each in enumerate(found.kept)}
+    assert users == {"sum(x)": [0], "sum(1)": [0, 2], "max(x)": [1]}
+
+
+def test_columns_by_other_names_give_the_cores_that_these_have() -> None:
+    dot = expression("sum(x*y)")
+    both = (with_columns(dot, {"x": a, "y": b}, ("p", "q")) for a, b in (("p", "q"), ("q", "p")))
+    assert kept(*both) == ["sum(p*q)"]
+    assert kept(with_columns(dot, {"x": "p", "y": "p"}, ("p",))) == ["sum(p^2)"]
