@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slicemill.plan.early_cost import Choice, PaneStatistics, choose
-from slicemill.plan.early_panes import Recipe
+from slicemill.plan.early_panes import Recipe, recipe_of_unit
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedWindows
+from slicemill.plan.units import cut
 from slicemill.runtime.early_panes import want_panes
-from slicemill.runtime.unit_run import RunningUnit
+from slicemill.runtime.home import folder_name
+from slicemill.runtime.state import IDENTITY, StateStore
+from slicemill.runtime.unit_statistics import UnitStatistics
+
+if TYPE_CHECKING:
+    from slicemill.runtime.unit_run import RunningUnit
 
 
 @dataclass
@@ -59,3 +67,19 @@ def with_choices(graph: QueryGraph, choices: Mapping[str, Choice]) -> QueryGraph
         for node in graph
     }
     return QueryGraph(nodes, graph.streams)
+
+
+def choices_in(graph: QueryGraph, home: Path) -> dict[str, Choice]:
+    """What a mill on this machine would choose for shared windows, by what is counted in a home; by node."""
+    found: dict[str, Choice] = {}
+    for unit in cut(graph):
+        early, folder = recipe_of_unit(unit, graph), home / "units" / folder_name(unit.id)
+        version = StateStore(folder).latest() if (folder / IDENTITY).exists() else None
+        if early is not None and version is not None:
+            statistics, kept = UnitStatistics(), version.extra.get("statistics", {})
+            assert isinstance(kept, dict)
+            statistics.restore(kept)
+            buckets = int(str(version.extra["buckets"]))
+            choice = choose(statistics.panes, bool(early[1].keys), buckets, os.cpu_count() or 1)
+            found |= dict.fromkeys(unit.nodes, choice)
+    return found

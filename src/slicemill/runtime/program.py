@@ -110,8 +110,8 @@ class UnitProgram:
         """
         graph, unit = self.plan.graph, self.plan.unit
         self._set_boxes(dropping)
-        for step in self._windows:
-            step.early = early
+        for windows in self._windows:
+            windows.early = early
         found: dict[str, Part] = {}
         parts: dict[str, Sequence[Part]] = {}
         for node in graph:

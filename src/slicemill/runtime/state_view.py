@@ -18,6 +18,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
 from slicemill.runtime.chunk import ChunkInfo
+from slicemill.runtime.early_choice import choices_in, with_choices
 from slicemill.runtime.state import IDENTITY, StateStore
 from slicemill.runtime.state_slices import load_state
 
@@ -57,7 +58,7 @@ def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
 
 
 def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
-    """A graph whose shared joins know what has been measured of them in a home."""
+    """A graph whose shared joins and windows know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
     for _, node_id, _, state in _states_of(home):
         statistics = state.statistics()
@@ -69,7 +70,7 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
         else node
         for node in graph
     }
-    return QueryGraph(nodes, graph.streams)
+    return with_choices(QueryGraph(nodes, graph.streams), choices_in(graph, home))
 
 
 def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:

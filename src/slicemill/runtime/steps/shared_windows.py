@@ -108,8 +108,8 @@ def _member(member: op.WindowMember, translator: Translator) -> Member:
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     if not member.partial:
         return _by_value(member, operator, names, translator)
-    figures = {call.columns[0].name: _figure(call) for call in calls_read(member)}
-    return Groups(length, slide, names, figures, member.columns)
+    read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
+    return Groups(length, slide, names, read, member.columns)
 
 
 def _by_value(
