@@ -177,6 +177,9 @@ class Interpreted:
             if make is not None
         }
         self._definition = replace(found, base=makers.get("base"), window=makers.get("window"))
+        if found.panes is not None:
+            # Panes of built-in aggregates are code that cannot be pickled; results are exact without them.
+            self._definition = replace(self._definition, algebraic=False, panes=None)
         self._call = aggregate.AggregateCall(self._definition, arguments_of)
         # What is the same in every state of this call, and so stays out of its pickles.
         self._fixed: dict[str, object] = {
@@ -184,7 +187,6 @@ class Interpreted:
             "definition": self._definition,
             "call": self._call,
             "frame": self._frame,
-            "panes": self._definition.panes,
         }
         self._ids = {id(thing): name for name, thing in self._fixed.items() if thing is not None}
 
