@@ -299,7 +299,7 @@ def _shared_models(shared: op.SharedModels) -> Words:
                 users = ", ".join(
                     f"{call_text(call)} of {query}" for query, call in dict.fromkeys(core.users)
                 )
-                facts.append(("core", f"{core.core}: {users}"))
+                facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += _partition(shared.keys)
     return Words("γ", f"Cores of {_many(len(shared.calls), 'model')}", tuple(facts))
 

@@ -1,0 +1,105 @@
+"""Models with OVER become members of one node: which, by which name, and what is said to be kept for whom."""
+
+from __future__ import annotations
+
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.explain import explain_text
+from slicemill.plan.explain_json import explain_data
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.model_cores import cores_of
+from slicemill.plan.operators import Part, SharedModels, WindowAggregate
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import bucket_count
+from slicemill.plan.svg import explain_svg
+from slicemill.plan.units import cut
+
+STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
+CREATE MODEL fading(x REAL) AS sum(x * 0.5^age)/n;
+"""
+OVER = "OVER (PARTITION BY k ROWS 9 PRECEDING)"
+A = f"CREATE QUERY a AS SELECT k, mean(x) {OVER} AS m, skewness(x) {OVER} AS w FROM s;"
+B = f"CREATE QUERY b AS SELECT y, slope(x, y) {OVER} AS m FROM s;"
+WIDER = "CREATE QUERY c AS SELECT mean(x) OVER (PARTITION BY k RANGE 9 SECONDS PRECEDING) AS m FROM s;"
+
+
+def shared(text: str) -> QueryGraph:
+    catalog = bind(STREAM + text).catalog
+    return share(optimize(build_graph(catalog)), catalog)
+
+
+def node(graph: QueryGraph, name: str = "models of s by k") -> SharedModels:
+    operator = graph[name].operator
+    assert isinstance(operator, SharedModels)
+    return operator
+
+
+def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
+    graph = shared(A + B)
+    assert [member.name for member in node(graph).members] == ["a: window", "b: window"]
+    assert node(graph).members[1].columns[0].name == "y"
+    assert all(isinstance(graph[f"{name}: window"].operator, Part) for name in "ab")
+
+
+def test_the_unit_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
+    (unit,) = cut(shared(A + B))
+    (less,) = cut(shared(B))
+    assert unit.id == less.id == "models of s by k"
+    assert unit.shared and [log for _, log in unit.outputs] == ["a", "b"]
+    assert bucket_count(unit, shared(A + B), 4) == 4
+
+
+def test_other_conditions_are_another_input() -> None:
+    dear, again, other = (
+        f"CREATE QUERY {name} AS SELECT mean(x) {OVER} AS m FROM s WHERE y > {limit};"
+        for name, limit in (("d", 1), ("e", 1), ("f", 2))
+    )
+    units = cut(shared(A + dear + again + other))
+    assert [[log for _, log in unit.outputs] for unit in units] == [["a"], ["d", "e"], ["f"]]
+
+
+def test_what_is_not_all_models_of_one_key_stays_as_it_is() -> None:
+    mixed = f"CREATE QUERY q AS SELECT mean(x) {OVER} AS m, avg(x) {OVER} AS n FROM s;"
+    keys = f"CREATE QUERY q AS SELECT mean(x) {OVER} AS m, mean(x) OVER (ROWS 9 PRECEDING) AS n FROM s;"
+    for text in (mixed, keys):
+        assert isinstance(shared(text)["q: window"].operator, WindowAggregate)
+
+
+def test_each_core_is_kept_once_for_all_who_need_it() -> None:
+    cores = cores_of(node(shared(A + B + WIDER)))
+    found = {
+        (str(core.window), core.core): [f"{query} {call.name}" for query, call in core.users]
+        for core in cores
+    }
+    assert found == {
+        ("ROWS 9", "sum(x)"): ["a mean", "a skewness", "b slope"],
+        ("ROWS 9", "sum(1)"): ["a mean", "a skewness", "b slope"],
+        ("ROWS 9", "sum(x^2)"): ["a skewness", "b slope"],
+        ("ROWS 9", "sum(x^3)"): ["a skewness"],
+        ("ROWS 9", "sum(x*y)"): ["b slope"],
+        ("ROWS 9", "sum(y)"): ["b slope"],
+        ("RANGE 9 SECONDS", "sum(x)"): ["c mean"],
+        ("RANGE 9 SECONDS", "sum(1)"): ["c mean"],
+    }
+
+
+def test_those_that_go_by_other_times_have_cores_of_their_own() -> None:
+    two = "CREATE STREAM t(x real, p timestamp, q timestamp) ORDER BY current_time;"
+    calls = ", ".join(f"fading(x, {at}) OVER (ROWS 9 PRECEDING) AS {at}1" for at in "pq")
+    cores = cores_of(node(shared(f"{two} CREATE QUERY r AS SELECT {calls} FROM t;"), "models of t"))
+    assert [core.core for core in cores].count("sum(1)") == 2
+
+
+def test_explain_tells_in_every_form_which_cores_are_shared() -> None:
+    graph = shared(A + B)
+    line = "sum(x^2) for skewness(x) of a, slope(x, y) of b"
+    text = explain_text(graph, 120)
+    assert "γ Cores of 3 models  6 cores, asked for 11 times" in text and f"core          {line}" in text
+    assert line in explain_svg(graph)
+    (found,) = [n for n in explain_data(graph)["nodes"] if n["operator"] == "shared_models"]
+    assert len(found["cores"]) == 6
+    assert found["cores"][2] == {
+        "core": "sum(x^2)",
+        "window": "ROWS 9",
+        "users": [{"query": "a", "call": "skewness(x)"}, {"query": "b", "call": "slope(x, y)"}],
+    }
