@@ -12,6 +12,7 @@ from slicemill.bench import coalesce
 from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
 from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.execution.coalesce import Coalesce
+from slicemill.execution.coalesce_windows import Temporal
 from slicemill.execution.operator import Timed
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_expected_runs_are_those_of_the_reference() -> None:
     events = Events.random(800)
-    reference = Coalesce(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
+    reference = Coalesce(Temporal(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US))
     lengths = []
     for ts, k, v in zip(events.ts.tolist(), events.k.tolist(), events.v.tolist(), strict=True):
         periods = [made.row[-1] for made in reference.process(0, Timed(ts, (k, v)))]

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 
 from slicemill.execution.coalesce import Coalesce
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
+from slicemill.execution.coalesce_windows import Temporal
 from slicemill.execution.operator import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.budget import Budget, Slot
@@ -44,11 +45,13 @@ def tuples(random: Random, count: int) -> list[Timed]:
 
 
 def exact(extent: int | None, slide: int, by_rows: bool) -> Coalesce:
-    return Coalesce(second, first, first, extent, slide, by_rows, chosen)
+    return Coalesce(Temporal(second, first, first, extent, slide, by_rows, chosen))
 
 
 def shedding(extent: int | None, slide: int, by_rows: bool, budget: Budget) -> SheddingCoalesce:
-    return SheddingCoalesce(second, first, first, extent, slide, by_rows, chosen, budget, everything)
+    return SheddingCoalesce(
+        Temporal(second, first, first, extent, slide, by_rows, chosen), budget, everything
+    )
 
 
 def run(operator: Coalesce | SheddingCoalesce, stream: list[Timed]) -> list[str]:
@@ -149,11 +152,11 @@ def test_only_wanted_runs_count_for_accuracy() -> None:
         return bool(end - begin >= 20)  # type: ignore[has-type]
 
     budget = Budget(40, method="threshold", threshold=20)
-    operator = SheddingCoalesce(second, first, first, 400, 100, False, everything, budget, wanted)
+    operator = SheddingCoalesce(Temporal(second, first, first, 400, 100), budget, wanted)
     run(operator, stream)
     assert operator.report.dropped == 0
     small = Budget(30, method="threshold", threshold=20)
-    operator = SheddingCoalesce(second, first, first, 400, 100, False, everything, small, wanted)
+    operator = SheddingCoalesce(Temporal(second, first, first, 400, 100), small, wanted)
     run(operator, stream)
     assert operator.report.dropped > 0
     assert operator.report.accuracy > 0.97

@@ -12,22 +12,22 @@ NumPy's: ours of the measured run, Spark's of a run before.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import getloadavg
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed
 from slicemill.bench.coalesce_rivals import FORMULATIONS
+from slicemill.bench.events import write_parts
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
 from slicemill.bench.waiting import wait_for
@@ -49,7 +49,6 @@ QUERY = (
     "SELECT R.k, R.v, VALID(R) AS held FROM event(v) AS R RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY k "
     "WHERE CAST(VALID(R) AS INTERVAL SECOND) >= 3"
 )
-FIRST_FILE_S = 1_700_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +92,8 @@ class Events:
         return Events(self.ts[first:last], self.k[first:last], self.v[first:last])
 
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
-        folder.mkdir(parents=True)
-        paths = []
-        for number, start in enumerate(range(0, len(self.ts), rows_per_file)):
-            part = slice(start, start + rows_per_file)
-            ts = pa.array(self.ts[part], pa.timestamp("us", tz="UTC"))
-            paths.append(folder / f"{number:05d}.parquet")
-            pq.write_table(pa.table({"ts": ts, "k": self.k[part], "v": self.v[part]}), paths[-1])
-            # Spark takes files by their times, which for small ones would be the same.
-            os.utime(paths[-1], (FIRST_FILE_S + number, FIRST_FILE_S + number))
-        return paths
+        ts = pa.array(self.ts, pa.timestamp("us", tz="UTC"))
+        return write_parts(folder, pa.table({"ts": ts, "k": self.k, "v": self.v}), rows_per_file)
 
     def expected(self) -> Runs:
         """Window by window: what has ended by the last event."""
@@ -131,14 +122,7 @@ class Phase:
         return self.rows / self.usage.cpu_s
 
     def figures(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "rows_per_cpu_s": round(self.rows_per_cpu_s),
-            "cpu_s": round(self.usage.cpu_s, 2),
-            "wall_s": round(self.usage.wall_s, 2),
-            "peak_mb": self.usage.peak_bytes // 1_000_000,
-            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
-        }
+        return self.usage.figures(self.rows)
 
 
 class CoalesceBench:
@@ -237,7 +221,7 @@ def measure(bench: CoalesceBench, sizes: Sizes) -> Result:
     figures = {
         "how": f"RANGE 60 s SLIDES 10 s, {KEYS} keys, {1 / STEP_US * SECOND:.0f} events a second, "
         f"{COALESCING:.0%} of them go on with a run; CPU of driver, JVM and Python workers, one session",
-        "load of the machine, 1 min": round(os.getloadavg()[0], 1),
+        "load of the machine, 1 min": round(getloadavg()[0], 1),
         "slicemill": ours.figures(),
         **{f"Spark SQL, {name}": phase.figures() for name, phase in theirs.items()},
     }

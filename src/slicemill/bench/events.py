@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,19 +21,25 @@ _FIRST_S = 1_700_000_000
 
 def write_events(folder: Path, files: int, rows_per_file: int) -> list[Path]:
     """Files of events in the order of their times, each going on where the one before has ended."""
+    random, rows = np.random.default_rng(1), files * rows_per_file
+    ts = _FIRST_S * _SECOND + np.arange(rows) * (_SECOND // EVENTS_PER_S)
+    columns = {
+        "k": random.integers(0, KEYS, rows),
+        "v": random.integers(0, 10_000, rows),
+        "ts": pa.array(ts, pa.timestamp("us", tz="UTC")),
+    }
+    return write_parts(folder, pa.table(columns), rows_per_file)
+
+
+def write_parts(folder: Path, table: pa.Table, rows_per_file: int) -> list[Path]:
+    """The table in files, in its order."""
     folder.mkdir(parents=True)
-    random = np.random.default_rng(1)
     paths = []
-    for number in range(files):
-        places = np.arange(number * rows_per_file, (number + 1) * rows_per_file)
-        ts = _FIRST_S * _SECOND + places * (_SECOND // EVENTS_PER_S)
-        columns = {
-            "k": random.integers(0, KEYS, rows_per_file),
-            "v": random.integers(0, 10_000, rows_per_file),
-            "ts": pa.array(ts, pa.timestamp("us", tz="UTC")),
-        }
+    for number, start in enumerate(range(0, table.num_rows, rows_per_file)):
         paths.append(folder / f"{number:05d}.parquet")
-        pq.write_table(pa.table(columns), paths[-1])
+        pq.write_table(table.slice(start, rows_per_file), paths[-1])
+        # Spark takes files by their times, which for small ones would be the same.
+        os.utime(paths[-1], (_FIRST_S + number, _FIRST_S + number))
     return paths
 
 

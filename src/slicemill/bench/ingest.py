@@ -114,7 +114,7 @@ def _result(bench: IngestBench, session: Usage) -> Result:
     figures = {
         "how": "CPU of driver, JVM and Python workers after warm-up and query start, one session, "
         f"{sizes.files_per_batch * sizes.rows_per_file} rows a batch; peak memory is resident, summed",
-        "start-up": {"session": _usage(session), "first runs of both sides": _usage(warm_up)},
+        "start-up": {"session": session.figures(), "first runs of both sides": warm_up.figures()},
         "1 filter": one,
         "20 filters": many,
         "latency": latency,
@@ -125,15 +125,6 @@ def _result(bench: IngestBench, session: Usage) -> Result:
 def _counted(what: str, compared: Mapping[str, Any]) -> Claim:
     wrong = compared["rows too many or missing"]
     return at_most(f"{what}: rows too many or missing, both sides, against a batch query", wrong, 0)
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "cpu_s": round(usage.cpu_s, 2),
-        "wall_s": round(usage.wall_s, 2),
-        "peak_mb": usage.peak_bytes // 1_000_000,
-        "cpu_s by process": {kind: round(cpu_s, 2) for kind, cpu_s in usage.cpu_s_by_kind.items()},
-    }
 
 
 def _phase(
@@ -217,8 +208,8 @@ class IngestBench:
             "rows out": sum(expected),
             "ratio": statistics.median(ratios),
             "ratios by round": ratios,
-            "slicemill": {"rows_per_cpu_s": round(rows / mill.cpu_s), **_usage(mill)},
-            "spark": {"rows_per_cpu_s": round(rows / native.cpu_s), **_usage(native)},
+            "slicemill": mill.figures(rows),
+            "spark": native.figures(rows),
             "rows too many or missing": sum(phase.wrong for phase in (*ours, *theirs)),
             "where our time goes, s, last round": ours[-1].stages,
         }

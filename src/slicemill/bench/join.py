@@ -201,12 +201,8 @@ def _counted(phases: Iterable[Phase]) -> Claim:
 
 def _figures(phase: Phase) -> dict[str, Any]:
     return {
-        "rows_per_cpu_s": round(phase.rows_per_cpu_s),
         "pairs": phase.pairs,
-        "cpu_s": round(phase.usage.cpu_s, 2),
-        "wall_s": round(phase.usage.wall_s, 2),
-        "peak_mb": phase.usage.peak_bytes // 1_000_000,
-        "cpu_s by process": {kind: round(cpu, 2) for kind, cpu in phase.usage.cpu_s_by_kind.items()},
+        **phase.usage.figures(phase.rows),
         "rows in state": phase.state_rows,
         "where our time goes, s": phase.stages,
     }

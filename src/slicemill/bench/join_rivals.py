@@ -8,7 +8,6 @@ to its noop sink, which only counts: less than is asked of slicemill.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from slicemill.bench.bids import Feed
 from slicemill.bench.rivals import SparkQueries
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_for_counts
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.state_view import slices_of
 
@@ -34,7 +33,6 @@ SCHEMA = "k BIGINT, v BIGINT, ts TIMESTAMP"
 VALUES = 1000
 _SECOND = 1_000_000
 _KEY_SPAN = 1 << 40  # longer than any stream here, in microseconds
-_PATIENCE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +125,7 @@ class MillJoins:
         self.mill.start()
 
     def finish(self, expected: Sequence[int]) -> None:
-        ends = time.monotonic() + _PATIENCE_S
-        while any(count < wanted for count, wanted in zip(self.counts(), expected, strict=True)):
-            self.mill.check()
-            if time.monotonic() > ends:
-                raise SlicemillError(f"results are missing after {_PATIENCE_S} s: {self.counts()}")
-            time.sleep(0.005)
+        wait_for_counts(self.counts, expected, self.mill.check)
 
     def counts(self) -> list[int]:
         return [self.mill.queries[f"q{number}"].metrics().rows for number in range(len(self.joins))]

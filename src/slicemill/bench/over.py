@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed
+from slicemill.bench.events import write_parts
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
 from slicemill.bench.waiting import wait_for
@@ -79,14 +79,8 @@ class Events:
         return Events(self.ts[first:last], self.k[first:last], self.v[first:last])
 
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
-        folder.mkdir(parents=True)
-        paths = []
-        for number, start in enumerate(range(0, len(self.ts), rows_per_file)):
-            part = slice(start, start + rows_per_file)
-            ts = pa.array(self.ts[part], pa.timestamp("us", tz="UTC"))
-            paths.append(folder / f"{number:05d}.parquet")
-            pq.write_table(pa.table({"ts": ts, "k": self.k[part], "v": self.v[part]}), paths[-1])
-        return paths
+        ts = pa.array(self.ts, pa.timestamp("us", tz="UTC"))
+        return write_parts(folder, pa.table({"ts": ts, "k": self.k, "v": self.v}), rows_per_file)
 
     def sum_of_averages(self, window_us: int, partitioned: bool) -> float:
         """What all results come to, by prefix sums over the sorted input."""
@@ -117,15 +111,7 @@ class Run:
         return self.rows / self.usage.cpu_s
 
     def figures(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "rows_per_cpu_s": round(self.rows_per_cpu_s),
-            "rows_per_s": round(self.rows / self.usage.wall_s),
-            "cpu_s": round(self.usage.cpu_s, 2),
-            "wall_s": round(self.usage.wall_s, 2),
-            "peak_mb": self.usage.peak_bytes // 1_000_000,
-            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
-        }
+        return self.usage.figures(self.rows)
 
 
 class OverBench:

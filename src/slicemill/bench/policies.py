@@ -26,7 +26,7 @@ import pyarrow as pa
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.policy_load import Recording, admit, group, queries, replay, script
 from slicemill.bench.policy_overhead import decision_ms
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_until_read
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.runtime.mill import Mill
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 QUERIES = 30
 LOAD = 0.9
 SEED = 7
-_PATIENCE_S = 600
 _WARM_UP = (1, 0, 1)
 _MEASURED = (0, 1, 2, 0, 0.5, 1, 0, 2, 1, 0)
 """Groups of the calibration, as multiples of those that come later; 0 is one row."""
@@ -201,20 +200,11 @@ class PolicyBench:
                 began = time.time()
                 mill.dispatcher.start()
                 came = replay(mill, self._recording)
-                self._finish(mill, deliveries)
+                wait_until_read(mill, list(deliveries.found))
                 ended = time.time()
             mill.dispatcher.stop()
             results = {name: _rows(query.to_arrow()) for name, query in mill.queries.items()}
             return self._felt(deliveries, came, results, _busy_s(stages) / (ended - began), mill)
-
-    def _finish(self, mill: Mill, deliveries: Deliveries) -> None:
-        """Wait until every unit has read the last group."""
-        ends = time.monotonic() + _PATIENCE_S
-        while any(mill.lag_rows(name) for name in deliveries.found):
-            mill.check()
-            if time.monotonic() > ends:
-                raise SlicemillError(f"rows still wait after {_PATIENCE_S} s")
-            time.sleep(0.02)
 
     def _felt(
         self,

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from slicemill.errors import SlicemillError
 
@@ -39,6 +40,16 @@ class Usage:
     wall_s: float = 0.0
     peak_bytes: int = 0
     cpu_s_by_kind: dict[str, float] = field(default_factory=dict)
+
+    def figures(self, rows: int | None = None) -> dict[str, Any]:
+        """To be shown; with how many rows it took for each processor second, if rows were what it was for."""
+        speed = {} if rows is None else {"rows": rows, "rows_per_cpu_s": round(rows / self.cpu_s)}
+        return speed | {
+            "cpu_s": round(self.cpu_s, 2),
+            "wall_s": round(self.wall_s, 2),
+            "peak_mb": self.peak_bytes // 1_000_000,
+            "cpu_s by process": {kind: round(cpu_s, 2) for kind, cpu_s in self.cpu_s_by_kind.items()},
+        }
 
     def __add__(self, other: Usage) -> Usage:
         kinds = {*self.cpu_s_by_kind, *other.cpu_s_by_kind}

@@ -7,14 +7,13 @@ only counts. A side is started, takes in what arrives, and says how many rows pa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from slicemill.bench.bids import COLUMNS, SCHEMA
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_for_counts
 from slicemill.runtime.mill import Mill
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_MS = 50
-_PATIENCE_S = 300
 
 
 class Side(Protocol):
@@ -123,12 +121,7 @@ class MillSide:
         self._ingest = [query for query in self.spark.streams.active if query.id not in others]
 
     def finish(self, expected: Sequence[int]) -> None:
-        ends = time.monotonic() + _PATIENCE_S
-        while any(count < wanted for count, wanted in zip(self.counts(), expected, strict=True)):
-            self.mill.check()
-            if time.monotonic() > ends:
-                raise SlicemillError(f"results are missing after {_PATIENCE_S} s: {self.counts()}")
-            time.sleep(0.005)
+        wait_for_counts(self.counts, expected, self.mill.check)
 
     def counts(self) -> list[int]:
         return [self.mill.queries[f"q{number}"].metrics().rows for number in range(len(self.conditions))]

@@ -22,7 +22,7 @@ import numpy as np
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.policies import Deliveries
 from slicemill.bench.policy_load import CLASSES, LoadQuery, admit, group, script
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_until_read
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.lab.shed_runs import PROBABILITIES, RATIOS, table
@@ -38,7 +38,6 @@ CALM = 0.5
 OVERLOAD = 2.0
 LAG = 1.5  # times the 99th percentile when calm
 SEED = 11
-_PATIENCE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class ShedBench:
             deliveries.follow(mill)
             mill.dispatcher.start()
             came = self._arrive(mill, gap_s, groups)
-            self._finish(mill, deliveries)
+            wait_until_read(mill, list(deliveries.found))
             mill.dispatcher.stop()
             sheds = [query.metrics().shed for query in mill.queries.values()]
         first = self.sizes.settling if groups == self.sizes.overload else 1
@@ -175,14 +174,6 @@ class ShedBench:
             came.append(time.time())
             admit(mill, epoch, self._groups[epoch])
         return came
-
-    def _finish(self, mill: Mill, deliveries: Deliveries) -> None:
-        ends = time.monotonic() + _PATIENCE_S
-        while any(mill.lag_rows(name) for name in deliveries.found):
-            mill.check()
-            if time.monotonic() > ends:
-                raise SlicemillError(f"rows still wait after {_PATIENCE_S} s")
-            time.sleep(0.02)
 
 
 BENCHMARK = Benchmark("Twice the load that can be borne, with a budget", run)

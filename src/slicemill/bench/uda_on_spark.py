@@ -32,12 +32,7 @@ class Streamed:
     usage: Usage
 
     def figures(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "rows_per_cpu_s": round(self.rows / self.usage.cpu_s),
-            "rows_per_s": round(self.rows / self.usage.wall_s),
-            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
-        }
+        return self.usage.figures(self.rows)
 
 
 def end_to_end(esl: str, call: str, files: int) -> Streamed:

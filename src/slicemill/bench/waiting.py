@@ -1,21 +1,48 @@
-"""Waiting for the results of a query that is measured."""
+"""Waiting for what is measured to end."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 from slicemill.errors import SlicemillError
 from slicemill.runtime.mill import Mill
 
-_PATIENCE_S = 300
+_PATIENCE_S = 900
+
+
+def wait_until(done: Callable[[], bool], state: Callable[[], str], every_s: float = 0.005) -> None:
+    """Until something is done; after a quarter of an hour it never will, and `state` says how far it came."""
+    ends = time.monotonic() + _PATIENCE_S
+    while not done():
+        if time.monotonic() > ends:
+            raise SlicemillError(f"not done after {_PATIENCE_S} s: {state()}")
+        time.sleep(every_s)
+
+
+def wait_for_counts(
+    counts: Callable[[], Sequence[int]], expected: Sequence[int], check: Callable[[], None] = lambda: None
+) -> None:
+    """Until there are so many results of each query; `check` raises if something has failed."""
+
+    def done() -> bool:
+        check()
+        return all(count >= wanted for count, wanted in zip(counts(), expected, strict=True))
+
+    wait_until(done, lambda: f"there are {list(counts())} of {list(expected)} results")
 
 
 def wait_for(mill: Mill, query: str, rows: int) -> None:
-    """Until the query has so many results."""
-    ends = time.monotonic() + _PATIENCE_S
+    """Until a query has so many results."""
     found = mill.queries[query]
-    while found.metrics().rows < rows:
+    wait_for_counts(lambda: [found.metrics().rows], [rows], mill.check)
+
+
+def wait_until_read(mill: Mill, queries: Sequence[str]) -> None:
+    """Until nothing waits to be read by any of the queries."""
+
+    def done() -> bool:
         mill.check()
-        if time.monotonic() > ends:
-            raise SlicemillError(f"only {found.metrics().rows} of {rows} results after {_PATIENCE_S} s")
-        time.sleep(0.005)
+        return not any(mill.lag_rows(name) for name in queries)
+
+    wait_until(done, lambda: f"rows that wait: { ({name: mill.lag_rows(name) for name in queries}) }", 0.02)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from slicemill.bench.events import SCHEMA, Expected
 from slicemill.bench.rivals import POLL_MS, SparkQueries
-from slicemill.errors import SlicemillError
+from slicemill.bench.waiting import wait_for_counts
 from slicemill.runtime.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_PATIENCE_S = 900
 
 
 class WindowSide(Protocol):
@@ -37,14 +34,6 @@ class WindowSide(Protocol):
         """Results that are wrong, as far as they are kept."""
 
     def stop(self) -> None: ...
-
-
-def _wait(side: WindowSide, expected: Sequence[int]) -> None:
-    ends = time.monotonic() + _PATIENCE_S
-    while any(count < wanted for count, wanted in zip(side.counts(), expected, strict=True)):
-        if time.monotonic() > ends:
-            raise SlicemillError(f"results are missing after {_PATIENCE_S} s: {side.counts()}")
-        time.sleep(0.02)
 
 
 @dataclass
@@ -71,7 +60,7 @@ class MillWindows:
         self.mill.start()
 
     def finish(self, expected: Sequence[int]) -> None:
-        _wait(self, expected)
+        wait_for_counts(self.counts, expected, self.mill.check)
         self.mill.check()
 
     def counts(self) -> list[int]:
@@ -111,7 +100,7 @@ class SparkWindows(SparkQueries):
     def finish(self, expected: Sequence[int]) -> None:
         super().finish(expected)
         # Windows come out in the batch after the one that has moved the watermark.
-        _wait(self, expected)
+        wait_for_counts(self.counts, expected)
 
     def differences(self, expected: Expected) -> int:  # noqa: ARG002 - the noop sink keeps nothing
         return 0

@@ -86,13 +86,8 @@ class Phase:
 
     def figures(self) -> dict[str, Any]:
         return {
-            "rows": self.rows,
             "results": self.results,
-            "rows_per_cpu_s": round(self.rows_per_cpu_s),
-            "cpu_s": round(self.usage.cpu_s, 2),
-            "wall_s": round(self.usage.wall_s, 2),
-            "peak_mb": self.usage.peak_bytes // 1_000_000,
-            "cpu_s by process": {kind: round(s, 2) for kind, s in self.usage.cpu_s_by_kind.items()},
+            **self.usage.figures(self.rows),
             "seconds by stage": dict(self.stages),
         }
 

@@ -8,10 +8,11 @@ beside the memory until its end is known.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 from slicemill.execution.aggregate import comparable, shown
 from slicemill.execution.coalesce_accuracy import Exactness, Fragment, Newest, Partition
+from slicemill.execution.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.execution.operator import Row, Timed
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.chains import Follower, Tuple
@@ -19,72 +20,29 @@ from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow
 
 
-class SheddingCoalesce:
+class SheddingCoalesce(SlidingPartitions[Partition]):
     """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
 
-    inputs = 1
-
-    def __init__(
-        self,
-        values: Callable[[Row], Row],
-        head: Callable[[Row], Row],
-        key: Callable[[Row], Row],
-        extent: int | None,
-        slide: int,
-        by_rows: bool,
-        where: Callable[[Row], bool],
-        budget: Budget,
-        wanted: Callable[[Row], bool],
-    ) -> None:
-        self._values = values
-        self._head = head
-        self._key = key
-        self._extent = extent
-        self._slide = slide
-        self._by_rows = by_rows
-        self._where = where
+    def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
+        super().__init__(temporal)
+        self._extent = temporal.extent
+        self._by_rows = temporal.by_rows
         self._memory = budget.memory()
         self._shadow = Shadow()
-        self._exactness = Exactness(self._shadow, extent, by_rows, wanted)
-        self._partitions: dict[Hashable, Partition] = {}
-        self._next_end: int | None = None
+        self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
         self.report = MemoryReport(capacity=budget.capacity)
 
-    @property
-    def waits_for_time(self) -> bool:
-        return not self._by_rows
-
-    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
-        out = [] if self._by_rows else self._close_until(tuple_.ts)
-        if self._next_end is None:
-            self._next_end = (tuple_.ts // self._slide + 1) * self._slide
-        key = comparable(self._key(tuple_.row))
-        partition = self._partitions.get(key)
-        if partition is None:
-            partition = self._partitions[key] = Partition(shown(self._head(tuple_.row)))
-        self._arrive(key, partition, tuple_)
-        if self._by_rows and partition.arrivals % self._slide == 0:
-            out = self._reported({key: partition}, tuple_.ts)
-        return out
-
-    def advance(self, ts: int) -> Sequence[Timed]:
-        return self._close_until(ts)
-
-    def finish(self) -> Sequence[Timed]:
-        return [] if self._by_rows else self._close_until(None)
-
-    def due(self) -> int | None:
-        return None if self._by_rows else self._next_end
-
-    held_from = due
+    def _new_partition(self, head: Row) -> Partition:
+        return Partition(head)
 
     # -- tuples ----------------------------------------------------------------------------------------
 
     def _arrive(self, key: Hashable, partition: Partition, tuple_: Timed) -> None:
         closed = self._closed(partition, tuple_.ts)
-        values = comparable(shown(self._values(tuple_.row))) if self._where(tuple_.row) else None
+        made = shown(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
+        values = None if made is None else comparable(made)
         partition.newest = self._newest(partition, values, tuple_.ts)
         partition.arrivals += 1
         if closed is not None and self._has_passed(closed, partition):
@@ -130,17 +88,9 @@ class SheddingCoalesce:
 
     # -- windows ---------------------------------------------------------------------------------------
 
-    def _close_until(self, ts: int | None) -> list[Timed]:
-        out: list[Timed] = []
-        while self._next_end is not None and (ts is None or self._next_end <= ts):
-            end = self._next_end
-            self._expire_before(end)
-            out += self._reported(self._partitions, end)
-            goes_on = self._partitions and (self._extent is not None or ts is not None)
-            self._next_end = end + self._slide if goes_on else None
-            # What no later window shows need not wait for its end to make room.
-            self._expire_before(end + self._slide)
-        return out
+    def _reported(self, end: int) -> None:
+        # What no later window shows need not wait for its end to make room.
+        self._expire_before(end + self._temporal.slide)
 
     def _expire_before(self, end: int) -> None:
         if self._extent is None:
@@ -160,7 +110,7 @@ class SheddingCoalesce:
             inside = self._exactness.in_window
             self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
 
-    def _reported(self, partitions: dict[Hashable, Partition], now: int) -> list[Timed]:
+    def _report(self, partitions: Mapping[Hashable, Partition], now: int) -> list[Timed]:
         left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
         self.report.in_window = self._in_all_windows(now)
         self.report.add(now, self._exactness.sums(partitions, left, now))

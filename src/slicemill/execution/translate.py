@@ -17,6 +17,7 @@ from slicemill.execution.aggregate import AggregateCall, comparable
 from slicemill.execution.classify import Classify, trained
 from slicemill.execution.coalesce import Coalesce
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
+from slicemill.execution.coalesce_windows import Temporal
 from slicemill.execution.expressions import compile_expression
 from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.execution.group_aggregate import GroupAggregate
@@ -195,12 +196,10 @@ def _coalesce(operator: op.Coalesce, schema: Schema, output: Schema) -> Coalesce
         return tuple(row[place] for place in attributes)
 
     by_rows = window.frame is FrameKind.ROWS
+    temporal = Temporal(values, head, key, window.extent, window.slide, by_rows, where)
     if operator.budget is None:
-        return Coalesce(values, head, key, window.extent, window.slide, by_rows, where)
-    wanted = _predicate(operator.wanted, output)
-    return SheddingCoalesce(
-        values, head, key, window.extent, window.slide, by_rows, where, operator.budget, wanted
-    )
+        return Coalesce(temporal)
+    return SheddingCoalesce(temporal, operator.budget, _predicate(operator.wanted, output))
 
 
 def _predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
