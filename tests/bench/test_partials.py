@@ -1,23 +1,22 @@
-"""The ways to partial results that are compared make the same number of them."""
+"""Both ways of the benchmark run, in the phases that they are told to, and come to the same."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slicemill.bench.partial_ways import by_catalyst, by_tasks
-from slicemill.bench.partials import KEYS, Sizes, write_case
+from slicemill.bench.events import write_events
+from slicemill.bench.partials import CASES, run_way
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Three seconds of events, in two batches.
-FEW = Sizes(rows_per_file=15_000, files=2, files_per_batch=1, forms=("parquet",), rounds=1)
-
 
 def test_ways_agree(tmp_path: Path, spark: SparkSession) -> None:
-    case = write_case(tmp_path / "case", "parquet", True, FEW)
-    entries = [way(spark, case.events, tmp_path / way.__name__) for way in (by_catalyst, by_tasks)]
-    # The second second is in both files: most of its keys have two entries.
-    assert entries[0] == entries[1]
-    assert 3.8 * KEYS < entries[0] <= 4 * KEYS
+    write_events(tmp_path / "events", 2, 15_000)
+    script = CASES[0].script(tmp_path / "events", 2)
+    one, two = (run_way(spark, script, tmp_path / str(early), early) for early in (False, True))
+    assert one.results[0].num_rows == 3 - 1, "the last second is not over"
+    assert one.results[0].equals(two.results[0])
+    beside = [len(list((tmp_path / str(early)).rglob("chunks/*.*.arrow"))) for early in (False, True)]
+    assert beside[0] == 0 < beside[1]

@@ -20,7 +20,6 @@ _HELPERS = (
     "events",
     "latency",
     "panes_kept",
-    "partial_ways",
     "policy_load",
     "policy_overhead",
     "process_tree",

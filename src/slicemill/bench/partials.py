@@ -1,45 +1,77 @@
-"""Would it pay to make partial results of panes before tuples are stored? (docs/windows.md, "In one pass")
+"""Panes in one phase and in two (docs/windows.md, "In two phases"): what each costs, and what is chosen.
 
-A mean over RANGE 60 s SLIDE 1 s needs of the tuples of a key and a second only their count and sum. Rows are
-read and stored, and a unit puts them into panes; here that is compared with grouping in Catalyst, and with
-grouping in the tasks that read, both before anything is stored (`partial_ways`). With 1 000 keys and 10 000
-events a second ten rows become one, without keys ten thousand: there, partials by the reading tasks are the
-first of two phases.
+A mill reads Parquet files to the end, stores rows, and then runs its units. In one phase these make panes of
+rows; in two, the tasks that read have made entries of them already. Both ways are told to do so, whether it
+pays or not, and take turns, in one session, on the same files; the first rounds warm up and do not count.
+Then the planner is asked what it would have chosen after what it has counted.
 
-Processor seconds of the driver, the JVM and Python workers, in one session, of the last of several rounds. A
-way with partials is charged for making and storing them, and for what a unit has to do with as many rows.
+Events come 10 000 to the second, windows are RANGE 60 SECONDS SLIDE 1 SECOND. Processor time is that of the
+driver, the JVM and Python workers; figures are medians over rounds. Reading and starting a streaming query
+are the larger part of both ways: figures of units alone are given beside those of the whole.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import getloadavg
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.bench.partial_ways import Folder, Rows, by_catalyst, by_tasks
+from slicemill.bench.events import EVENTS_PER_S, KEYS, SCHEMA, write_events
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.lab.claims import Claim, at_most
 from slicemill.lab.experiment import Result, Scale
+from slicemill.plan.build import build_graph
+from slicemill.plan.early_cost import Choice, choose
+from slicemill.plan.optimize import optimize, share
+from slicemill.runtime.mill import Mill, wall_clock_us
+from slicemill.runtime.needs import need_of
+from slicemill.runtime.reader import Reader
 from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KEYS = 1_000
-WORTH_IT = 1.5  # times less processor time, for what it would add to late tuples, restarts and new queries
-_SECOND = 1_000_000
-_STEP_US = 100  # 10 000 events a second
-_FIRST_US = 1_700_000_000 * _SECOND
+WAYS = ("one phase", "two phases")
+REGRET = 1.1  # what is chosen may cost so much more than what is not: less cannot be told from noise here
+_WINDOW = "[RANGE 60 SECONDS SLIDE 1 SECOND]"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Queries over one stream, by key or not; each has a function and perhaps a condition."""
+
+    what: str
+    keyed: bool
+    selects: tuple[tuple[str, str], ...]
+
+    def script(self, folder: Path, files_per_batch: int) -> str:
+        options = f"path '{folder}', maxFilesPerTrigger {files_per_batch}"
+        statements = [f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({options});"]
+        key, by = ("k, ", " GROUP BY k") if self.keyed else ("", "")
+        for number, (call, condition) in enumerate(self.selects):
+            statements.append(
+                f"CREATE QUERY q{number} AS SELECT {key}{call} AS x, window_end() AS e "
+                f"FROM event {_WINDOW}{condition}{by};"
+            )
+        return "\n".join(statements)
+
+
+_MEAN = (("avg(v)", ""),)
+_FILTERED = tuple(("avg(v)", f" WHERE v >= {1_000 * n}") for n in range(8))
+CASES = (
+    Case("no keys, a mean", False, _MEAN),
+    Case("no keys, a deviation of doubles", False, (("stddev(CAST(v AS double) / 7)", ""),)),
+    Case("no keys, 8 means with filters of their own", False, _FILTERED),
+    Case(f"{KEYS} keys, a mean (10 rows to an entry)", True, _MEAN),
+    Case(f"{KEYS} keys, 8 means with filters of their own (2 rows to an entry)", True, _FILTERED),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,145 +79,125 @@ class Sizes:
     rows_per_file: int
     files: int
     files_per_batch: int
-    forms: tuple[str, ...]
+    warm_rounds: int
     rounds: int
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(100_000, 5, 5, ("parquet",), 4),
-    "full": Sizes(100_000, 20, 5, ("parquet", "orc", "csv", "json"), 4),
+    "small": Sizes(100_000, 5, 5, 1, 1),
+    "full": Sizes(100_000, 20, 10, 2, 5),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Events in files of one form, and the same with one row for each key and second."""
+class Run:
+    """What one way took in one round, what came of it, and what the planner makes of what was counted."""
 
-    form: str
-    keyed: bool
-    events: Folder
-    reduced: Folder
-    rows: int
-
-    @property
-    def what(self) -> str:
-        return f"{self.form}, {f'{KEYS} keys' if self.keyed else 'no keys'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Processor seconds of the parts; with partials, `units_after` follows."""
-
-    rows: int
-    ingest: float
-    units: float
-    catalyst: float
-    tasks: float
-    units_after: float
+    ingest: Usage
+    units: Usage
+    results: tuple[pa.Table, ...]
+    choice: Choice
 
     @property
-    def today(self) -> float:
+    def whole(self) -> Usage:
         return self.ingest + self.units
-
-    @property
-    def with_partials(self) -> dict[str, float]:
-        return {"Catalyst": self.catalyst + self.units_after, "reading tasks": self.tasks + self.units_after}
-
-    def figures(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "cpu_s": round(self.today, 2),
-            "of which ingest": round(self.ingest, 2),
-            "of which units": round(self.units, 2),
-            "grouped by Catalyst, cpu_s": round(self.with_partials["Catalyst"], 2),
-            "grouped by the reading tasks, cpu_s": round(self.with_partials["reading tasks"], 2),
-            "of both, units with partials": round(self.units_after, 2),
-        }
 
 
 def run(scale: Scale) -> Result:
     sizes = SIZES[scale]
     claims: list[Claim] = []
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {
+        "how": f"{sizes.files * sizes.rows_per_file} rows, {sizes.files_per_batch} files a batch, "
+        f"{EVENTS_PER_S} events a second; medians of {sizes.rounds} rounds after {sizes.warm_rounds}",
+    }
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, local_session() as spark:
         folder = Path(name)
-        cases = [
-            write_case(folder / f"{form}-{keyed}", form, keyed, sizes)
-            for form in sizes.forms
-            for keyed in (True, False)
-        ]
-        for number in range(sizes.rounds):
-            costs = {case: measure(spark, case, folder / case.what / str(number)) for case in cases}
-    for case, cost in costs.items():
-        best = min(cost.with_partials, key=cost.with_partials.__getitem__)
-        figures[case.what] = cost.figures()
-        claims.append(
-            at_most(
-                f"{case.what}: CPU of rows in the log / of partials by the better of two ways",
-                cost.today / cost.with_partials[best],
-                WORTH_IT,
-                f"better: {best}; partials would be made if they saved more than this",
-            )
-        )
-    figures["how"] = "CPU of driver, JVM and Python workers, the last of the rounds, one session"
+        write_events(folder / "events", sizes.files, sizes.rows_per_file)
+        for number, case in enumerate(CASES):
+            rounds = [
+                _round(spark, case, folder, f"{number}-{turn}", sizes, reverse=turn % 2 == 1)
+                for turn in range(sizes.warm_rounds + sizes.rounds)
+            ]
+            found = rounds[sizes.warm_rounds :]
+            claims += _claims(case, found)
+            figures[case.what] = _figures(found)
     figures["load of the machine, 1 min"] = round(getloadavg()[0], 1)
     return Result(tuple(claims), figures)
 
 
-def measure(spark: SparkSession, case: Case, home: Path) -> Costs:
-    rows = Rows(spark, case.events, home / "rows")
-    ingest, units = _taken(rows.ingest), _taken(rows.units)
-    reduced = Rows(spark, case.reduced, home / "reduced")
-    reduced.ingest()
-    units_after = _taken(reduced.units)
-    assert rows.results == reduced.results, "partials lead to as many results"
-    for side in (rows, reduced):
-        side.close()
-    catalyst = _taken(lambda: by_catalyst(spark, case.events, home / "catalyst"))
-    tasks = _taken(lambda: by_tasks(spark, case.events, home / "tasks"))
-    return Costs(case.rows, *(used.cpu_s for used in (ingest, units, catalyst, tasks, units_after)))
+def _round(
+    spark: SparkSession, case: Case, folder: Path, name: str, sizes: Sizes, reverse: bool
+) -> dict[str, Run]:
+    """Both ways, the first one first or last; they must give the same results."""
+    script = case.script(folder / "events", sizes.files_per_batch)
+    ways = reversed(WAYS) if reverse else WAYS
+    made = {way: run_way(spark, script, folder / f"{name}-{way}", way == WAYS[1]) for way in ways}
+    same = all(a.equals(b) for a, b in zip(*(made[way].results for way in WAYS), strict=True))
+    assert same, "results do not depend on the phases"
+    return made
 
 
-def _taken(work: Callable[[], object]) -> Usage:
-    with measured() as usage:
-        work()
-    return usage
+def run_way(spark: SparkSession, script: str, home: Path, early: bool) -> Run:
+    """Read all files, run the units, and take the results in order."""
+    with Mill(spark, home) as mill:
+        told = Choice(early, "as the benchmark wants it")
+        mill.early_panes.choose = lambda *_: told
+        mill.execute(script)
+        mill.open()
+        graph = share(optimize(build_graph(mill.catalog)), mill.catalog)
+        needs = {"event": need_of("event", graph)}
+        reader = Reader(spark, mill.home.sources, Path(), wall_clock_us, lambda: None)
+        with measured() as ingest:
+            reader.read_to_the_end(mill.intakes, needs)
+        with measured() as units:
+            mill.dispatcher.run_all()
+        (unit,) = mill.dispatcher.units.values()
+        assert unit.early is not None
+        keyed = bool(unit.early[1].keys)
+        choice = choose(unit.statistics.panes, keyed, unit.plan.buckets, mill.early_panes.cores)
+        tables = [query.to_arrow() for query in mill.queries.values()]
+        return Run(ingest, units, tuple(_in_order(table) for table in tables), choice)
 
 
-def write_case(folder: Path, form: str, keyed: bool, sizes: Sizes) -> Case:
-    random = np.random.default_rng(1)
-    events, reduced = (
-        Folder(folder / name, form_, keyed, sizes.files_per_batch)
-        for name, form_ in (("events", form), ("reduced", "parquet"))
-    )
-    for made in (events, reduced):
-        made.path.mkdir(parents=True)
-    for number in range(sizes.files):
-        places = np.arange(number * sizes.rows_per_file, (number + 1) * sizes.rows_per_file)
-        ts = _FIRST_US + places * _STEP_US
-        k, v = (random.integers(0, end, len(places)) for end in (KEYS, 10_000))
-        table = pa.table({"k": k, "v": v, "ts": pa.array(ts, pa.timestamp("us", tz="UTC"))})
-        cells = (places * _STEP_US // _SECOND) * KEYS + (k if keyed else 0)
-        firsts = np.sort(np.unique(cells, return_index=True)[1])
-        _write(events.path / f"{number:05d}.{form}", form, table)
-        _write(reduced.path / f"{number:05d}.parquet", "parquet", table.take(pa.array(firsts)))
-    return Case(form, keyed, events, reduced, sizes.rows_per_file * sizes.files)
+def _in_order(table: pa.Table) -> pa.Table:
+    keys = [(name, "ascending") for name in table.column_names if name in ("e", "k")]
+    return table.sort_by(keys).combine_chunks()
 
 
-def _write(path: Path, form: str, table: pa.Table) -> None:
-    if form == "parquet":
-        pq.write_table(table, path)
-    elif form == "orc":
-        from pyarrow import orc
-
-        orc.write_table(table, path)
-    else:
-        texts = pc.strftime(table.column("ts"), "%Y-%m-%d %H:%M:%S")
-        spelled = table.set_column(2, "ts", texts)
-        if form == "csv":
-            pa.csv.write_csv(spelled, path, pa.csv.WriteOptions(include_header=False))
-        else:
-            spelled.to_pandas().to_json(path, orient="records", lines=True)
+def _claims(case: Case, rounds: list[dict[str, Run]]) -> list[Claim]:
+    choice = rounds[-1][WAYS[0]].choice
+    chosen, other = (WAYS[1], WAYS[0]) if choice.early else WAYS
+    return [
+        at_most(
+            f"{case.what}: {what} of {chosen}, which is chosen / of {other}",
+            _median(rounds, chosen, figure) / _median(rounds, other, figure),
+            REGRET,
+            choice.why,
+        )
+        for what, figure in (("processor time", "cpu_s"), ("wall time", "wall_s"))
+    ]
 
 
-BENCHMARK = Benchmark("Partial results of panes made before tuples are stored, beside rows in the log", run)
+def _median(rounds: list[dict[str, Run]], way: str, figure: str, part: str = "whole") -> float:
+    return median(getattr(getattr(made[way], part), figure) for made in rounds)
+
+
+def _figures(rounds: list[dict[str, Run]]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        way: {
+            f"{part}, {figure}": round(_median(rounds, way, figure, part), 3)
+            for part in ("whole", "ingest", "units")
+            for figure in ("cpu_s", "wall_s")
+        }
+        for way in WAYS
+    }
+    for name in found[WAYS[0]]:
+        found[f"one / two: {name}"] = round(found[WAYS[0]][name] / found[WAYS[1]][name], 2)
+    return {
+        **found,
+        "results": rounds[-1][WAYS[0]].results[0].num_rows,
+        "chosen": rounds[-1][WAYS[0]].choice.why,
+    }
+
+
+BENCHMARK = Benchmark("Panes of windows in one phase, and in two: tasks that read make entries first", run)
