@@ -7,7 +7,7 @@ from the window at each tuple. Window sizes are not printed (X18).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -73,12 +73,7 @@ def run(seed: int, scale: Scale) -> Result:
     random = Random(seed)
     windows, large = WINDOWS[scale], WINDOWS[scale] + LARGE[scale]
     values = [random.uniform(0, 1000) for _ in range(max(large) + 2 * MEASURED)]
-    costs = {
-        A: [_window_cost("a", values, size) for size in large],
-        B: [_window_cost("b", values, size) for size in large],
-        C: [_own_window_cost(values, size) for size in windows],
-        D: [_window_cost("d", values, size) for size in windows],
-    }
+    costs = four_costs(ESL, values, windows, large)
     return Result(_claims(windows, costs), four_figures(large, costs))
 
 
@@ -99,16 +94,6 @@ EXPERIMENT = Experiment(
     run=run,
     plot=plot,
 )
-
-
-def _window_cost(name: str, values: list[float], window: int) -> Cost:
-    rows = [(value,) for value in values[: window + 2 * MEASURED]]
-    return cost(over_rows(defined(ESL, name), window), rows)
-
-
-def _own_window_cost(values: list[float], window: int) -> Cost:
-    rows = [(value, number, window) for number, value in enumerate(values[: window + 2 * MEASURED])]
-    return cost(over_all(defined(ESL, "c")), rows)
 
 
 def _claims(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> tuple[Claim, ...]:
@@ -141,6 +126,27 @@ def _claims(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> tuple[
         ),
         at_most("all give the same averages: greatest difference", difference(costs, len(windows)), 1e-6),
     )
+
+
+def four_costs(
+    esl: str, values: Sequence[float], windows: Sequence[int], large: Sequence[int]
+) -> dict[str, list[Cost]]:
+    """The cost of a tuple for each way and window; aggregates are called a, b, c and d."""
+
+    def of(name: str, window: int) -> Cost:
+        rows = [(value,) for value in values[: window + 2 * MEASURED]]
+        return cost(over_rows(defined(esl, name), window), rows)
+
+    def of_own_window(window: int) -> Cost:
+        rows = [(value, number, window) for number, value in enumerate(values[: window + 2 * MEASURED])]
+        return cost(over_all(defined(esl, "c")), rows)
+
+    return {
+        A: [of("a", size) for size in large],
+        B: [of("b", size) for size in large],
+        C: [of_own_window(size) for size in windows],
+        D: [of("d", size) for size in windows],
+    }
 
 
 def four_figures(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> dict[str, object]:

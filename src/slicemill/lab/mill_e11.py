@@ -13,8 +13,8 @@ from random import Random
 
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
-from slicemill.lab.mill_e10 import A, B, C, D, difference, four_figures, growth, spread
-from slicemill.lab.mill_windows import MEASURED, Cost, cost, defined, draw_costs, over_all, over_rows
+from slicemill.lab.mill_e10 import A, B, C, D, difference, four_costs, four_figures, growth, spread
+from slicemill.lab.mill_windows import MEASURED, Cost, draw_costs
 
 WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60), "full": (20, 60, 200)}
 LARGE: Mapping[Scale, tuple[int, ...]] = {"small": (1_000,), "full": (3_000, 30_000)}
@@ -78,12 +78,7 @@ def run(seed: int, scale: Scale) -> Result:
     random = Random(seed)
     windows, large = WINDOWS[scale], WINDOWS[scale] + LARGE[scale]
     items = [random.randrange(ITEMS) for _ in range(max(large) + 2 * MEASURED)]
-    costs = {
-        A: [_window_cost("a", items, size) for size in large],
-        B: [_window_cost("b", items, size) for size in large],
-        C: [_own_window_cost(items, size) for size in windows],
-        D: [_window_cost("d", items, size) for size in windows],
-    }
+    costs = four_costs(ESL, items, windows, large)
     return Result(_claims(windows, costs), four_figures(large, costs))
 
 
@@ -104,15 +99,6 @@ EXPERIMENT = Experiment(
     run=run,
     plot=plot,
 )
-
-
-def _window_cost(name: str, items: list[int], window: int) -> Cost:
-    return cost(over_rows(defined(ESL, name), window), [(item,) for item in items[: window + 2 * MEASURED]])
-
-
-def _own_window_cost(items: list[int], window: int) -> Cost:
-    rows = [(item, number, window) for number, item in enumerate(items[: window + 2 * MEASURED])]
-    return cost(over_all(defined(ESL, "c")), rows)
 
 
 def _claims(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> tuple[Claim, ...]:
