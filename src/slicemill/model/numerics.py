@@ -86,13 +86,8 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     if bh == 0.0:
         return np.nan, 0.0
     q = ah / bh
-    ph, pl = multiply(bh, bl, q, 0.0)
-    rh, rl = add(ah, al, -ph, -pl)
-    q2 = rh / bh
-    ph, pl = multiply(bh, bl, q2, 0.0)
-    rh, rl = add(rh, rl, -ph, -pl)
-    h, low = _tidy(q, q2)
-    return add(h, low, rh / bh, 0.0)
+    ph, pl = _product(q, bh)
+    return _tidy(q, (((ah - ph) - pl) + al - q * bl) / bh)
 
 
 @njit(cache=True)

@@ -15,7 +15,7 @@ Pair: TypeAlias = tuple[str, str]
 _ONE = {name: name for name in ("floor", "ceil", "sign", "nonnegative", "log", "exp", "sin", "cos")}
 _ONE |= {"sqrt": "root", "abs": "absolute"}
 PI = Fraction("3.14159265358979323846264338327950288419716939937510582")
-_SQUARE = 2
+_SMALL_POWERS = range(2, 9)
 
 
 def constant(value: Fraction) -> Pair:
@@ -59,14 +59,20 @@ class Formulas:
             case Apply("neg", (operand,)):
                 high, low = self.pair(operand)
                 return f"(-{high})", f"(-{low})"
-            case Apply("^", (base, Number(value))) if value == _SQUARE:
-                of = self.pair(base)
-                return self._call("multiply", of, of)
+            case Apply("^", (base, Number(value))) if value in _SMALL_POWERS:
+                return self._power(self.pair(base), int(value))
             case Apply("where", (condition, yes, no)):
                 return self._choice(self.pair(condition)[0], yes, no)
             case Apply(function, arguments):
                 return self._applied(function, [self.pair(argument) for argument in arguments])
         raise Unfit(f"{expr} has no form in machine code")
+
+    def _power(self, of: Pair, exponent: int) -> Pair:
+        """By squaring, written out."""
+        if exponent == 1:
+            return of
+        half = self._power(self._call("multiply", of, of), exponent // 2)
+        return half if exponent % 2 == 0 else self._call("multiply", of, half)
 
     def _applied(self, function: str, given: list[Pair]) -> Pair:
         if function in _ONE:
