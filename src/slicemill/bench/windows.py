@@ -66,7 +66,7 @@ class Sizes:
 
 SIZES: Mapping[Scale, Sizes] = {
     "small": Sizes(Load(100_000, 1), Load(100_000, 5), Load(50_000, 2), Load(100_000, 10), EIGHT_SHORT),
-    "full": Sizes(Load(100_000, 5), Load(100_000, 10), Load(100_000, 3), Load(100_000, 40), EIGHT),
+    "full": Sizes(Load(100_000, 5), Load(100_000, 10), Load(20_000, 3), Load(100_000, 40), EIGHT),
 }
 
 
