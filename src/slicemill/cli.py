@@ -30,7 +30,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.explain_json import explain_json
 from slicemill.plan.graph import QueryGraph
-from slicemill.plan.model_explain import explain_model, explain_model_json, model_named
+from slicemill.plan.model_explain import explain_model, explain_model_json, model_named, uses_of
 from slicemill.plan.model_svg import model_svg
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.svg import explain_svg
@@ -146,7 +146,7 @@ def explain(
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
     definition = model_named(name, catalog)
     if form is Format.svg:
-        return model_svg(definition.name, definition.model)
+        return model_svg(definition.name, definition.model, uses_of(name, catalog)[0])
     if form is Format.json:
         return explain_model_json(definition, catalog)
     return explain_model(definition, catalog)

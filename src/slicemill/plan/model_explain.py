@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from slicemill.errors import SlicemillError
@@ -12,24 +11,17 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.errors import counted, did_you_mean
 from slicemill.esl.model import PREDEFINED, ModelDefinition
 from slicemill.esl.query import Frame, Window
+from slicemill.model.canonical import blocking_graph
 from slicemill.model.core import Core
 from slicemill.model.cost import Cost, cost_table, estimate, ways_table
 from slicemill.model.kept import kept_graph
 from slicemill.model.model import Model
 from slicemill.model.terms import DIMENSION, Aggregate, walk
 from slicemill.plan.build import build_graph
+from slicemill.plan.model_svg import Use
 from slicemill.plan.operators import RelationAggregate, WindowAggregate
 
 _SUPPOSED = 1000  # elements in a window whose size only the data tell
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A window that the model is used with: n elements, d new ones at each slide."""
-
-    words: str
-    n: int
-    d: int
 
 
 def model_named(name: str, catalog: Catalog) -> ModelDefinition:
@@ -60,7 +52,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         way = (of_core.kind.value, of_core.way.value, of_core.state_text)
         rows.append((str(core), *way, shared, of_core.reason))
     lines += _table(rows)
-    for use in _uses(definition.name, catalog):
+    for use in uses_of(definition.name, catalog):
         lines += ["", f"calls in a slide, {use.words}: n = {use.n}, d = {use.d}"]
         lines += _table(cost_table(model, use.n, use.d))
         if not estimate(model, use.n, use.d).pays:
@@ -75,7 +67,8 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
-    and `blocking` and `incremental` calls; `graph`, the record of the graph that is drawn.
+    and `blocking` and `incremental` calls; `graph`, the record of the graph that is run, and
+    `blocking_graph`, that of the one that reads the window again.
     """
     model = definition.model
     record: dict[str, Any] = {
@@ -88,8 +81,9 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "state": model.classification.state_text,
         "result": model.finalisation,
         "cores": [_core_record(number, definition, catalog) for number in range(len(model.cores))],
-        "costs": [_cost_record(use, model) for use in _uses(definition.name, catalog)],
+        "costs": [_cost_record(use, model) for use in uses_of(definition.name, catalog)],
         "graph": json.loads(kept_graph(model).to_json()),
+        "blocking_graph": json.loads(blocking_graph(model).to_json()),
     }
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
@@ -130,7 +124,7 @@ def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[
     return [other.name for other in others if core in other.model.cores]
 
 
-def _uses(name: str, catalog: Catalog) -> list[Use]:
+def uses_of(name: str, catalog: Catalog) -> list[Use]:
     """Every different window that the script uses the model with; one as it could be if there is none."""
     found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
     return list(found.values()) or [Use("supposed", _SUPPOSED, 1)]
