@@ -81,11 +81,12 @@ class Sizes:
     files_per_batch: int
     warm_rounds: int
     rounds: int
+    cases: tuple[Case, ...]
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(100_000, 5, 5, 1, 1),
-    "full": Sizes(100_000, 20, 10, 2, 5),
+    "small": Sizes(100_000, 5, 5, 1, 3, (CASES[0], CASES[3])),
+    "full": Sizes(100_000, 20, 10, 2, 5, CASES),
 }
 
 
@@ -113,7 +114,7 @@ def run(scale: Scale) -> Result:
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, local_session() as spark:
         folder = Path(name)
         write_events(folder / "events", sizes.files, sizes.rows_per_file)
-        for number, case in enumerate(CASES):
+        for number, case in enumerate(sizes.cases):
             rounds = [
                 _round(spark, case, folder, f"{number}-{turn}", sizes, reverse=turn % 2 == 1)
                 for turn in range(sizes.warm_rounds + sizes.rounds)
@@ -179,7 +180,7 @@ def _claims(case: Case, rounds: list[dict[str, Run]]) -> list[Claim]:
 
 
 def _median(rounds: list[dict[str, Run]], way: str, figure: str, part: str = "whole") -> float:
-    return median(getattr(getattr(made[way], part), figure) for made in rounds)
+    return float(median(getattr(getattr(made[way], part), figure) for made in rounds))
 
 
 def _figures(rounds: list[dict[str, Run]]) -> dict[str, Any]:
