@@ -29,7 +29,7 @@ from slicemill.bench.bids import Feed
 from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.bench.events import write_parts
 from slicemill.bench.process_tree import Usage, measured
-from slicemill.bench.rivals import POLL_MS
+from slicemill.bench.rivals import POLL_MS, own_settings
 from slicemill.bench.waiting import wait_for
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
@@ -159,7 +159,7 @@ class CoalesceBench:
     def rival(self, formulation: str, files: int) -> Phase:
         """A batch over the files that are measured, into a sink that drops all."""
         result = self._frame(formulation, files)
-        with measured() as usage:
+        with own_settings(self._spark), measured() as usage:
             result.write.format("noop").mode("overwrite").save()
         return Phase(files * self._sizes.rows_per_file, usage)
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from slicemill.bench.bids import Feed
-from slicemill.bench.rivals import SparkQueries
+from slicemill.bench.rivals import SparkQueries, own_settings
 from slicemill.bench.waiting import wait_for_counts
 from slicemill.runtime.mill import Mill
 from slicemill.runtime.state_view import slices_of
@@ -157,7 +157,8 @@ class SparkJoins(SparkQueries):
             joined = a.where(f"va < {join.below}").join(b, within).select("ka", "va", "vb")
             writer = self._sink(joined.writeStream, number).outputMode("append")
             writer = writer.option("checkpointLocation", str(self.folder / f"checkpoint-{number}"))
-            self._queries.append(writer.trigger(processingTime="50 milliseconds").start())
+            with own_settings(self.spark):
+                self._queries.append(writer.trigger(processingTime="50 milliseconds").start())
 
     def counts(self) -> list[int]:
         return [

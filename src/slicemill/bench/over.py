@@ -27,7 +27,7 @@ from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed
 from slicemill.bench.events import write_parts
 from slicemill.bench.process_tree import Usage, measured
-from slicemill.bench.rivals import POLL_MS
+from slicemill.bench.rivals import POLL_MS, own_settings
 from slicemill.bench.waiting import wait_for
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
@@ -156,7 +156,7 @@ class OverBench:
         """Spark's batch window function over the files that are measured, into a sink that drops all."""
         rows = files * self._sizes.rows_per_file
         result = self._by_spark(window_us, partitioned, rows)
-        with measured() as usage:
+        with own_settings(self._spark), measured() as usage:
             result.write.format("noop").mode("overwrite").save()
         return Run(rows, usage)
 

@@ -7,7 +7,8 @@ only counts. A side is started, takes in what arrives, and says how many rows pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_MS = 50
+
+# What `runtime.session` sets otherwise, as it is by default.
+_SPARKS_OWN = {"spark.sql.codegen.hugeMethodLimit": "65535"}
 
 
 class Side(Protocol):
@@ -59,6 +63,19 @@ def batch_times_ms(progress: Iterable[StreamingQueryProgress]) -> dict[str, floa
     return total
 
 
+@contextmanager
+def own_settings(spark: SparkSession) -> Iterator[None]:
+    """Spark as it comes, for queries that are started in this block: what suits us need not suit it."""
+    ours = {name: str(spark.conf.get(name)) for name in _SPARKS_OWN}
+    try:
+        for name, value in _SPARKS_OWN.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in ours.items():
+            spark.conf.set(name, value)
+
+
 @dataclass
 class SparkQueries:
     """Spark's own streaming queries, whose results a noop sink counts."""
@@ -92,10 +109,11 @@ class SparkSide(SparkQueries):
 
     def start(self) -> None:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
-        for number, condition in enumerate(self.conditions):
-            writer = reader.parquet(str(self.folder)).where(condition).writeStream.format("noop")
-            writer = writer.option("checkpointLocation", str(self.checkpoints / str(number)))
-            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
+        with own_settings(self.spark):
+            for number, condition in enumerate(self.conditions):
+                writer = reader.parquet(str(self.folder)).where(condition).writeStream.format("noop")
+                writer = writer.option("checkpointLocation", str(self.checkpoints / str(number)))
+                self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
 
 
 @dataclass

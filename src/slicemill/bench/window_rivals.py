@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from slicemill.bench.events import SCHEMA, Expected
-from slicemill.bench.rivals import POLL_MS, SparkQueries
+from slicemill.bench.rivals import POLL_MS, SparkQueries, own_settings
 from slicemill.bench.waiting import wait_for_counts
 from slicemill.runtime.mill import Mill
 
@@ -90,12 +90,15 @@ class SparkWindows(SparkQueries):
         from pyspark.sql import functions as F  # noqa: N812
 
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.files_per_batch)
-        for number, range_s in enumerate(self.ranges):
-            events = reader.parquet(str(self.folder)).withWatermark("ts", "0 seconds")
-            windows = F.window("ts", f"{range_s} seconds", "1 second")
-            writer = events.groupBy(windows, "k").agg(F.avg("v")).writeStream.format("noop")
-            writer = writer.outputMode("append").option("checkpointLocation", str(self.home / str(number)))
-            self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
+        with own_settings(self.spark):
+            for number, range_s in enumerate(self.ranges):
+                events = reader.parquet(str(self.folder)).withWatermark("ts", "0 seconds")
+                windows = F.window("ts", f"{range_s} seconds", "1 second")
+                writer = events.groupBy(windows, "k").agg(F.avg("v")).writeStream.format("noop")
+                writer = writer.outputMode("append").option(
+                    "checkpointLocation", str(self.home / str(number))
+                )
+                self._queries.append(writer.trigger(processingTime=f"{POLL_MS} milliseconds").start())
 
     def finish(self, expected: Sequence[int]) -> None:
         super().finish(expected)

@@ -39,6 +39,8 @@ ONE = (60,)
 EIGHT = tuple(range(10, 650, 90))
 EIGHT_SHORT = tuple(range(10, 90, 10))
 MANY = tuple(range(10, 650, 10))
+# With a gigabyte, which is the default, Spark runs out of it over eight aggregates of up to 640 s.
+MEMORY = "6g"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Phase:
 def run(scale: Scale) -> Result:
     sizes = SIZES[scale]
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
-        spark = local_session()
+        spark = local_session(memory=MEMORY)
         try:
             return _result(WindowBench(spark, Path(folder), sizes))
         finally:

@@ -72,8 +72,10 @@ def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
     return _started(master, name, {})
 
 
-def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSession:
-    """Start, or find, a session on this machine. All times are UTC."""
+def local_session(
+    cores: int | None = None, name: str = "slicemill", memory: str | None = None
+) -> SparkSession:
+    """Start, or find, a session on this machine. All times are UTC. `memory` is for the JVM, such as 4g."""
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     local = {
@@ -81,6 +83,7 @@ def local_session(cores: int | None = None, name: str = "slicemill") -> SparkSes
         "spark.sql.shuffle.partitions": str(cores),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        **({} if memory is None else {"spark.driver.memory": memory}),
     }
     return _started(f"local[{cores},{_ATTEMPTS}]", name, local)
 
