@@ -186,6 +186,16 @@ def test_entries_lead_where_rows_lead(chosen: list[Query], given_: list[Batch], 
             assert found[name] == expected
 
 
+def test_the_first_and_the_last_value_of_a_pane_that_two_runs_share(tmp_path: Path) -> None:
+    """Places go on from run to run, also in a bucket that has few of the entries that were read."""
+    query = Query(("first(v)", "last(v)"), "k", "", 1000, 1000)
+    rows = [Timed(place, (place % 40, None, place, None, None, place)) for place in range(100)]
+    early = [Batch([rows[:60]], 60, early=True), Batch([rows[60:80], rows[80:]], END, early=True)]
+    found, failed = run(query.text("q"), early, 5, tmp_path)
+    assert not failed
+    assert found["q"] == by_reference(query, rows)
+
+
 def test_entries_of_many_rows_against_duckdb(tmp_path: Path) -> None:
     """Ten thousand tuples in five chunks whose times overlap, two filters, with and without keys."""
     random = np.random.default_rng(7)

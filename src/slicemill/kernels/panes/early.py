@@ -103,7 +103,7 @@ def put_together(
 ) -> EarlyEntries:
     """Early entries of chunks, in the order of the log, each with the time at which its chunk arrived.
 
-    `seen` rows came before them: a first value is the first after those.
+    First and last values get places from `seen` on, as many as there are entries, ours or not.
     """
     count = [table.num_rows for table, _ in parts]
     arrival = np.repeat(np.array([came for _, came in parts], np.int64), count)

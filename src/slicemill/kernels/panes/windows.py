@@ -104,6 +104,7 @@ class SharedWindows:
         panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
         lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
         arrival = selected.table.column("_arr").to_numpy()
+        state.seen += rows
         numbers, patterns = self._put(selected, panes, arrival, lifted)
         if self._values:
             self._take_values(selected.table, panes, numbers, patterns, columns, places)
@@ -115,6 +116,7 @@ class SharedWindows:
     def _take_early(self, parts: Sequence[tuple[pa.Table, int]]) -> None:
         """The same with entries that were made of new tuples when they were stored."""
         early = put_together(parts, self._selection, self._partials, self.state.seen)
+        self.state.seen += sum(table.num_rows for table, _ in parts)
         if early.selected.table.num_rows:
             panes = early.panes(self.state.newest)
             self._put(early.selected, panes, early.arrival, early.lifted, early.rows)
@@ -133,7 +135,6 @@ class SharedWindows:
         numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
         found, names = self._selection.patterns(selected, self._names())
         patterns = np.array([state.pattern(members) for members in names], np.int64)[found]
-        state.seen += selected.table.num_rows
         state.newest = int(panes[0][-1])
         self._note(panes, found, names)
         if any(not isinstance(member, ValueGroups) for _, member in self._live()):
