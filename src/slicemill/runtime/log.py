@@ -2,7 +2,7 @@
 
     <folder>/schema.arrow               the columns; a log exists once this file does
     <folder>/chunks/<unique>.arrow      rows (slicemill.runtime.chunk)
-    <folder>/chunks/<unique>.<r>.arrow  entries of panes that were made of them (slicemill.runtime.early_panes)
+    <folder>/chunks/<unique>.<r>.arrow  entries of panes, made of them (slicemill.runtime.early_panes)
     <folder>/recipes                    which entries are wanted
     <folder>/epochs/<start>-<end>.json  the manifest (slicemill.runtime.log_manifest)
     <folder>/base.json                  where the log starts after truncation
