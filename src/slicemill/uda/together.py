@@ -10,6 +10,7 @@ Answers have a column for each model. They are those of the model alone, to the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.aggregate import AggregateDefinition
@@ -24,6 +25,8 @@ from slicemill.uda.compiled import Compiled
 from slicemill.uda.layout import MACHINE
 from slicemill.uda.module import generate
 from slicemill.uda.state import CompiledState
+
+_MANY = 256
 
 
 class ModelCalls:
@@ -57,7 +60,7 @@ class ModelCalls:
     def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
         """Those of the calls that are still wanted; what is kept for the others goes from the state."""
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
-        left = ModelCalls([self.asked[n] for n in numbers], self._frame, self.arguments, self._form)
+        left = ModelCalls([self.asked[n] for n in numbers], self._frame, self.arguments, form=self._form)
         left.uda.take_over(state, self.uda, numbers)
         return left
 
@@ -75,6 +78,14 @@ class ModelCalls:
         return AggregateDefinition(
             "models", Schema(tuple(columns)), Schema(returns), windowed, algebraic=False, models=models
         )
+
+
+@lru_cache(_MANY)
+def model_calls(
+    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+) -> ModelCalls:
+    """Calls of models, made once for all who ask in this process."""
+    return ModelCalls(asked, frame, arguments)
 
 
 def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:

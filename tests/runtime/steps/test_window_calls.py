@@ -25,8 +25,9 @@ from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.state import SLICES
 from slicemill.runtime.state_slices import load_state, store_state
-from slicemill.runtime.steps import END, routines
+from slicemill.runtime.steps import END
 from slicemill.runtime.steps.routines import CallsState
+from slicemill.uda import together as uda_together
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
 
@@ -153,10 +154,10 @@ def test_as_machine_code_too() -> None:
 def as_python() -> Iterator[None]:
     """The code of models as Python, which need not be compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routines, "ModelCalls", partial(ModelCalls, form=PYTHON))
-        routines.model_calls.cache_clear()
+        patch.setattr(uda_together, "ModelCalls", partial(ModelCalls, form=PYTHON))
+        uda_together.model_calls.cache_clear()
         yield
-    routines.model_calls.cache_clear()
+    uda_together.model_calls.cache_clear()
 
 
 @settings(max_examples=15, deadline=None)

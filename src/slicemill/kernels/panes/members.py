@@ -132,9 +132,12 @@ class ValueGroups(Groups):
 
 @dataclass(frozen=True)
 class KernelGroups(ValueGroups):
-    """The same for built-in aggregates, such as a median: by the kernels that answer calls with OVER."""
+    """The same for built-in aggregates, such as a median: by the kernels that answer calls with OVER.
 
-    functions: tuple[Function, ...]
+    A call without function is for somebody else to answer.
+    """
+
+    functions: tuple[Function | None, ...]
 
     def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
@@ -143,12 +146,19 @@ class KernelGroups(ValueGroups):
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
+        found = self.found(view, windows)
+        taken = {name: array.take(pa.array(back)) for name, array in found.items()}
+        return self._table(view, keys, spans, taken)
+
+    def found(self, view: View, windows: Windows) -> dict[str, pa.Array]:
+        """The column of each call, with a value for each window."""
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
         found = {}
         for call, function, column in zip(self.calls, self.functions, self.returned, strict=True):
-            rows = Rows(partitions, [view.index(values.name) for values in call])
-            found[column.name] = function.answers(rows, windows).take(pa.array(back))
-        return self._table(view, keys, spans, found)
+            if function is not None:
+                rows = Rows(partitions, [view.index(values.name) for values in call])
+                found[column.name] = function.answers(rows, windows)
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from slicemill.plan import operators as op
 from slicemill.runtime.arrow_schema import ARRIVAL, TS, to_arrow, with_system_columns
 from slicemill.runtime.steps.making import Making
 from slicemill.runtime.steps.partitioned import Columns, Partitioned
+from slicemill.runtime.steps.shared_windows import shared_windows
 from slicemill.runtime.steps.step import END
 from slicemill.runtime.steps.window_calls import shared_models, window_calls
 from slicemill.uda.run import Answers, Tuples, Uda, prepare
@@ -110,7 +111,7 @@ class GroupCallsStep:
 
 def warm(making: Making) -> None:
     """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
-    for maker in (window_calls, shared_models, group_calls):
+    for maker in (window_calls, shared_models, shared_windows, group_calls):
         step = maker(making)
         if step is not None:
             for uda in step.udas:

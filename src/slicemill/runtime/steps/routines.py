@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from slicemill.esl.catalog import Catalog
@@ -22,9 +21,7 @@ from slicemill.kernels.keys import Keys
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.run import Uda, prepare
 from slicemill.uda.source import Unfit
-from slicemill.uda.together import ModelCalls
-
-_MANY = 256
+from slicemill.uda.together import model_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +111,9 @@ def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
     return go_together(routine.asked, asked)
 
 
-@lru_cache(_MANY)
-def model_calls(
-    asked: tuple[Asked, ...], window: Window, arguments: tuple[Expr, ...] | None = None
-) -> ModelCalls:
-    """Calls of models, which serve all buckets that a worker has to do with."""
-    return ModelCalls(asked, frame_over(window), arguments)
-
-
 def _has_machine_code(asked: Asked, window: Window) -> bool:
     try:
-        model_calls((asked,), window)
+        model_calls((asked,), frame_over(window))
     except Unfit:
         return False
     return True
@@ -134,7 +123,7 @@ def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
     """Let go of the models that nobody asks any more."""
     if routine.kept is None or all(asked in wanted for asked in routine.asked):
         return
-    calls = model_calls(routine.asked, routine.window, routine.arguments)
+    calls = model_calls(routine.asked, frame_over(routine.window), routine.arguments)
     routine.asked = calls.only(wanted, routine.kept).asked
 
 
@@ -147,7 +136,7 @@ class Routine:
         if state.call is not None:
             self.uda = prepare(state.call, catalog, tables)
         else:
-            calls = model_calls(state.asked, state.window, state.arguments or None)
+            calls = model_calls(state.asked, frame_over(state.window), state.arguments or None)
             state.arguments = calls.arguments
             self.uda = calls.uda
         if state.kept is None:

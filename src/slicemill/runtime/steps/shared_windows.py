@@ -29,7 +29,9 @@ from slicemill.plan.early_panes import calls_read
 from slicemill.plan.panes import Call, edge_grids
 from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
 from slicemill.runtime.steps.making import Making
+from slicemill.runtime.steps.model_groups import ModelGroups, models_together
 from slicemill.runtime.steps.step import Part
+from slicemill.uda.run import Uda
 
 # Early entries of chunks, in the order of the log, and when each chunk arrived.
 Early: TypeAlias = Sequence[tuple[pa.Table, int]]
@@ -53,6 +55,7 @@ class SharedWindowsStep:
         state.adopt({member.name: member for member in shared.members})
         self.early: Early = ()  # what the next run gets in place of rows
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        self._members = tuple(members.values())
         self._windows = SharedWindows(
             Input(schema, shared.keys, *share),
             members,
@@ -60,6 +63,11 @@ class SharedWindowsStep:
             edge_grids(window for member in shared.members for window in member.windows),
             state,
         )
+
+    @property
+    def udas(self) -> list[Uda]:
+        """What runs as machine code of its own: the models of its members."""
+        return [made.models.uda for made in self._members if isinstance(made, ModelGroups)]
 
     @property
     def state(self) -> PaneState:
@@ -118,10 +126,16 @@ def _by_value(
     (length, slide), columns = member.windows[0], member.columns
     calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
     returned = tuple(column for call in operator.calls for column in call.columns)
-    run = _by_reference(operator, translator)
-    if not all(_has_kernel(call, translator.catalog) for call in operator.calls):
+    run, catalog = _by_reference(operator, translator), translator.catalog
+    models = models_together(operator.calls, catalog)
+    kernels = [_has_kernel(call, catalog) for call in operator.calls]
+    functions = tuple(
+        function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
+    )
+    if models is not None and len(models.asked) + sum(kernels) == len(kernels):
+        return ModelGroups(length, slide, names, {}, columns, calls, returned, run, functions, models)
+    if not all(kernels):
         return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
-    functions = tuple(function_of(call) for call in operator.calls)
     return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
 
 
