@@ -30,9 +30,9 @@ class EarlyPanes:
     choose: Callable[[PaneStatistics, bool, int, int], Choice] = choose
     _wanted: dict[Path, list[Recipe]] = field(default_factory=dict)  # by log
 
-    def update(self, units: Iterable[RunningUnit]) -> None:
-        """Have made what pays by now, and no more."""
-        wanted: dict[Path, list[Recipe]] = {folder: [] for folder in self._wanted}
+    def update(self, units: Iterable[RunningUnit], logs: Iterable[Path] = ()) -> None:
+        """Have made what pays by now, and no more, also of `logs` for which something was made before."""
+        wanted: dict[Path, list[Recipe]] = {folder: [] for folder in (*self._wanted, *logs)}
         for unit in units:
             if unit.early is not None:
                 folder, recipe = unit.early

@@ -307,7 +307,7 @@ class Mill:
                 self.home.forget_unit(known.id)
         queries = [query for query in catalog.queries.values() if query.continuous]
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
-        self.early_panes.update(units)
+        self.early_panes.update(units, [intake.log.folder for intake in self.intakes.values()])
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to every worker: it must not grow with queries that others run.
