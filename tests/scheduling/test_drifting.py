@@ -54,6 +54,39 @@ def test_a_wrong_belief_is_corrected_after_a_window() -> None:
     assert adaptive[-40:].mean() == 1.5
 
 
+def test_who_waits_unseen_is_looked_at_again() -> None:
+    """`late` has no results for long, then all; meanwhile the other keeps the system busy."""
+    paths = Path("late", (Stage("l", 1.0, 0.9),)), Path("steady", (Stage("s", 1.0, 0.5),))
+    quiet, busy = np.arange(100) * 3.0, 300.0 + np.arange(200)
+    times = np.concatenate((quiet, busy))
+    late, steady = (times >= 300).astype(float), np.tile([1.0, 0.0], 150)
+    work = draw([Load(paths[0], times, outputs=[late]), Load(paths[1], times, outputs=[steady])], 1)
+    units = cut(paths, "query", Objective.OUTPUT_RESPONSE)
+    starved, seen = (
+        output_latencies(
+            simulate(work, units, make("hr", units.units), adapting=Adapting(10, 0.5, decays)), 0
+        )
+        for decays in (False, True)
+    )
+    assert starved.mean() > 100
+    assert seen.mean() < starved.mean() / 3
+
+
+def test_ranges_are_spread_so_that_no_stretch_of_the_data_is_far_dearer() -> None:
+    work = drifting(0.95, 3, 5.0, queries=40, intervals=100, tuples_per_interval=20)
+    leaves = work.first_operator[:-1]
+    cost = np.zeros(100)
+    for path, leaf in enumerate(leaves):
+        each = np.repeat(np.arange(100), 20)
+        for place in range(3):
+            tuples = work.tuples(work.operator(path, place))
+            np.add.at(cost, each, work.cost[tuples])
+            each = np.repeat(each, work.outputs[tuples])
+        assert leaf == work.operator(path, 0)
+    smooth = np.convolve(cost, np.ones(10) / 10, "valid")
+    assert smooth.max() / smooth.mean() < 1.1
+
+
 def test_adapting_gains_on_data_that_moves() -> None:
     work = drifting(0.95, 1, 5.0, queries=25, intervals=30)
     units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)

@@ -12,7 +12,7 @@ from pathlib import Path
 from slicemill.lab.claims import Claim, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.lab.sched_adaptive import LENGTH, LOAD, OBJECTIVES, PUBLISHED, ratios
+from slicemill.lab.sched_adaptive import LOAD, OBJECTIVES, PUBLISHED, ratios
 from slicemill.lab.sched_runs import SYNTHETIC, shown
 from slicemill.lab.spread import lowest, ordered
 
@@ -36,8 +36,7 @@ def run(seed: int, scale: Scale) -> Result:
                     f"deviation {deviation}: adaptive over static {shown(policy)}",
                     sum(each) / len(each),
                     1.0,
-                    note=f"{printed}{min(each):.2f} to {max(each):.2f} over {len(each)} seeds"
-                    + (f"; {LENGTH}" if (policy, deviation) == ("bsd", 5) else ""),
+                    note=f"{printed}{min(each):.2f} to {max(each):.2f} over {len(each)} seeds",
                 )
             )
         claims.append(

@@ -14,6 +14,6 @@ EXPERIMENT = knob(
     "Adaptive statistics by length of the window",
     "window [tuples]",
     (10, 50, 100, 150, 1000),
-    lambda value: Adapting(window=int(value)),
+    lambda value: Adapting(window=int(value), decays=True),
     best=(50, 150),
 )

@@ -6,7 +6,7 @@ The weight of the last window in the estimate of a selectivity. Published: littl
 
 from __future__ import annotations
 
-from slicemill.lab.sched_adaptive import knob
+from slicemill.lab.sched_adaptive import NARROW, knob
 from slicemill.scheduling.loop import Adapting
 
 EXPERIMENT = knob(
@@ -14,6 +14,7 @@ EXPERIMENT = knob(
     "Adaptive statistics by weight of the last window",
     "weight of the last window",
     (0.02, 0.1, 0.175, 0.25, 1.0),
-    lambda value: Adapting(alpha=value),
+    lambda value: Adapting(alpha=value, decays=True),
     best=(0.1, 0.25),
+    note=NARROW,
 )

@@ -45,6 +45,10 @@ class Watch(NamedTuple):
     selectivity: Floats
     """The estimate for each operator, changed in place."""
     time: Floats
+    prior: Floats
+    """What was believed at first."""
+    decays: bool
+    """Back to what was believed at first, by a window for as many tuples that wait unseen (A14)."""
 
 
 @register_jitable
@@ -113,8 +117,12 @@ def run_compiled(
         while admitted < len(times) and times[admitted] <= now:
             leaf = leaves[admitted]
             end[leaf] += 1
-            _look(unit_at[leaf], plan, policy, queues, False)
+            unit = unit_at[leaf]
+            _look(unit, plan, policy, queues, False)
             admitted += 1
+            if watch.decays and queues.pending[unit] % watch.window == 0:
+                _doubt(unit, plan, watch)
+                policy.parameters[:, unit] = multiple[:, unit] * _rate(plan.heads[unit], plan, watch)
         best = next_unit(policy, queues.pending, queues.oldest, queues.by_queue, now)
         if best < 0:
             if admitted == len(times):
@@ -182,6 +190,13 @@ def _observe(unit: int, plan: Plan, watch: Watch, seen: Ints, begin: Ints) -> bo
             seen[operator] = begin[operator]
             changed = True
     return changed
+
+
+@njit(cache=True)
+def _doubt(unit: int, plan: Plan, watch: Watch) -> None:
+    """A window of tuples waits for a unit that is not looked at: believe a little more of the beginning."""
+    for operator in range(plan.heads[unit], plan.stops[unit]):
+        watch.selectivity[operator] += watch.alpha * (watch.prior[operator] - watch.selectivity[operator])
 
 
 @njit(cache=True)

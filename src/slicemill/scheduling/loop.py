@@ -32,10 +32,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Adapting:
-    """How selectivities follow the data: weight of a window of that many tuples (P21)."""
+    """How selectivities follow the data: weight of a window of that many tuples (P21).
+
+    With `decays`, a unit for which a window of tuples waits goes back towards what was believed at first, by
+    the same weight: one that passed nothing for long is looked at again (A14).
+    """
 
     window: int = 100
     alpha: float = 0.175
+    decays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,13 @@ def _fed(work: Workload, units: Cut, shared: Shared | None) -> tuple[Ints, Ints,
 
 def _watch(work: Workload, units: Cut, adapting: Adapting | None) -> Watch:
     if adapting is None:
-        return Watch(0, 0.0, np.zeros(1), np.zeros(1))
+        return Watch(0, 0.0, np.zeros(1), np.zeros(1), np.zeros(1), False)
     if len(units.spans) != len(work.paths):
         raise ValueError("statistics adapt where units are whole queries")
     stages = [stage for path in work.paths for stage in path.stages]
     selectivity = np.array([float(stage.selectivity) for stage in stages])
-    return Watch(
-        adapting.window, adapting.alpha, selectivity, np.array([float(stage.time) for stage in stages])
-    )
+    times = np.array([float(stage.time) for stage in stages])
+    return Watch(adapting.window, adapting.alpha, selectivity, times, selectivity.copy(), adapting.decays)
 
 
 def arrivals_of(work: Workload, shared: Shared | None = None) -> tuple[Floats, Ints]:
