@@ -86,7 +86,7 @@ class Sizes:
 
 SIZES: Mapping[Scale, Sizes] = {
     "small": Sizes(100_000, 5, 5, 1, 3, (CASES[0], CASES[3])),
-    "full": Sizes(100_000, 20, 10, 2, 5, CASES),
+    "full": Sizes(100_000, 10, 10, 1, 5, CASES),
 }
 
 
