@@ -54,7 +54,7 @@ class Sizes:
     groups: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(2500, 8), "full": Sizes(2500, 40)}
+SIZES: Mapping[Scale, Sizes] = {"small": Sizes(5_000, 6), "full": Sizes(10_000, 40)}
 
 
 @dataclass

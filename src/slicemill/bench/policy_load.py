@@ -1,6 +1,6 @@
 """Load for the benchmark of policies: queries of five cost classes, and a bursty stream, recorded once.
 
-A query hashes a text 4, 8, 16, 32 or 64 times, so that a whole group costs the dearest class several times
+A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
 what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
 selectivity, and adds a running sum over a window of its own length, so that each query is a unit of its own.
 Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group
@@ -42,8 +42,8 @@ class LoadQuery:
     @property
     def esl(self) -> str:
         hashed = "tag"
-        for _ in range(4 * 2**self.cost_class):
-            hashed = f"md5({hashed})"
+        for _ in range(2 * 2**self.cost_class):
+            hashed = f"sha2({hashed}, 512)"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
