@@ -11,6 +11,7 @@ from slicemill.esl.aggregate import AggregateDefinition, State
 from slicemill.esl.types import Type
 from slicemill.execution.window_dispatch import Box
 from slicemill.uda.layout import PYTHON, dtype_of
+from slicemill.uda.models.procedure import ModelProcedure
 from slicemill.uda.source import Code
 from slicemill.uda.version import Given
 from slicemill.uda.window_loop import WindowLoop
@@ -143,10 +144,10 @@ class Boxes(WindowLoop):
             return f"({position} // {of}slide + 1) * {of}slide - {of}preceding"
         return f"{position} - {of}preceding"
 
-    def _yields(self) -> str | None:
-        """Of a slide in rows: the text of whether this tuple ends its slot."""
-        assert self.frame is not None
-        return None if self.frame.slide is None else f"{self.k('arrivals')} % slide == 0"
+    def _yields(self, more: int = 0) -> str:
+        """Of a slide in rows: the text of whether this tuple, or one that comes later, ends its slot."""
+        arrivals = self.k("arrivals")
+        return f"({arrivals} + {more}) % slide == 0" if more else f"{arrivals} % slide == 0"
 
     def _finite(self) -> Callable[[], None]:
         assert self.frame is not None
@@ -154,10 +155,12 @@ class Boxes(WindowLoop):
         arrive = self._windowed(self.types, "b")
         made = self.procedures.get("s")
         self.one_each = frame.slide is None and made is not None and made.answers_once
+        # What a model comes to can be asked for when it is wanted, as long as nothing has come since.
+        model = made if isinstance(made, ModelProcedure) and frame.slide is not None else None
 
         def write() -> None:
             if self.timed:
-                self._close_slots(self._put_latest)
+                self._close_slots(self._put_latest if model is None else model.answer)
             given = self._input()
             if frame.slide is not None:
                 self.out.line("before = n")
@@ -166,9 +169,12 @@ class Boxes(WindowLoop):
                 self.out.line(f"position = {self.k('arrivals')}")
                 self.out.line(f"{self.k('arrivals')} += 1")
             position = "position" if frame.unit == "ROWS" else "ts[i]"
+            if model is not None:
+                model.answers_if = "False" if self.timed else self._yields(0 if numbered else 1)
             arrive(position, self._lower(position), given)
             if self.timed:
-                self._keep_latest("before")
+                if model is None:
+                    self._keep_latest("before")
                 self._open_slot()
             elif frame.slide is not None:
                 if not numbered:

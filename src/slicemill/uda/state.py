@@ -79,8 +79,7 @@ def move(state: CompiledState, before: Module, after: Module, models: Sequence[i
         old = old_arrays[origin]
         new = rows(dtype, len(old), after.form)
         for field_name in dtype.names or ():
-            named_anew = name in after.records or name == "latest"
-            known = fields.get(field_name, field_name) if named_anew else field_name
+            known = fields.get(field_name, field_name) if name in after.records else field_name
             if known in old.dtype.names:
                 new[field_name] = old[known]
         if "object" in (dtype.names or ()):
@@ -96,9 +95,6 @@ def _origins(
     """Fields and pools of models have other names where other models are kept."""
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
-    if models is not None:  # what they returned last has the number of its model
-        for here, there in enumerate(models):
-            fields |= {f"r{here}{end}": f"r{there}{end}" for end in ("", "_null")}
     for record, made in after.procedures.items():
         known = before.procedures[record]
         if isinstance(made, ModelProcedure) and isinstance(known, ModelProcedure):

@@ -40,6 +40,7 @@ class ModelProcedure(Procedure):
         self.pools = [pool for keeper in self.keepers for pool in keeper.pools()]
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
+        self.answers_if = "True"  # the text of whether a tuple that comes is answered
 
     def _keeper(self, number: int, kept: Kept) -> Keeper:
         core, way = kept.core, classify(kept.core).way
@@ -136,13 +137,14 @@ class ModelProcedure(Procedure):
     def statements(self, state: State, bound: bool = True) -> None:
         self._state, self._bound = state, bound
         if state is State.TERMINATE:
-            self._answer()
+            self.answer()
         elif state is State.EXPIRE:
             self._left()
         else:
             self._came()
-            if self.windowed:
-                self._answer()
+            if self.windowed and self.answers_if != "False":
+                with nullcontext() if self.answers_if == "True" else self.out.block(f"if {self.answers_if}:"):
+                    self.answer()
 
     def _came(self) -> None:
         out, record = self.out, self.record
@@ -254,7 +256,8 @@ class ModelProcedure(Procedure):
 
     # -- results -------------------------------------------------------------------------------------------
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """What the models come to, now."""
         out = self.out
         formulas = Formulas(out, self._values(), rounded=True)
         codes = []
