@@ -47,7 +47,7 @@ RIVALS = {
 
 HALF = (
     "at small scale about half of it, with other seeds, 6 to 10, less (BRT 45 %, BSD 47 %); at full scale "
-    "70 %. A norm weighs peaks most, and what BRT and BSD put off there comes out in the stretches that follow"
+    "70 %. A norm weighs peaks most, and what BRT and BSD put off there comes out in those that follow"
 )
 
 
