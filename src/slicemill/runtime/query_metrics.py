@@ -57,8 +57,7 @@ class QueryMetrics:
         came, times = np.array(arrivals, np.float64).T
         came = np.minimum(came / 1_000_000, now_s)
         oldest = int(now_s // record.bucket) - BUCKETS_KEPT
-        if (self.query, int(now_s // record.bucket)) not in record.figures:
-            record.forget(oldest)
+        record.forget(oldest)
         for figures in (self.figures, record.at(self.query, now_s)):
             figures.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
             if self.slo is not None:

@@ -182,6 +182,8 @@ class Record:
     bucket: float
     classes: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, int], QueryFigures] = field(default_factory=dict)
+    kept_from: float = -math.inf
+    """The number of the first bucket that is not forgotten."""
 
     def at(self, query: str, time: float) -> QueryFigures:
         return self.numbered(query, int(time // self.bucket))
@@ -191,6 +193,9 @@ class Record:
 
     def forget(self, number: int) -> None:
         """Drop the buckets before this one."""
+        if number <= self.kept_from:
+            return
+        self.kept_from = number
         for key in [key for key in self.figures if key[1] < number]:
             del self.figures[key]
 
