@@ -31,7 +31,8 @@ MODELS = {
     "fading": "sum(x*0.5^age)",
     "far": "let m = mean(x) in sum(abs(x - m))",
 }
-ESL = """CREATE STREAM S(at timestamp, k int, a real, b real) ORDER BY at;
+STREAM = "CREATE STREAM S(at timestamp, k int, a real, b real) ORDER BY at;"
+ESL = """
 CREATE QUERY q1 AS SELECT at, k, line(a, b) OVER (PARTITION BY k ROWS 3 PRECEDING) AS s,
   far(a) OVER (PARTITION BY k ROWS 3 PRECEDING) AS f FROM S;
 CREATE QUERY q2 AS SELECT at, k, fading(a, at) OVER (PARTITION BY k RANGE 5 SECONDS PRECEDING) AS f FROM S;"""
@@ -51,7 +52,7 @@ def catalog() -> Catalog:
 
 
 def on_reference() -> dict[str, list[Timed]]:
-    bound = bind(ESL + ALSO, catalog()).catalog
+    bound = bind(STREAM + ESL + ALSO, catalog()).catalog
     engine = Engine(translate(optimize(build_graph(bound)), bound, {}))
     for row in ROWS:
         engine.feed("S", [Arrival(row[0], row, row[0])])
@@ -93,11 +94,11 @@ def plain(rows: list[Timed]) -> list[tuple[object, ...]]:
 
 
 def test_models_give_the_rows_of_their_definitions(spark: SparkSession, tmp_path: Path) -> None:
-    expected, found = on_reference(), on_spark(spark, tmp_path / "all", ESL + ALSO, restart_at=1)
+    expected, found = on_reference(), on_spark(spark, tmp_path / "all", STREAM + ESL + ALSO, restart_at=1)
     for name in ("q1", "q2", "q3"):
         assert len(expected[name]) == len(found[name]) > 0
         for wanted, row in zip(plain(expected[name]), plain(found[name]), strict=True):
             for a, b in zip(wanted, row, strict=True):
                 assert a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (name, wanted, row)
-    alone = on_spark(spark, tmp_path / "alone", ESL)
-    assert all(plain(alone[name]) == plain(found[name]) for name in alone)
+    alone = on_spark(spark, tmp_path / "alone", STREAM + ALSO)
+    assert plain(alone["q3"]) == plain(found["q3"])

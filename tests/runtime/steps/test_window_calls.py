@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
+from slicemill.esl.expression import Expr
+from slicemill.esl.model_calls import Asked
 from slicemill.execution.operator import Timed
+from slicemill.execution.window_frame import Frame
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import bucket_count
@@ -25,9 +28,8 @@ from slicemill.runtime.program import UnitPlan, UnitProgram
 from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.state import SLICES
 from slicemill.runtime.state_slices import load_state, store_state
-from slicemill.runtime.steps import END
+from slicemill.runtime.steps import END, routines
 from slicemill.runtime.steps.routines import CallsState
-from slicemill.uda import together as uda_together
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
 
@@ -138,26 +140,19 @@ ROWS: Runs = [
 OVER = "OVER (PARTITION BY k ROWS 2 PRECEDING)"
 
 
-def test_as_machine_code_too() -> None:
-    texts = {
-        "a": f"CREATE QUERY a AS SELECT k, mean(x) {OVER} AS m, spread(x) {OVER} AS s FROM s;",
-        "b": f"CREATE QUERY b AS SELECT k, dot(x, y) {OVER} AS d FROM s;",
-    }
-    given = [*ROWS[:1], ([Timed(7 * SECOND, (1, 2.5, None, 0)), Timed(7 * SECOND, (1, None, 3.5, 0))], END)]
-    lives = dict.fromkeys(texts, range(2))
-    found, _ = run(texts, lives, given, 2)
-    for name, text in texts.items():
-        assert run({name: text}, lives, given, 2)[0][name] == found[name]
+@cache
+def calls_as_python(
+    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+) -> ModelCalls:
+    return ModelCalls(asked, frame, arguments, PYTHON)
 
 
 @contextmanager
 def as_python() -> Iterator[None]:
-    """The code of models as Python, which need not be compiled."""
+    """The code of models as Python, which need not be compiled; machine code is tested on Spark."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uda_together, "ModelCalls", partial(ModelCalls, form=PYTHON))
-        uda_together.model_calls.cache_clear()
+        patch.setattr(routines, "model_calls", calls_as_python)
         yield
-    uda_together.model_calls.cache_clear()
 
 
 @settings(max_examples=15, deadline=None)
