@@ -59,3 +59,11 @@ def test_buckets_of_long_ago_are_dropped() -> None:
     numbers = [number for number, _, _ in waiting.by_bucket(0)]
     assert numbers == list(range(BUCKETS_KEPT, 2 * BUCKETS_KEPT))
     assert waiting.of(0)[0] == pytest.approx(1)
+
+
+def test_a_clock_that_jumps_by_years_takes_no_time() -> None:
+    years = 50 * 365 * 86_400
+    waiting = Waiting(1, 0)
+    waiting.passed(np.array([3]), years * SECOND)
+    assert waiting.of(0)[0] == pytest.approx(3)
+    assert len(waiting.by_bucket(0)) == BUCKETS_KEPT

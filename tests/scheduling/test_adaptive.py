@@ -35,7 +35,7 @@ def test_batch_cost_is_fitted_to_past_runs() -> None:
 
 
 def test_noise_never_makes_a_run_free() -> None:
-    """Runs of similar sizes whose times happen to grow faster than the sizes: the line cuts zero far above 0."""
+    """Runs of similar sizes whose times happen to grow faster than the sizes."""
     cost = BatchCost()
     for rows, seconds in ((600, 0.06), (300, 0.02), (1200, 0.14), (600, 0.05), (300, 0.02), (1200, 0.15)):
         cost.observe(rows, seconds)

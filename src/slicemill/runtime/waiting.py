@@ -55,10 +55,14 @@ class Waiting:
         np.maximum(most, rows, out=most)
 
     def _add(self, where: slice | Positions, rows: Counts | int, begin_us: int, end_us: int) -> None:
-        for number, length_us in stretches(begin_us, end_us, _BUCKET_US):
+        if end_us <= begin_us:
+            return
+        self._row_us[where] += rows * (end_us - begin_us)
+        # A clock may jump by years, of which few buckets are kept.
+        kept_us = max(begin_us, end_us - BUCKETS_KEPT * int(_BUCKET_US))
+        for number, length_us in stretches(kept_us, end_us, _BUCKET_US):
             row_us, most = self._bucket(number)
             row_us[where] += rows * length_us
-            self._row_us[where] += rows * length_us
             most[where] = np.maximum(most[where], rows)
 
     def _bucket(self, number: int) -> tuple[npt.NDArray[np.float64], Counts]:
