@@ -14,8 +14,6 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 
-GAPS: dict[str, str] = {}
-
 
 def run(
     runnable: Runnable, strategy: Strategy = "DFS", rewrite: bool = True
@@ -56,17 +54,17 @@ def check(case: Case, strategy: Strategy = "DFS", rewrite: bool = True) -> None:
         check_rows(expected, results[query], query)
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters())
 def test_a_case_gives_its_rows(case: Case) -> None:
     check(case)
 
 
 @pytest.mark.parametrize("strategy", ["BFS", "RR"])
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters())
 def test_a_case_gives_its_rows_under_every_strategy(case: Case, strategy: Strategy) -> None:
     check(case, strategy)
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters())
 def test_rewriting_the_graph_changes_no_row(case: Case) -> None:
     check(case, rewrite=False)

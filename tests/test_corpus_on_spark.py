@@ -18,8 +18,6 @@ from slicemill.runtime.mill import Mill
 from slicemill.runtime.rows import to_table
 from support.corpus import Case, Event, Runnable, TimedRow, check_rows, parameters, prepare
 
-GAPS: dict[str, str] = {}
-
 
 class Clock:
     """The time of the case, in place of the wall clock."""
@@ -79,7 +77,7 @@ def run(runnable: Runnable, spark: SparkSession, home: Path, seed: int) -> dict[
     return results
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters())
 def test_a_case_gives_its_rows_whatever_the_runs_buckets_and_restarts(
     case: Case, spark: SparkSession, tmp_path: Path
 ) -> None:

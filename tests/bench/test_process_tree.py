@@ -9,7 +9,9 @@ import pytest
 
 from slicemill.bench.process_tree import Usage, measured
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="the benchmarks read /proc, which only Linux has"
+)
 
 # The kernel counts time in hundredths of a second, and cuts off what is less, process by process.
 BURNT_S = 0.4 - 2 * 0.01

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.test_program import GAPS, run
+from runtime.test_program import BEYOND_UNITS, run
 from slicemill.esl import bind
 from slicemill.esl.render import render
 from slicemill.plan.build import build_graph
@@ -77,7 +77,7 @@ def forgetful(runnable: Runnable) -> Runnable:
     return replace(runnable, events=tuple(events))
 
 
-@pytest.mark.parametrize("case", parameters(GAPS)[::4])  # the whole corpus runs elsewhere
+@pytest.mark.parametrize("case", parameters(BEYOND_UNITS)[::4])  # the whole corpus runs elsewhere
 def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     runnable = prepare(case)
     results = run(forgetful(runnable), 1, 1)

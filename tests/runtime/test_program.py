@@ -22,10 +22,8 @@ from slicemill.runtime.rows import timed_rows, to_table
 from slicemill.runtime.steps import END
 from support.corpus import Case, Runnable, TimedRow, check_rows, parameters, prepare
 
-GAPS = {
-    "late": "late tuples are put aside when a stream is read, before the log",
-    "adhoc": "a query over tables alone is no unit",
-}
+# Late tuples are put aside when a stream is read, before the log; a query over tables alone is no unit.
+BEYOND_UNITS = ("late", "adhoc")
 
 
 class Memory:
@@ -93,7 +91,7 @@ def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]
     }
 
 
-@pytest.mark.parametrize("case", parameters(GAPS))
+@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
 def test_runs_cut_anywhere_and_any_number_of_buckets_give_the_rows_of_the_case(case: Case) -> None:
     runnable = prepare(case)
     for seed, buckets in ((1, 1), (2, 2), (3, 5), (4, 1)):
