@@ -12,29 +12,24 @@ same form, so that others can join it later and find it running.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import asked_by
 from slicemill.esl.render import render
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import ModelMember, Part, SharedModels, WindowAggregate
-from slicemill.plan.rules.sharing import between_logs, columns_read, short, source_name
-
-
-@dataclass
-class _Shared:
-    """A shared node in the making."""
-
-    id: str
-    source: Node
-    keys: tuple[Expr, ...]
-    members: list[ModelMember] = field(default_factory=list)
+from slicemill.plan.operators import ModelMember, SharedModels, WindowAggregate
+from slicemill.plan.rules.sharing import (
+    SharedByKey,
+    between_logs,
+    columns_read,
+    short,
+    source_name,
+    with_parts,
+)
 
 
 def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
-    shared: dict[str, _Shared] = {}
+    shared: dict[str, SharedByKey[ModelMember]] = {}
     parts: dict[str, Node] = {}
     for node in graph:
         if not isinstance(node.operator, WindowAggregate) or not between_logs(graph, node):
@@ -47,20 +42,11 @@ def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         source = graph[node.inputs[0]]
         (key,) = keys
         name = _name(graph, source, key)
-        found = shared.setdefault(name, _Shared(name, source, key))
+        found = shared.setdefault(name, SharedByKey(name, source, key))
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
-        schema = replace(node.schema, columns=columns)
-        parts[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
-        found.members.append(ModelMember(node.id, node.operator, models, columns))
-    nodes: dict[str, Node] = {}
-    for node in graph:
-        if node.id in parts:
-            made = shared[parts[node.id].inputs[0]]
-            operator = SharedModels(made.keys, tuple(made.members))
-            source = made.source
-            nodes[made.id] = Node(made.id, operator, (source.id,), source.schema, source.kind)
-        nodes[node.id] = parts.get(node.id, node)
-    return QueryGraph(nodes, graph.streams)
+        parts[node.id] = found.add(node, columns, ModelMember(node.id, node.operator, models, columns))
+    made = {one.id: one.node(SharedModels(one.keys, tuple(one.members))) for one in shared.values()}
+    return with_parts(graph, made, parts)
 
 
 def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:

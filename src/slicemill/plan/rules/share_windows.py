@@ -15,8 +15,6 @@ a unit of its own, whose id does not change while queries come and go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window
@@ -25,7 +23,6 @@ from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import (
     Filter,
     Operator,
-    Part,
     RelationAggregate,
     SharedWindows,
     WindowAggregate,
@@ -33,27 +30,19 @@ from slicemill.plan.operators import (
 )
 from slicemill.plan.panes import kept_in_panes
 from slicemill.plan.rules.sharing import (
+    SharedByKey,
     between_logs,
     columns_read,
     short,
     source_name,
+    with_parts,
     without_loose_ends,
 )
 from slicemill.plan.units import log_of
 
 
-@dataclass
-class _Shared:
-    """A shared node in the making."""
-
-    id: str
-    source: Node
-    keys: tuple[Expr, ...]
-    members: list[WindowMember] = field(default_factory=list)
-
-
 def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
-    shared: dict[str, _Shared] = {}
+    shared: dict[str, SharedByKey[WindowMember]] = {}
     parts: dict[str, Node] = {}
     for node in graph:
         keys = _keys(node.operator)
@@ -65,35 +54,12 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue  # such a call runs an aggregate's window version, which is told of every tuple
         source, conditions = _input(graph, node)
         name = _name(graph, source, keys)
-        found = shared.setdefault(name, _Shared(name, source, keys))
+        found = shared.setdefault(name, SharedByKey(name, source, keys))
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
-        parts[node.id] = replace(
-            node,
-            operator=Part(len(found.members)),
-            inputs=(name,),
-            schema=replace(node.schema, columns=columns),
-        )
-        found.members.append(WindowMember(node.id, conditions, node.operator, columns, partial))
-    return _replaced(graph, shared, parts)
-
-
-def _replaced(graph: QueryGraph, shared: dict[str, _Shared], parts: dict[str, Node]) -> QueryGraph:
-    nodes: dict[str, Node] = {}
-    for node in graph:
-        if node.id in parts:
-            part = parts[node.id]
-            found = shared[part.inputs[0]]
-            nodes[found.id] = Node(
-                found.id,
-                SharedWindows(found.keys, tuple(found.members)),
-                (found.source.id,),
-                found.source.schema,
-                found.source.kind,
-            )
-            nodes[node.id] = part
-        else:
-            nodes[node.id] = node
-    return without_loose_ends(QueryGraph(nodes, graph.streams))
+        member = WindowMember(node.id, conditions, node.operator, columns, partial)
+        parts[node.id] = found.add(node, columns, member)
+    made = {one.id: one.node(SharedWindows(one.keys, tuple(one.members))) for one in shared.values()}
+    return without_loose_ends(with_parts(graph, made, parts))
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:

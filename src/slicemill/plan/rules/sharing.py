@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from slicemill.esl.expression import columns_of
+from slicemill.esl.expression import Expr, columns_of
+from slicemill.esl.types import Column
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Drop, Filter, Lookup, Operator, Project, Scan, Sink, WholeWindows
+from slicemill.plan.operators import (
+    Drop,
+    Filter,
+    Lookup,
+    Operator,
+    Part,
+    Project,
+    Scan,
+    Sink,
+    WholeWindows,
+)
 from slicemill.plan.units import log_of
 
 _LONGEST_NAME = 60
+
+M = TypeVar("M")
+
+
+@dataclass
+class SharedByKey(Generic[M]):
+    """A shared node in the making, of one input and by the same keys."""
+
+    id: str
+    source: Node
+    keys: tuple[Expr, ...]
+    members: list[M] = field(default_factory=list)
+
+    def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
+        """One more member; what stands in the place of its node, with the columns that are read behind it."""
+        part = Part(len(self.members))
+        self.members.append(member)
+        return replace(node, operator=part, inputs=(self.id,), schema=replace(node.schema, columns=columns))
+
+    def node(self, operator: Operator) -> Node:
+        return Node(self.id, operator, (self.source.id,), self.source.schema, self.source.kind)
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
@@ -54,6 +88,17 @@ def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
         else:
             read.update(node.schema.names)
     return frozenset(read)
+
+
+def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, Node]) -> QueryGraph:
+    """The graph with parts in place of nodes, each shared node before the first part of it."""
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        part = parts.get(node.id)
+        if part is not None:
+            nodes[part.inputs[0]] = made[part.inputs[0]]
+        nodes[node.id] = part or node
+    return QueryGraph(nodes, graph.streams)
 
 
 def without_loose_ends(graph: QueryGraph) -> QueryGraph:
