@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import process_time
 
 import numpy as np
 import pytest
@@ -156,17 +155,3 @@ class Nosy:
 @given(workloads(), st.sampled_from(LEVELS))
 def test_a_policy_sees_the_units_with_input_in_order_and_no_others(work: Workload, level: Level) -> None:
     simulate(work, cut(work.paths, level, ORT), Nosy())
-
-
-@pytest.mark.parametrize("policy", ["component", "rr"])
-def test_the_loop_takes_more_than_200_thousand_operator_steps_a_second(policy: str) -> None:
-    random = np.random.default_rng(1)
-    loads = [
-        Load(path(f"q{k}", 1.0, 1.0, 1.0, selectivity=0.7), np.cumsum(random.exponential(25.0, 2000)))
-        for k in range(10)
-    ]
-    work = draw(loads, 1)
-    run(work, policy, "query")
-    started = process_time()
-    run(work, policy, "query")
-    assert work.steps / (process_time() - started) > 200_000

@@ -8,7 +8,7 @@ its note says what was printed and what we found.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 
@@ -21,6 +21,13 @@ class Claim:
     measured: float | str
     holds: bool
     note: str = ""
+    timed: bool = False
+    """Rests on measured time: it says something of this machine now, and another run may say otherwise."""
+
+
+def timed(claim: Claim) -> Claim:
+    """A claim about seconds, which no test relies on."""
+    return replace(claim, timed=True)
 
 
 def at_most(what: str, measured: float, bound: float, note: str = "") -> Claim:

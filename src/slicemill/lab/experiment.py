@@ -2,9 +2,9 @@
 
     EXPERIMENT = Experiment(id="mill-E1", title="...", run=run, plot=plot)
 
-`run(seed, scale)` is deterministic from its seed, but for times that it measures beside what it counts, and
-touches nothing outside the process. `figures` holds plain numbers, strings, lists and mappings: it is printed
-as JSON and is all that `plot` sees.
+`run(seed, scale)` is deterministic from its seed, but for times that it measures beside what it counts
+(claims about those are `timed`), and touches nothing outside the process. `figures` holds plain numbers,
+strings, lists and mappings: it is printed as JSON and is all that `plot` sees.
 """
 
 from __future__ import annotations
@@ -48,10 +48,15 @@ def to_json(result_id: str, result: Result) -> str:
     """The one-line JSON object that scripts read: id, claims and figures."""
     body = {
         "id": result_id,
-        "claims": [asdict(claim) for claim in result.claims],
+        "claims": [_claim(claim) for claim in result.claims],
         "figures": result.figures,
     }
     return json.dumps(_plain(body), ensure_ascii=False, allow_nan=False)
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    named = asdict(claim)
+    return named if claim.timed else {name: value for name, value in named.items() if name != "timed"}
 
 
 def _plain(value: object) -> object:

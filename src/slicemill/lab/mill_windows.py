@@ -6,13 +6,11 @@ time is given beside it.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from types import FrameType
 from typing import cast
 
 from slicemill.esl import bind
@@ -25,6 +23,7 @@ from slicemill.execution.window_aggregate import WindowAggregate, WindowCall
 from slicemill.execution.window_dispatch import Box, box_of
 from slicemill.execution.window_evaluation import window_version
 from slicemill.execution.window_frame import Frame
+from slicemill.lab.calls import calls_made
 from slicemill.lab.plotting import curve, draw_curves
 
 # So many tuples are timed, and as many more counted.
@@ -74,28 +73,6 @@ def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> C
     calls = calls_made(lambda: send(tuples[-measured:]))
     answers = tuple(cast(float, timed.row[-1]) for timed in out)
     return Cost(calls / measured, median(times) * 1_000_000, answers)
-
-
-def calls_made(work: Callable[[], object]) -> int:
-    """How many functions are called, Python's own included.
-
-    >>> calls_made(lambda: len([abs(-1), abs(-2)])) - calls_made(lambda: len([]))
-    2
-    """
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
-        nonlocal count
-        if event in ("call", "c_call"):
-            count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def most_values(definition: AggregateDefinition, window: int, slide: int, rows: Sequence[Row]) -> int:

@@ -18,7 +18,7 @@ from slicemill.esl.model_calls import Asked
 from slicemill.esl.query import Frame, Window
 from slicemill.esl.types import DOUBLE
 from slicemill.kernels.vectors import Vector
-from slicemill.lab.claims import Claim, at_most
+from slicemill.lab.claims import Claim, at_most, timed
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import draw_bars
 from slicemill.model.catalogue import model
@@ -53,10 +53,11 @@ def run(seed: int, scale: Scale) -> Result:
     }
     claims = _claims(models)
     if scale == "full":
-        timed = _timed(models, seed)
-        figures["ns_per_tuple"] = timed
-        ratio = timed["statistics"] / timed["distinct cores"]
-        claims = (*claims, at_most("time of all statistics, over that of their distinct cores", ratio, NEAR))
+        spent_ns = _timed(models, seed)
+        figures["ns_per_tuple"] = spent_ns
+        ratio = spent_ns["statistics"] / spent_ns["distinct cores"]
+        over = at_most("time of all statistics, over that of their distinct cores", ratio, NEAR)
+        claims = (*claims, timed(over))
     return Result(claims, figures)
 
 
