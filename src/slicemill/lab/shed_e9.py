@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import islice
+from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +124,8 @@ def _compiled_microseconds(capacity: int, decisions: int, seed: int) -> float:
         take(memory, parts, rule, capacity, -1, zeros, ts[first:last], codes[first:last], zeros + 1)
 
     run(0, capacity + 1)
-    starts = range(capacity + 1, len(tuples), decisions)
-    best = min(_seconds(lambda first=first: run(first, first + decisions)) for first in starts)
+    ends = range(capacity + 1, len(tuples) + 1, decisions)
+    best = min(_seconds(partial(run, first, last)) for first, last in pairwise(ends))
     return best / decisions * 1e6
 
 
