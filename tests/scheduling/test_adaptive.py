@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
 
@@ -39,8 +41,41 @@ def test_noise_never_makes_a_run_free() -> None:
     cost = BatchCost()
     for rows, seconds in ((600, 0.06), (300, 0.02), (1200, 0.14), (600, 0.05), (300, 0.02), (1200, 0.15)):
         cost.observe(rows, seconds)
-    assert 0.002 <= cost.overhead < 0.003
+    assert 0.002 <= cost.overhead < 0.004
     assert cost.of(700) == pytest.approx(0.073, rel=0.1)
+
+
+def test_the_noise_of_large_runs_does_not_drown_the_overhead() -> None:
+    cost = BatchCost()
+    for rows, noise in (
+        (1, 1.0),
+        (5_000, 0.8),
+        (10_000, 1.25),
+        (1, 1.1),
+        (5_000, 0.85),
+        (10_000, 1.2),
+        (1, 0.9),
+    ):
+        cost.observe(rows, noise * (0.045 + 6e-5 * rows))
+    assert cost.ideal_time == pytest.approx(0.045, rel=0.1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.floats(0.001, 10.0)), min_size=1, max_size=20))
+def test_the_line_comes_to_the_time_that_all_runs_took(runs: list[tuple[int, float]]) -> None:
+    cost = BatchCost(decay=1.0)
+    for rows, seconds in runs:
+        cost.observe(rows, seconds)
+    assert cost.overhead > 0 <= cost.per_row
+    assert sum(cost.of(rows) for rows, _ in runs) == pytest.approx(sum(seconds for _, seconds in runs))
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_a_cost_that_changes_is_followed(factor: float) -> None:
+    cost = BatchCost()
+    for run in range(160):
+        rows = 1_000 * (1 + run % 3)
+        cost.observe(rows, (0.05 + 1e-4 * rows) * (factor if run >= 60 else 1.0))
+    assert cost.of(2_000) == pytest.approx(0.25 * factor, rel=0.1)
 
 
 def test_the_quickest_run_is_forgotten_when_runs_become_slower() -> None:

@@ -8,6 +8,9 @@ _LEAST_OVERHEAD = 0.1
 """Of the quickest run of late. Noise can tilt a line through runs of similar sizes until it says that a small
 run is free, and a slowdown over a time of nothing is without bounds."""
 
+_LEAST_S = 1e-6
+"""No run takes less, whatever a coarse clock says."""
+
 
 @dataclass(slots=True)
 class Selectivity:
@@ -35,36 +38,53 @@ class Selectivity:
 class BatchCost:
     """The time of a run over N rows as a + b·N, fitted to past runs, of which older ones count less.
 
-    Until two sizes have been seen the guess stands for what cannot be told apart yet.
+    A busy machine makes a run longer by some share of it, so what is made small are relative errors (weights
+    of 1 / time²): with absolute ones the noise of a large run drowns the overhead, which is most of what a
+    small run takes. The line so found is then raised until it comes to the time that all runs took together,
+    which the weights of quick runs would let it stay below. Until two sizes have been seen the guess stands
+    for what cannot be told apart yet.
     """
 
     overhead: float = 0.05
     per_row: float = 1e-6
     decay: float = 0.95
-    _weight: float = 0.0
+    _runs: float = 0.0
     _rows: float = 0.0
     _time: float = 0.0
-    _rows_rows: float = 0.0
-    _rows_time: float = 0.0
+    _weight: float = 0.0
+    _weighted_rows: float = 0.0
+    _weighted_time: float = 0.0
+    _weighted_rows_rows: float = 0.0
+    _weighted_rows_time: float = 0.0
     _quickest: float = 0.0
 
     def observe(self, rows: int, seconds: float) -> None:
-        keep = self.decay
-        self._quickest = min(seconds, self._quickest / keep) if self._weight else seconds
-        self._weight = keep * self._weight + 1
+        keep, seconds = self.decay, max(seconds, _LEAST_S)
+        weight = seconds**-2
+        self._quickest = min(seconds, self._quickest / keep) if self._runs else seconds
+        self._runs = keep * self._runs + 1
         self._rows = keep * self._rows + rows
         self._time = keep * self._time + seconds
-        self._rows_rows = keep * self._rows_rows + rows * rows
-        self._rows_time = keep * self._rows_time + rows * seconds
-        mean_rows, mean_time = self._rows / self._weight, self._time / self._weight
-        spread = self._rows_rows / self._weight - mean_rows**2
+        self._weight = keep * self._weight + weight
+        self._weighted_rows = keep * self._weighted_rows + weight * rows
+        self._weighted_time = keep * self._weighted_time + weight * seconds
+        self._weighted_rows_rows = keep * self._weighted_rows_rows + weight * rows * rows
+        self._weighted_rows_time = keep * self._weighted_rows_time + weight * rows * seconds
+        self._fit()
+
+    def _fit(self) -> None:
+        mean_rows, mean_time = self._weighted_rows / self._weight, self._weighted_time / self._weight
+        spread = self._weighted_rows_rows / self._weight - mean_rows**2
         if spread > 1e-9 * max(1.0, mean_rows**2):
-            slope = (self._rows_time / self._weight - mean_rows * mean_time) / spread
+            slope = (self._weighted_rows_time / self._weight - mean_rows * mean_time) / spread
             self.per_row = max(slope, 0.0)  # a run never costs less for being larger
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
             # The line goes through the mean of the runs whatever the overhead.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
+        raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
+        self.overhead *= raised
+        self.per_row *= raised
 
     def of(self, rows: float) -> float:
         return self.overhead + self.per_row * rows
