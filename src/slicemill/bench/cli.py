@@ -11,13 +11,14 @@ from rich.table import Table
 from slicemill.bench.benchmark import load, names
 from slicemill.lab.cli import ScaleOption
 from slicemill.lab.experiment import to_json
+from slicemill.lab.progress import running
 from slicemill.lab.report import claims_table
 
 
 def bench(
     chosen: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Such as simulator.")] = None,
     run_all: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON line per benchmark.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per benchmark.")] = False,
     scale: Annotated[ScaleOption, typer.Option(help="small takes one to ten minutes.")] = ScaleOption.small,
 ) -> None:
     """Measure; the exit status is 1 when a claim does not hold. Without a name, list the benchmarks."""
@@ -28,17 +29,14 @@ def bench(
             table.add_row(name, load(name).title)
         console.print(table)
         return
-    lines = []
     holds = True
     for name in names() if run_all else chosen or []:
         benchmark = load(name)
-        with console.status(f"running {name}"):
+        with running(name, console):
             result = benchmark.run(scale.value)
         console.print(claims_table(f"{name}: {benchmark.title}", result))
-        lines.append(to_json(name, result))
+        if as_json:
+            typer.echo(to_json(name, result))
         holds = holds and result.holds
-    if as_json:
-        for line in lines:
-            typer.echo(line)
     if not holds:
         raise typer.Exit(1)

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from slicemill.lab.experiment import Experiment, Result, to_json
+from slicemill.lab.experiment import Experiment, to_json
+from slicemill.lab.progress import running
 from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
 from slicemill.lab.report import claims_table
 
@@ -37,7 +38,7 @@ def list_experiments() -> None:
 def run_experiments(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Such as mill-E1.")] = None,
     run_all: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON line per experiment.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per experiment.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Write one image each to DIR.")] = None,
     scale: Annotated[ScaleOption, typer.Option(help="small ends within a minute.")] = ScaleOption.small,
     seed: Annotated[int, typer.Option(help="Where the random numbers start.")] = 1,
@@ -45,18 +46,18 @@ def run_experiments(
     """Run experiments and check their claims; the exit status is 1 when one does not hold."""
     # With --json the tables go to the error stream: standard output is then JSON lines and nothing else.
     console = Console(stderr=as_json)
-    results: list[tuple[Experiment, Result]] = []
+    holds = True
     for experiment in _chosen(ids or [], run_all):
-        result = experiment.run(seed, scale.value)
+        with running(experiment.id, console):
+            result = experiment.run(seed, scale.value)
         console.print(claims_table(f"{experiment.id}: {experiment.title}", result))
         if plot is not None:
             plot.mkdir(parents=True, exist_ok=True)
             experiment.plot(result, plot / f"{experiment.id}.png")
-        results.append((experiment, result))
-    if as_json:
-        for experiment, result in results:
+        if as_json:
             typer.echo(to_json(experiment.id, result))
-    if not all(result.holds for _, result in results):
+        holds = holds and result.holds
+    if not holds:
         raise typer.Exit(1)
 
 
