@@ -25,21 +25,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.bench.bids import Feed
 from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.bench.events import write_parts
+from slicemill.bench.one_query import run_query
 from slicemill.bench.process_tree import Usage, measured
-from slicemill.bench.rivals import POLL_MS, own_settings
-from slicemill.bench.waiting import wait_for
+from slicemill.bench.rivals import own_settings
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.mill import Mill
 from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "ts TIMESTAMP, k BIGINT, v BIGINT"
+STREAM = f"CREATE STREAM event ({SCHEMA}) ORDER BY ts"
 KEYS = 1000
 STEP_US = 100  # 10 000 events per second
 COALESCING = 0.9
@@ -139,21 +138,15 @@ class CoalesceBench:
     def mill(self, files: int) -> Phase:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
+        per_file, paths, batch = (
+            self._sizes.rows_per_file,
+            self.paths[: files + 1],
+            self._sizes.files_per_batch,
+        )
+        first, expected = (self.events.between(0, per_file * some).expected() for some in (1, len(paths)))
+        counts = (first.count, expected.count)
         home = self._folder / f"run-{self._runs}"
-        feed = Feed(home / "in")
-        per_file, paths = self._sizes.rows_per_file, self.paths[: files + 1]
-        source = f"path '{feed.folder}', maxFilesPerTrigger {self._sizes.files_per_batch}"
-        with Mill(self._spark, home / "home", poll_ms=POLL_MS) as mill:
-            mill.execute(f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
-            mill.execute(f"CREATE QUERY runs AS {QUERY}")
-            mill.start()
-            feed.arrive(paths[:1])
-            wait_for(mill, "runs", self.events.between(0, per_file).expected().count)
-            expected = self.events.between(0, per_file * len(paths)).expected()
-            with measured() as usage:
-                feed.arrive(paths[1:])
-                wait_for(mill, "runs", expected.count)
-            found = mill.queries["runs"].to_arrow()
+        usage, found = run_query(self._spark, home, STREAM, QUERY, paths, batch, counts)
         return Phase(per_file * files, usage, _wrong(_total(found.column("held")), expected))
 
     def rival(self, formulation: str, files: int) -> Phase:

@@ -24,20 +24,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.bench.bids import Feed
 from slicemill.bench.events import write_parts
+from slicemill.bench.one_query import run_query
 from slicemill.bench.process_tree import Usage, measured
-from slicemill.bench.rivals import POLL_MS, own_settings
-from slicemill.bench.waiting import wait_for
+from slicemill.bench.rivals import own_settings
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.mill import Mill
 from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "ts TIMESTAMP, k BIGINT, v DOUBLE"
+STREAM = f"CREATE STREAM event ({SCHEMA}) ORDER BY ts"
 KEYS = 1000
 STEP_US = 100  # 10 000 events per second
 WINDOW_ROWS = (100, 10_000, 1_000_000)
@@ -129,20 +128,14 @@ class OverBench:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
         home = self._folder / f"run-{self._runs}"
-        feed = Feed(home / "in")
-        paths = self.paths[: files + 1]
-        source = f"path '{feed.folder}', maxFilesPerTrigger {self._sizes.files_per_batch}"
-        with Mill(self._spark, home / "home", poll_ms=POLL_MS) as mill:
-            mill.execute(f"CREATE STREAM event ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
-            mill.execute(f"CREATE QUERY means AS {query(window_us, partitioned)}")
-            mill.start()
-            feed.arrive(paths[:1])
-            per_file = self._sizes.rows_per_file
-            wait_for(mill, "means", per_file)
-            with measured() as usage:
-                feed.arrive(paths[1:])
-                wait_for(mill, "means", per_file * len(paths))
-            found = mill.queries["means"].to_arrow()
+        per_file, paths, batch = (
+            self._sizes.rows_per_file,
+            self.paths[: files + 1],
+            self._sizes.files_per_batch,
+        )
+        counts = (per_file, per_file * len(paths))
+        means = query(window_us, partitioned)
+        usage, found = run_query(self._spark, home, STREAM, means, paths, batch, counts)
         total = float(np.sum(found.column("mean").to_numpy()))
         expected = self.events.between(0, per_file * len(paths)).sum_of_averages(window_us, partitioned)
         return Run(
