@@ -13,7 +13,6 @@ slowdown were smaller at bursts, for what a burst leaves behind outlasts it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +23,14 @@ from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.sched_runs import SYNTHETIC, Service, bed_of, play, shown
 from slicemill.lab.spread import SEEDS, ordered, seeds
-from slicemill.scheduling.measures import record
-from slicemill.scheduling.metrics import QueryFigures
+from slicemill.scheduling.loop import Run
+from slicemill.scheduling.measures import results
+from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import Floats
 
 Bools = npt.NDArray[np.bool_]
 LOAD = 0.95
 BUCKETS = 20
-OBJECTIVES: dict[str, Callable[[QueryFigures], float]] = {
-    "mean response": lambda figures: figures.response.mean,
-    "mean slowdown": lambda figures: figures.slowdown.mean,
-    "l2 response": lambda figures: figures.response.l2,
-    "l2 slowdown": lambda figures: figures.slowdown.l2,
-}
 # Who is made for the objective, and whom it is compared with.
 RIVALS = {
     "mean response": ("hr", "hnr", "srpt", "fcfs"),
@@ -96,14 +90,28 @@ def _over_time(seed: int, scale: Scale) -> dict[str, Floats]:
     """For each objective, a row per policy and a column per stretch of time."""
     bed = bed_of(Service(LOAD), seed, scale)
     bucket = float(bed.work.arrival.max()) / BUCKETS
-    parts = {}
-    for policy in {policy for policies in RIVALS.values() for policy in policies}:
-        kept = record(play(bed, policy), bucket)
-        parts[policy] = [kept.of_bucket(number) for number in range(BUCKETS)]
-    return {
-        objective: np.array([[figure(part) for part in parts[policy]] for policy in RIVALS[objective]])
-        for objective, figure in OBJECTIVES.items()
+    rows = {
+        policy: _stretches(play(bed, policy), bucket) for policies in RIVALS.values() for policy in policies
     }
+    return {
+        objective: np.array([rows[policy][objective] for policy in policies])
+        for objective, policies in RIVALS.items()
+    }
+
+
+def _stretches(run: Run, bucket: float) -> dict[str, list[float]]:
+    """The objectives of the results that came out in each stretch of time."""
+    arrived, left, ideal = results(run)
+    found: dict[str, list[float]] = {objective: [] for objective in RIVALS}
+    for number in range(BUCKETS):
+        here = left // bucket == number
+        took = (left - arrived)[here]
+        for name, values in (("response", took), ("slowdown", took / ideal[here])):
+            summary = Summary()
+            summary.add(values)
+            found[f"mean {name}"].append(summary.mean)
+            found[f"l2 {name}"].append(summary.l2)
+    return found
 
 
 def _is_peak(seed: int, scale: Scale) -> Bools:

@@ -14,9 +14,25 @@ from slicemill.scheduling.policy import Floats
 
 def output_latencies(run: Run, path: int) -> Floats:
     """Per output of the path, in order: the time from its source tuple's arrival to its delivery."""
+    arrived, left = _outputs(run, path)
+    return left - arrived
+
+
+def results(run: Run) -> tuple[Floats, Floats, Floats]:
+    """When the source tuple of each output of all paths arrived, when it was delivered, its ideal time."""
+    ideal_times = _ideal_times(run)
+    arrived, left = zip(*(_outputs(run, path) for path in ideal_times), strict=True)
+    ideal = np.repeat(list(ideal_times.values()), [len(outputs) for outputs in left])
+    return np.concatenate(arrived), np.concatenate(left), ideal
+
+
+def _outputs(run: Run, path: int) -> tuple[Floats, Floats]:
+    """When the source tuples of the path's outputs arrived, and when they were delivered."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
-    return np.repeat(run.finished[root] - work.arrival[root], work.outputs[root])
+    return np.repeat(work.arrival[root], work.outputs[root]), np.repeat(
+        run.finished[root], work.outputs[root]
+    )
 
 
 def mean_output_latency(run: Run) -> float:
@@ -102,9 +118,7 @@ def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyTyp
     work = run.work
     kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
     for path, ideal in _ideal_times(run).items():
-        root = work.tuples(int(work.first_operator[path + 1]) - 1)
-        arrived = np.repeat(work.arrival[root], work.outputs[root])
-        left = np.repeat(run.finished[root], work.outputs[root])
+        arrived, left = _outputs(run, path)
         borders = np.flatnonzero(np.diff(left // bucket)) + 1
         for some, departures in zip(np.split(arrived, borders), np.split(left, borders), strict=True):
             if len(some):

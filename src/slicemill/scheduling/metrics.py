@@ -28,17 +28,19 @@ class Summary:
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
         """Add values, each so many times."""
-        given = np.atleast_1d(np.asarray(values, dtype=np.float64))
+        given, often = np.asarray(values, np.float64).ravel(), np.asarray(times, np.float64)
         if len(given):
-            often = np.broadcast_to(np.asarray(times, dtype=np.float64), given.shape)
-            total, squares = float(given @ often), float((given * given) @ often)
-            self.merge(Summary(int(often.sum()), total, squares, float(given.max())))
+            all_of_them = given * often
+            count = int(often.sum() if often.ndim else often * len(given))
+            total, squares = float(all_of_them.sum()), float(all_of_them @ given)
+            self.merge(Summary(count, total, squares, float(given.max())))
 
     def merge(self, other: Summary) -> None:
         self.count += other.count
         self.total += other.total
         self.squares += other.squares
-        self.largest = float(np.fmax(self.largest, other.largest))
+        if math.isnan(self.largest) or other.largest > self.largest:
+            self.largest = other.largest
 
     @property
     def mean(self) -> float:
@@ -189,7 +191,10 @@ class Record:
         return self.numbered(query, int(time // self.bucket))
 
     def numbered(self, query: str, number: int) -> QueryFigures:
-        return self.figures.setdefault((query, number), QueryFigures())
+        found = self.figures.get((query, number))
+        if found is None:
+            found = self.figures[query, number] = QueryFigures()
+        return found
 
     def forget(self, number: int) -> None:
         """Drop the buckets before this one."""
