@@ -18,26 +18,35 @@ def output_latencies(run: Run, path: int) -> Floats:
     return left - arrived
 
 
-def results(run: Run) -> tuple[Floats, Floats, Floats]:
-    """When the source tuple of each output of all paths arrived, when it was delivered, its ideal time."""
-    ideal_times = _ideal_times(run)
-    arrived, left = zip(*(_outputs(run, path) for path in ideal_times), strict=True)
-    ideal = np.repeat(list(ideal_times.values()), [len(outputs) for outputs in left])
-    return np.concatenate(arrived), np.concatenate(left), ideal
+def results(run: Run, ideal_times: Mapping[int, float] | None = None) -> tuple[Floats, Floats, Floats]:
+    """Of each result: when its source tuple arrived, when it was delivered, and its ideal time.
+
+    `ideal_times` names the paths that end in results, where not all do, with their ideal times.
+    """
+    work = run.work
+    queries = _ideal_times(run) if ideal_times is None else ideal_times
+    root = work.first_operator[np.array(list(queries), dtype=np.int64) + 1] - 1
+    first, count = work.first_tuple[root], np.diff(work.first_tuple)[root]
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    at_root = np.repeat(first, count) + within
+    often = work.outputs[at_root]
+    ideal = np.repeat(np.repeat(np.array(list(queries.values())), count), often)
+    tuples = np.repeat(at_root, often)
+    return work.arrival[tuples], run.finished[tuples], ideal
 
 
 def _outputs(run: Run, path: int) -> tuple[Floats, Floats]:
     """When the source tuples of the path's outputs arrived, and when they were delivered."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
-    return np.repeat(work.arrival[root], work.outputs[root]), np.repeat(
-        run.finished[root], work.outputs[root]
-    )
+    often = work.outputs[root]
+    return np.repeat(work.arrival[root], often), np.repeat(run.finished[root], often)
 
 
 def mean_output_latency(run: Run) -> float:
     """Over the outputs of all paths; not a number when there is none."""
-    latencies = np.concatenate([output_latencies(run, path) for path in range(len(run.work.paths))])
+    arrived, left, _ = results(run)
+    latencies = left - arrived
     return float(latencies.mean()) if len(latencies) else float("nan")
 
 
@@ -56,12 +65,9 @@ def input_completion_times(run: Run, path: int) -> Floats:
 def buffered_size_time(run: Run) -> float:
     """Size held in buffers, integrated over time: a tuple counts until its operator has finished it."""
     work = run.work
-    total = 0.0
-    for number, path in enumerate(work.paths):
-        for place, stage in enumerate(path.stages):
-            entered, left = _waits(run, number, place)
-            total += float(stage.size_in) * float((left - entered).sum())
-    return total
+    sizes = np.array([float(stage.size_in) for path in work.paths for stage in path.stages])
+    entered = np.where(work.parent < 0, work.arrival, run.finished[work.parent])
+    return float(np.repeat(sizes, np.diff(work.first_tuple)) @ (run.finished - entered))
 
 
 def _waits(run: Run, path: int, place: int) -> tuple[Floats, Floats]:
@@ -86,18 +92,14 @@ def mean_memory(run: Run) -> float:
 
 
 def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
-    """The figures that policies are made to keep low, over all results of a run (P6-P9, P29, P31).
-
-    `ideal_times` names the paths that end in results, where not all do, with their ideal times.
-    """
+    """The figures that policies are made to keep low, over all results of a run (P6-P9, P29, P31)."""
     response, slowdown = Summary(), Summary()
     queries = _ideal_times(run) if ideal_times is None else ideal_times
-    stale, duration = [], _duration(run)
-    for path, ideal in queries.items():
-        latencies = output_latencies(run, path)
-        response.add(latencies)
-        slowdown.add(latencies / ideal)
-        stale.append(_stale_time(run, path) / duration)
+    arrived, left, ideal = results(run, queries)
+    response.add(left - arrived)
+    slowdown.add((left - arrived) / ideal)
+    duration = _duration(run)
+    stale = [_stale_time(run, path) / duration for path in queries]
     weights = [float(run.work.paths[path].weight) for path in queries]
     return {
         "mean response": response.mean,
