@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test depends on how busy the machine is, and the first call of compiled code includes its compilation.
+# The rest is as Hypothesis chooses: new examples each time, and always the same ones where CI is set.
+settings.register_profile(
+    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 

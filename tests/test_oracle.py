@@ -106,7 +106,7 @@ def by_time(rows: list[Timed]) -> list[str]:
     return sorted(repr((ts, row)) for ts, row in rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(inputs(), st.integers(0, 20), st.booleans())
 def test_both_ways_to_execute_give_what_sql_gives(
     streams: dict[str, list[Timed]], border: int, rewrite: bool

@@ -73,7 +73,7 @@ def by_slicemill(rows: list[Timed], extent: int, slide: int) -> list[tuple[objec
     return [(ts, k, v, *period) for ts, (k, v, period) in out]  # type: ignore[misc]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from([5, 12, 30]), st.sampled_from([3, 10]))
 def test_runs_are_those_of_window_functions(seed: int, extent: int, slide: int) -> None:
     rows = stream(Random(seed), 40)

@@ -135,7 +135,7 @@ rows = st.lists(
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows, st.integers(0, 20))
 def test_both_engines_give_what_sql_gives(
     frame: str, steps: list[tuple[int, str | None, float | None, int | None, str | None]], border: int

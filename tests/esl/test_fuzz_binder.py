@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import Source, bind_script
@@ -60,14 +60,14 @@ def test_every_script_as_it_is_answers_cleanly(script: str) -> None:
     answers_cleanly(script)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(seed=st.integers(0, 2**32))
 def test_a_mutated_script_answers_cleanly(seed: int) -> None:
     chooser = random.Random(seed)
     answers_cleanly(mutated(chooser.choice(SCRIPTS), chooser))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(words=st.lists(st.sampled_from(VOCABULARY), max_size=25))
 def test_words_of_the_language_in_any_order_answer_cleanly(words: list[str]) -> None:
     answers_cleanly(

@@ -85,7 +85,7 @@ def check(text: str) -> None:
         assert [to_esl(tree) for tree in again] == [to_esl(tree) for tree in trees]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(soup)
 # A quoted name in front of a parenthesis is a function's name and keeps its quotes.
 @example('SELECT "a b"(1) FROM s')
@@ -109,7 +109,7 @@ def test_token_soup_parses_or_is_a_clean_error(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(mutated_statements())
 # NOT IN prints as NOT … IN, which would take a comparison behind it along.
 @example("SELECT a FROM s WHERE a NOT IN (1) = b")
@@ -125,13 +125,13 @@ def test_a_mutated_statement_parses_or_is_a_clean_error(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_a_clean_error(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(soup)
 def test_any_select_list_parses_or_is_a_clean_error(text: str) -> None:
     check(f"SELECT {text} FROM s")

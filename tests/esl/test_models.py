@@ -20,7 +20,7 @@ TEXT = (
 WORDS = TEXT.split(" ")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14))
 def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: list[str]) -> None:
     text = f"CREATE MODEL m(x REAL, y REAL) AS {' '.join(words)}"

@@ -184,7 +184,7 @@ def flat(expr: Expr) -> Expr:
     return transform(expr, change)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.one_of(conditions, numbers, texts, times, intervals))
 def test_rendered_esl_binds_to_the_same_expression(expr: Expr) -> None:
     assert flat(bound(render(expr))) == flat(expr)

@@ -8,7 +8,7 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.execution.builtins import BUILTINS
@@ -17,7 +17,6 @@ from slicemill.execution.builtins_synopses import PER_SIZE, Frequency, Ones, buc
 from slicemill.execution.window_statistics import CountDistinct, Moments, MomentStatistic, total
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 40) | st.text(max_size=2), max_size=60), st.integers(1, 20))
 def test_a_frequency_is_never_too_low(items: list[object], window: int) -> None:
     frequency = Frequency()

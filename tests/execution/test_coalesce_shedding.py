@@ -63,7 +63,7 @@ def run(operator: Coalesce | SheddingCoalesce, stream: list[Timed]) -> list[str]
 windows = st.tuples(st.sampled_from([None, 1, 4, 9, 20]), st.sampled_from([1, 3, 7]), st.booleans())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), windows, st.sampled_from(sorted(METHODS)))
 def test_with_room_for_all_nothing_is_lost(
     seed: int, window: tuple[int | None, int, bool], method: str
@@ -75,7 +75,7 @@ def test_with_room_for_all_nothing_is_lost(
     assert operator.report.accuracy == 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), windows, st.sampled_from(sorted(METHODS)), st.integers(1, 6))
 @example(5, (None, 3, False), "lookahead", 2)
 def test_fragments_lie_inside_the_runs_and_no_more_is_kept_than_allowed(
@@ -101,7 +101,7 @@ def check(fragments: list[Timed], runs: list[Timed]) -> None:
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(sorted(METHODS)))
 def test_accuracy_is_that_of_the_results(seed: int, capacity: int, method: str) -> None:
     """Windows that never lose a tuple, one report: what it says can be computed from both results."""
@@ -124,7 +124,7 @@ def test_accuracy_is_that_of_the_results(seed: int, capacity: int, method: str) 
     assert operator.report.accuracy == pytest.approx(float(accuracy(periods, left)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), windows, st.sampled_from(sorted(METHODS)), st.sampled_from(Slot))
 def test_a_restart_changes_nothing(
     seed: int, window: tuple[int | None, int, bool], method: str, slot: Slot

@@ -131,7 +131,7 @@ def expected(plan: Plan, arrivals: dict[str, list[Arrival]]) -> list[Timed]:
     return rows(engine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     plans(),
     inputs(),
@@ -155,7 +155,7 @@ def test_rows_depend_neither_on_strategy_nor_on_how_time_is_told(
     assert rows(engine) == expected(plan, arrivals)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(plans(), plans(), inputs(), st.sampled_from(["DFS", "BFS", "RR"]))
 def test_another_query_never_changes_a_querys_rows(
     plan: Plan, other: Plan, arrivals: dict[str, list[Arrival]], strategy: str
@@ -171,7 +171,7 @@ def test_another_query_never_changes_a_querys_rows(
     assert rows(engine, "xout") == expected(other, arrivals)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     plans(),
     inputs(),
@@ -200,7 +200,7 @@ FORGOTTEN_REGISTER = Plan(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(FORGOTTEN_REGISTER, {"S1": [Arrival(4, (1,))]}, "arcs")
 @given(plans(), inputs(), st.sampled_from(["punctuation", "arcs"]))
 def test_an_idle_stream_never_changes_a_querys_rows(
@@ -262,7 +262,7 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
         engine.remove_query(name)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(plans(), inputs(), CHANGES, st.sampled_from(["punctuation", "arcs"]), st.sampled_from(["DFS", "BFS"]))
 def test_live_changes_lose_and_reorder_nothing(
     plan: Plan,
@@ -280,7 +280,7 @@ def test_live_changes_lose_and_reorder_nothing(
     assert rows(engine) == expected(plan, arrivals)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(plans(), inputs(), st.integers(0, 5))
 def test_the_same_seed_gives_the_same_trace_byte_for_byte(
     plan: Plan, arrivals: dict[str, list[Arrival]], seed: int

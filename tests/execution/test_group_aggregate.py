@@ -124,7 +124,7 @@ ORACLE = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.none() | st.integers(-8, 8).map(lambda n: n / 4)), max_size=12

@@ -80,7 +80,7 @@ def joins(draw: st.DrawFn) -> tuple[list[JoinWindow], list[Arrival]]:
     return windows, [(ts, port, (key, f"{port}.{i}")) for i, (ts, port, key) in enumerate(ordered)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(joins(), st.booleans())
 def test_a_join_gives_the_nested_loop_definition_oldest_partners_first(
     case: tuple[list[JoinWindow], list[Arrival]], advance: bool
@@ -133,7 +133,7 @@ def test_the_results_of_one_arrival_vary_the_first_input_slowest() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 10), max_size=8).map(sorted), st.integers(1, 6))
 def test_in_a_self_join_every_ordered_pair_within_the_window_appears_once(
     times: list[int], length: int
@@ -148,7 +148,7 @@ def test_in_a_self_join_every_ordered_pair_within_the_window_appears_once(
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(joins())
 def test_a_binary_join_is_the_union_of_its_two_one_way_joins(
     case: tuple[list[JoinWindow], list[Arrival]],

@@ -74,7 +74,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
     return tuples
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(streams(), st.integers(1, 12), st.integers(1, 12), st.booleans())
 def test_every_window_with_a_tuple_gives_its_groups_once(
     tuples: list[Timed], range_us: int, slide_us: int, advance: bool

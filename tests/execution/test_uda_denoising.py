@@ -234,7 +234,7 @@ def noisy(draw: st.DrawFn) -> list[Row]:
     return readings
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
 def test_denoising_in_esl_emits_what_the_algorithms_emit_and_when(
     readings: list[Row], size: int, threshold: int
@@ -244,7 +244,7 @@ def test_denoising_in_esl_emits_what_the_algorithms_emit_and_when(
     assert written(EAGER, "eager", readings, size, threshold) == eager(readings, size, threshold)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
 def test_x8_active_expiration_flushes_a_stream_in_the_order_of_lazy_denoising(
     readings: list[Row], size: int, threshold: int

@@ -104,7 +104,7 @@ CREATE WINDOW AGGREGATE frequency(item Int) : Int {
 SELECT item, frequency(item) OVER (ROWS 9 PRECEDING) FROM items"""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 20), max_size=30))
 def test_m41_the_estimate_of_a_frequency_is_never_too_low(items: list[int]) -> None:
     out = last_column(run(FREQUENT, [Timed(ts, (item,)) for ts, item in enumerate(items)]))

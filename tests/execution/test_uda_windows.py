@@ -86,7 +86,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("box", FRAMES, ids=lambda box: box.name.lower())
 @pytest.mark.parametrize("name", WRITTEN)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), tuples=streams())
 def test_an_aggregate_written_in_esl_equals_the_built_in_one(
     name: str, box: Box, data: st.DataObject, tuples: list[Timed]
@@ -108,7 +108,7 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
   TERMINATE:  { INSERT INTO RETURN SELECT ts, tn FROM state; } };"""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(streams(), FRAMES[Box.PANES])
 def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: Frame) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)

@@ -181,7 +181,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams(), st.integers(0, 6), st.booleans())
 def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int, advance: bool
@@ -192,7 +192,7 @@ def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
 
 
 @pytest.mark.parametrize("name", ["count", "count_distinct", "sum", "max", "min"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams(), st.integers(0, 6))
 def test_delta_versions_give_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int

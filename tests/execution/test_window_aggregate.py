@@ -100,7 +100,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
     return tuples
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
     tuples: list[Timed], named: list[tuple[str, Frame]]
@@ -115,7 +115,7 @@ def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
         assert alone == {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
     tuples: list[Timed], named: list[tuple[str, Frame]]

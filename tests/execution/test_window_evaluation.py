@@ -165,7 +165,7 @@ finite_frames = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(keyed, finite_frames)
 def test_every_delta_version_equals_recomputation_to_the_last_bit(
     steps: list[tuple[int, str, object]], frame: Frame
@@ -196,7 +196,7 @@ ORACLE = {
 quarters = st.none() | st.integers(-8, 8).map(lambda n: n / 4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), quarters), min_size=1, max_size=20),
     st.sampled_from(["ROWS", "RANGE"]),

@@ -138,7 +138,7 @@ frames = st.builds(
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(streams(st.none() | st.integers(-6, 6)), frames, st.booleans())
 def test_every_box_gives_the_definition_of_a_sliding_window(
     name: str, tuples: list[Timed], frame: Frame, advance: bool
@@ -154,7 +154,7 @@ def test_every_box_gives_the_definition_of_a_sliding_window(
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(streams(st.none() | st.floats()), frames)
 def test_pane_rewriting_equals_plain_evaluation_to_the_last_bit(tuples: list[Timed], frame: Frame) -> None:
     algebraic = [definition for definition in BUILTINS.values() if definition.algebraic]

@@ -26,7 +26,7 @@ def answers(first: int, ts: list[int], late: int) -> list[Answers]:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=4))
 def test_answers_to_all_at_once_give_the_same_rows(chunks: list[tuple[int, bool]]) -> None:
     """The last chunk may be one in which answers are still to come."""

@@ -76,7 +76,7 @@ def test_every_function_equals_the_reference(name: str) -> None:
     assert answered > 10
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(st.integers(0, 2**40), st.integers(1, 3), st.sampled_from([0, 1, 2, 24]), st.booleans())
 def test_nested_expressions_equal_the_reference(seed: int, depth: int, rows: int, tame: bool) -> None:
     random = Random(seed)

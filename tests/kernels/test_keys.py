@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.kernels.keys import Keys, distinct_keys
@@ -26,7 +26,6 @@ def _canonical(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple("nan" if value != value else 0.0 if value == 0 else value for value in row)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=8), max_size=4), st.integers(0, 3))
 def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width: int) -> None:
     keys, known = Keys(), dict[Any, int]()
@@ -42,7 +41,6 @@ def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width
         assert [_canonical(row) for row in back] == list(known)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=12), st.integers(0, 3), st.integers(1, 5))
 def test_a_key_is_in_one_bucket(rows: list[Any], width: int, count: int) -> None:
     buckets = distinct_keys(_table(rows, width), len(rows)).buckets(count)

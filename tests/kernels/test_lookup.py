@@ -81,7 +81,7 @@ def values(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(map(repr, row)) for row in zip(*columns, strict=True)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(sorted(CONDITIONS)), st.booleans(), st.integers(0, 2**32), st.sampled_from([1, 7, 4096])
 )

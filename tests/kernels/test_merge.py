@@ -88,7 +88,7 @@ def schedule(given_batches: list[Batch]) -> list[tuple[int, list[tuple[int, str]
     return plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batches)
 def test_every_batch_releases_what_the_reference_union_releases(given_batches: list[Batch]) -> None:
     names = ("A", "B", "C")
@@ -107,7 +107,7 @@ def test_every_batch_releases_what_the_reference_union_releases(given_batches: l
         assert out == [(tuple_.ts, tuple_.row[0]) for tuple_ in engine.results("out")]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batches)
 def test_in_order_the_result_does_not_depend_on_what_came_together(given_batches: list[Batch]) -> None:
     plan = schedule(given_batches)

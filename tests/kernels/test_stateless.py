@@ -101,7 +101,7 @@ def test_an_expression_that_fails_does_not_hurt_the_others() -> None:
         predicate_mask(bids(), masks)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 2**40), st.sampled_from([1, 5, 64, 70]), st.sampled_from([3, 1000]), st.booleans())
 def test_masks_tell_which_predicates_hold(seed: int, count: int, block_rows: int, chunked: bool) -> None:
     random = Random(seed)

@@ -12,7 +12,7 @@ from slicemill.sources.rfid import Tags
 from slicemill.uda.rfid.denoising import Denoised
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 8)), min_size=1, max_size=15))
 def test_an_arrival_is_done_when_it_is_there_and_the_one_before_is_done(steps: list[tuple[int, int]]) -> None:
     at = np.cumsum([gap for gap, _ in steps])

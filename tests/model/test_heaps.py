@@ -12,7 +12,7 @@ from slicemill.model.heaps import plain
 ENTRY = np.dtype([("value", "f8"), ("number", "i8")])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     values=st.lists(st.integers(0, 9), min_size=1, max_size=150),
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),

@@ -10,7 +10,7 @@ from slicemill.model.memory import ConditionalMaximum, MonotoneDeque, OrderedWin
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(values=VALUES, size=st.integers(1, 6))
 def test_all_structures_agree_with_the_window(values: list[int], size: int) -> None:
     conditional, deque, ordered = ConditionalMaximum(), MonotoneDeque(), OrderedWindow()

@@ -50,7 +50,7 @@ DOES_NOT = {
 
 
 @pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in HOLDS.items() for text in texts])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(x=VECTORS, y=VECTORS, whole=WHOLE)
 def test_a_rule_keeps_the_value(
     rule: str, text: str, x: tuple[Fraction, ...], y: tuple[Fraction, ...], whole: tuple[Fraction, ...]
@@ -72,7 +72,7 @@ def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
     assert RULES[rule](found) is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(x=st.lists(st.integers(-9, 9), min_size=1, max_size=5), y=st.integers(-9, 9))
 def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
     """T[x^2] twice, one for each of two sums."""

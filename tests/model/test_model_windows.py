@@ -22,7 +22,7 @@ def contents(instances: list[Instance]) -> list[list[int]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(length=st.integers(0, 20), size=st.integers(1, 6), step=st.integers(1, 8))
 def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int) -> None:
     stream = [(k, k) for k in range(length)]
@@ -39,7 +39,7 @@ def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     times=st.lists(st.integers(1, 30), min_size=1, max_size=12).map(sorted),
     length=st.none() | st.integers(1, 8),

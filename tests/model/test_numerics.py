@@ -23,7 +23,7 @@ def near(found: tuple[float, float], wanted: Fraction, scale: Fraction) -> bool:
     return abs(exact(found) - wanted) <= Fraction(PRECISE) * abs(scale)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(a=NUMBERS, b=NUMBERS, c=NUMBERS)
 @example(1e16, 1.0, -1e16)
 def test_sums_products_and_quotients(a: float, b: float, c: float) -> None:

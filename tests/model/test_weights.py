@@ -25,7 +25,7 @@ def weight(text: str) -> Weight | None:
     return weight_of(term[0], POSITION)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(factors=st.lists(st.sampled_from(FACTORS), min_size=1, max_size=3), place=st.integers(1, 9))
 def test_a_weight_has_the_value_of_its_expression(factors: list[str], place: int) -> None:
     text = " * ".join(factors)
@@ -51,7 +51,7 @@ def test_other_weights_are_not_closed(text: str) -> None:
     assert weight_of(term[0], POSITION) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     degree=st.integers(0, 3),
     u=st.floats(0, 5),

@@ -61,7 +61,7 @@ def count_crossings(layout: Layout) -> int:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_boxes_and_parts_do_not_overlap(graph: tuple[list[Box], Arcs]) -> None:
     layout = lay_out(*graph)
@@ -73,7 +73,7 @@ def test_boxes_and_parts_do_not_overlap(graph: tuple[list[Box], Arcs]) -> None:
         assert r.right <= layout.width + 1e-6 and r.bottom <= layout.height + 1e-6
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_arcs_go_forward_from_box_to_box_and_through_no_other(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph
@@ -97,13 +97,13 @@ def test_arcs_go_forward_from_box_to_box_and_through_no_other(graph: tuple[list[
         assert inside and all(r.right <= ax or r.x >= bx for r in same_rows), "curves lie between columns"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees())
 def test_trees_have_no_crossings(tree: tuple[list[Box], Arcs]) -> None:
     assert count_crossings(lay_out(*tree)) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_the_same_graph_gives_the_same_drawing(graph: tuple[list[Box], Arcs]) -> None:
     assert lay_out(*graph) == lay_out(*graph)

@@ -41,7 +41,7 @@ def inside(piece: Rectangle, box: Rectangle) -> bool:
     return within_x and piece.y < box.bottom - 1e-6 and piece.bottom > box.y + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(long_graphs())
 def test_bands_keep_boxes_apart_and_arcs_off_boxes(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph
@@ -55,7 +55,7 @@ def test_bands_keep_boxes_apart_and_arcs_off_boxes(graph: tuple[list[Box], Arcs]
         assert route[-1][0] == end.x and end.y < route[-1][1] < end.bottom
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(long_graphs())
 def test_turning_round_crosses_no_other_turn(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph

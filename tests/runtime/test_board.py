@@ -105,7 +105,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=20))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> None:
     with TemporaryDirectory() as folder:
         works = Works(Path(folder))

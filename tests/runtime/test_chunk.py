@@ -80,7 +80,7 @@ def same(left: object, right: object) -> bool:
 
 
 @given(ROWS, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]], compress: bool) -> None:
     files = MemoryFiles()
     files.make_folder(FOLDER / "chunks")
@@ -224,7 +224,6 @@ def test_a_chunk_that_is_gone_or_cut_is_reported_before_it_is_committed(tmp_path
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=6).map(sorted), min_size=1, max_size=4))
-@settings(deadline=None)
 def test_merging_sorts_by_time_and_keeps_the_order_of_equal_times(parts: list[list[int]]) -> None:
     tables = [timed(*part, tag=f"{number}.") for number, part in enumerate(parts)]
     expected = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["_ts"])

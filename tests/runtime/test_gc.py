@@ -66,7 +66,7 @@ def test_a_consumer_of_another_log_holds_nothing_back() -> None:
     st.builds(Retention, st.integers(0, 12), st.integers(0, 12)),
     st.integers(0, 20),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_exactly_the_epochs_that_are_read_and_outlived_go(
     cursors: list[int], retention: Retention, now_us: int
 ) -> None:

@@ -227,7 +227,7 @@ class DurableLogMachine(LogMachine):
     durable = True
 
 
-_SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
+_SETTINGS = settings(max_examples=40, stateful_step_count=20)
 TestLogSurvivesKills = LogMachine.TestCase
 TestLogSurvivesKills.settings = _SETTINGS
 TestLogSurvivesLossOfPower = DurableLogMachine.TestCase

@@ -39,7 +39,7 @@ def runnable(names: list[str], rows: list[tuple[int, int, float | None, float | 
     return replace(frame, catalog=catalog, events=tuple(events), tables={}, expected={})
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(ROWS, st.integers(0, 5))
 def test_together_every_query_gets_the_rows_it_gets_alone(
     rows: list[tuple[int, int, float | None, float | None]], seed: int

@@ -76,7 +76,7 @@ def test_files_that_cannot_be_read_are_left_to_catalyst(tmp_path: Path) -> None:
     assert read_as_declared("hdfs://there/x.parquet", DECLARED, ["price"], None) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     files=st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), max_size=8), max_size=3),
     least=st.integers(-1, 10),

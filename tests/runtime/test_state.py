@@ -138,7 +138,7 @@ CRASHES = st.none() | st.tuples(st.integers(0, 60), st.sampled_from(MODES), st.i
     st.lists(st.tuples(st.sampled_from(["feed", "run", "run", *ACTIONS]), CRASHES), max_size=25),
     st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_results_are_exactly_once_whatever_dies_and_when(
     actions: list[tuple[str, tuple[int, str, int] | None]], durable: bool
 ) -> None:
@@ -284,6 +284,6 @@ TIMES = st.none() | st.integers(-(2**63), 2**63 - 1)
         st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=3),
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_version_comes_back_as_it_was_written(unit: UnitVersion) -> None:
     assert decode_version(encode_version(unit)) == unit

@@ -106,7 +106,7 @@ class Carried:
         return now
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees, st.data())
 def test_the_ideal_departure_is_that_of_parts_carried_through_an_idle_system(
     tree: JoinTree, data: st.DataObject
@@ -124,7 +124,7 @@ def test_the_ideal_departure_is_that_of_parts_carried_through_an_idle_system(
     assert ideal_departure(tree, [7.0] * count) == pytest.approx(7 + ideal_time(tree))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees)
 def test_segments_expect_what_comes_out_of_the_tree(tree: JoinTree) -> None:
     gaps = _gaps(tree)

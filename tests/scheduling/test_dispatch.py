@@ -76,7 +76,7 @@ def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
 
 
 @given(some_batches())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
     """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
     time = given_batches.time
@@ -100,7 +100,7 @@ def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batche
 
 
 @given(some_batches(most=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_hybrid_picks_as_it_does_with_lists(given_batches: Batches) -> None:
     """The rule of P25, head by head, against the one sort that puts all of them in order."""
     left = list(range(len(given_batches)))

@@ -27,7 +27,7 @@ def by_definition(work: JoinWork) -> set[tuple[int, int, int]]:
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 999), st.sampled_from(["hr", "bsd", "fcfs", "slices", "lsf"]), st.sampled_from([0.3, 3.0])
 )

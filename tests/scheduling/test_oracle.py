@@ -37,7 +37,7 @@ def test_queues_without_results_go_by_mean_figures() -> None:
     assert make("hr-o", [unit(3), unit(1), unit(2)]).choose(nothing, 0.0) == 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.sampled_from(["mss", "hr-o", "hnr-o"]), st.sampled_from(["query", "operator"]), st.integers(1, 50))
 def test_compiled_and_plain_choices_are_the_same(name: str, level: str, seed: int) -> None:
     work = quality_of_service(0.97, seed, queries=5, tuples=25).work

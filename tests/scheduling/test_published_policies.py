@@ -76,7 +76,7 @@ def test_golden_g6_balance_slowdown() -> None:
 FIGURES = st.tuples(st.floats(0.05, 2), st.floats(0.5, 10), st.floats(0.5, 20))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(FIGURES, st.floats(0, 50)), min_size=2, max_size=5))
 def test_rate_and_normalised_rate_minimise_their_sums(
     cases: list[tuple[tuple[float, float, float], float]],
@@ -150,7 +150,7 @@ def test_golden_g18_from_freshness_to_response() -> None:
         assert fas_priority(1, 2, 10, beta=beta) == pytest.approx(second, rel=1e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.floats(0.01, 1), st.floats(0.5, 10), st.integers(1, 9), st.floats(0.1, 1)),

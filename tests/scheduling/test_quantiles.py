@@ -15,7 +15,7 @@ value = st.floats(1e-6, 1e6)
 
 
 @given(st.lists(value, min_size=1, max_size=200), st.sampled_from([0.0, 0.25, 0.5, 0.95, 0.99, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_quantile_is_at_most_one_percent_off(values: list[float], share: float) -> None:
     quantiles = Quantiles()
     quantiles.add(values)
@@ -25,7 +25,7 @@ def test_a_quantile_is_at_most_one_percent_off(values: list[float], share: float
 
 
 @given(st.lists(st.tuples(value, st.integers(1, 5)), max_size=50), st.integers(0, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_parts_merge_to_the_whole_and_counts_are_repeats(pairs: list[tuple[float, int]], at: int) -> None:
     parts = [Quantiles(), Quantiles()]
     for part, some in zip(parts, (pairs[:at], pairs[at:]), strict=True):

@@ -127,7 +127,7 @@ ARRIVALS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 200)), min_size=1
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(COSTS, ARRIVALS, st.integers(1, 3))
 def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_rows_wait(
     costs: Costs, arrivals: list[Poll], cores: int
@@ -150,7 +150,7 @@ def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_row
         assert 0 <= outcome.staleness <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(COSTS, ARRIVALS)
 def test_on_one_core_the_order_of_units_does_not_change_the_work_of_rows(
     costs: Costs, arrivals: list[Poll]

@@ -24,7 +24,7 @@ def test_golden_g13_to_g15_priority_defining_trees() -> None:
     assert (set(tree.members), tree.priority) == ({0, 2}, pytest.approx(0.1048951, rel=1e-6))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 5)), min_size=1, max_size=6))
 def test_no_subset_has_a_greater_priority_than_the_tree(cases: list[tuple[float, float]]) -> None:
     segments = [SharedSegment(weight, 1 + rest) for weight, rest in cases]

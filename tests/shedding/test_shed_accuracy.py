@@ -79,7 +79,7 @@ def test_a_fragment_that_was_selected_though_its_run_was_not_is_a_result_too_man
     assert accuracy({1: (0, 2)}, {1: [(0, 2)], 2: [(5, 6)]}) == Fraction(1, 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans()), min_size=1, max_size=20))
 def test_fragments_lie_inside_their_runs_and_accuracy_is_a_share(rows: list[tuple[str, int, bool]]) -> None:
     times = [0]

@@ -154,7 +154,7 @@ def choices(
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrivals, st.integers(0, 6), st.sampled_from(sorted(METHODS)), st.sampled_from(Ties), st.integers(0, 12)
 )
@@ -169,7 +169,7 @@ def test_the_fast_form_chooses_what_the_definition_chooses(
     assert choices(FastMemory(capacity, method), rows, restart=len(rows) // 2) == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(arrivals, st.integers(0, 6), st.sampled_from((Slot.RUNS, Slot.TUPLES)))
 def test_a_restart_changes_no_choice(
     rows: list[tuple[int, str, int, int]], capacity: int, slot: Slot

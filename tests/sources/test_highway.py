@@ -13,7 +13,7 @@ from slicemill.errors import SlicemillError
 from slicemill.sources.highway import SLOT_US, SLOTS_PER_DAY, Highway, highway_of
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 2 * SLOTS_PER_DAY), max_size=4))
 def test_rows_made_in_parts_are_the_rows(edges: list[int]) -> None:
     road = Highway(segments=2, days=2, seed=5)

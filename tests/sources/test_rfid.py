@@ -13,7 +13,7 @@ from slicemill.errors import SlicemillError
 from slicemill.sources.rfid import SLOTS_PER_SECOND, Tags, tags_of
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 150), max_size=4), st.sampled_from([0, 30_000, 200_000, 1_000_000]))
 def test_readings_made_in_parts_are_the_readings(edges: list[int], gap_us: int) -> None:
     tags = Tags(per_second=20, repeats=4, gap_us=gap_us, readers=3, seconds=11.3)

@@ -37,7 +37,7 @@ def rows_of(values: list[int | None], gaps: list[int]) -> list[tuple[int | None,
     return rows
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     values=st.lists(st.none() | st.integers(-1000, 1000), min_size=1, max_size=20),
     gaps=st.lists(st.integers(0, 3), min_size=20, max_size=20),

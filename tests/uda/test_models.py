@@ -94,7 +94,7 @@ def rows_for(model: Model, values: Sequence[Sequence[Any]], gaps: Sequence[int])
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     values=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=24),
     gaps=st.lists(st.integers(0, 2), min_size=24, max_size=24),

@@ -48,13 +48,13 @@ def chunked(draw: st.DrawFn) -> list[list[Row]]:
     return chunks
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(aggregates(window=False), BASE_WINDOWS, chunked())
 def test_base_versions(text: str, window: Window | None, chunks: list[list[Row]]) -> None:
     compare(text, "f", TYPES, window, chunks, [PYTHON])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(aggregates(window=True), WINDOWS, chunked())
 def test_window_versions(text: str, window: Window, chunks: list[list[Row]]) -> None:
     compare(text, "f", TYPES, window, chunks, [PYTHON])
@@ -62,7 +62,7 @@ def test_window_versions(text: str, window: Window, chunks: list[list[Row]]) -> 
 
 # Each of these is compiled, which takes seconds: a handful, with much in it.
 @pytest.mark.parametrize("window", [None, over("ROWS", 2), over("RANGE", 5, 2)], ids=str)
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_machine_code(window: Window | None, data: st.DataObject) -> None:
     text = data.draw(aggregates(window=window is not None))

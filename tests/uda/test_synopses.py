@@ -17,7 +17,7 @@ from slicemill.uda.ones import Ones
 ROOT = Path(__file__).parents[2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 60))
 def test_the_estimate_is_within_a_half_of_the_truth(bits: list[bool], n: int) -> None:
     counter = Ones()

@@ -126,7 +126,7 @@ def together(
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4, unique=True),
     window=st.sampled_from(WINDOWS),

@@ -38,7 +38,7 @@ from slicemill.plan.slices.workload import Workload
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     ways: list[QueriesJoin] = [
@@ -53,7 +53,7 @@ def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: 
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_count_slices_give_every_query_its_last_tuples(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     chain = Chain(members, data.draw(any_ends(members)), same_key, slice_type=CountSlice)

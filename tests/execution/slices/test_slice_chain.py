@@ -168,7 +168,7 @@ def test_slices_that_do_not_pass_probes_on_lose_pairs() -> None:
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_one_way_chain_is_the_one_way_join(arrived: list[Arrival], data: st.DataObject, seed: int) -> None:
     members = data.draw(members_of(plain_sides))
     chain = Chain(members, data.draw(any_ends(members)), same_key, one_way=True)
@@ -177,7 +177,7 @@ def test_a_one_way_chain_is_the_one_way_join(arrived: list[Arrival], data: st.Da
 
 
 @given(arrivals(), st.integers(1, 8), st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, right: int) -> None:
     regular = WindowJoin([TimeWindow(left), TimeWindow(right)], lambda row: row[0] == row[2])
     whole = Counter(result for stream, tuple_ in arrived for result in regular.process(stream, tuple_))
@@ -194,7 +194,7 @@ def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, r
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_binary_chain_gives_each_query_its_join_whatever_the_cuts(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_binary_chain_gives_each_query_its_join_whatever_the_cuts(
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_tuple_is_in_two_places_at_any_step(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
@@ -226,7 +226,7 @@ def test_no_tuple_is_in_two_places_at_any_step(
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_probe_finds_exactly_the_tuples_of_the_slices_ages(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
@@ -257,7 +257,7 @@ def test_a_probe_finds_exactly_the_tuples_of_the_slices_ages(
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_slices_hold_and_probe_what_one_join_does(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(plain_sides))
     chain, single = Chain(members, data.draw(any_ends(members)), same_key), one_join(members, same_key)
@@ -269,7 +269,7 @@ def test_slices_hold_and_probe_what_one_join_does(arrived: list[Arrival], data: 
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_stored_tuple_is_still_needed(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     chain = Chain(members, finest(members), anything)
@@ -285,7 +285,7 @@ def test_every_stored_tuple_is_still_needed(arrived: list[Arrival], data: st.Dat
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_results_of_every_query_come_out_in_order_a_step_per_probe(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
@@ -303,7 +303,7 @@ def test_results_of_every_query_come_out_in_order_a_step_per_probe(
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_chain_agrees_with_sql_over_the_finished_input(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(plain_sides))
     chain = Chain(members, finest(members), same_key)

@@ -44,7 +44,7 @@ def change_at_random(chain: Chain, random: Random) -> None:
 
 
 @given(arrivals(), st.data(), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_splits_and_merges_change_no_result(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
@@ -58,7 +58,7 @@ def test_random_splits_and_merges_change_no_result(
 
 
 @given(arrivals(), st.data(), seeds, st.sampled_from([TimeSlice, CountSlice]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_leading_a_chain_to_other_cuts_changes_no_result(
     arrived: list[Arrival], data: st.DataObject, seed: int, slice_type: type[TimeSlice]
 ) -> None:
@@ -79,7 +79,7 @@ def test_leading_a_chain_to_other_cuts_changes_no_result(
 
 
 @given(arrivals(), st.data(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
     arrived: list[Arrival], data: st.DataObject, cut: bool
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_query_that_leaves_takes_only_its_own_state_with_it(
     arrived: list[Arrival], data: st.DataObject
 ) -> None:

@@ -83,7 +83,7 @@ def definition(members: list[Member], arrived: list[Arrival]) -> Counter[tuple[R
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
     case: tuple[list[Member], list[Arrival], list[list[int]]],
 ) -> None:
@@ -94,7 +94,7 @@ def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_only_partial_results_that_can_serve_a_query_are_probed_and_only_there(
     case: tuple[list[Member], list[Arrival], list[list[int]]],
 ) -> None:
@@ -134,7 +134,7 @@ def fewest_probes(members: list[Member], arrived: list[Arrival], order: list[int
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_stored_tuple_serves_a_query_at_its_age(
     case: tuple[list[Member], list[Arrival], list[list[int]]],
 ) -> None:

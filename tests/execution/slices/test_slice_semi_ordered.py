@@ -40,7 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival]]:
 
 
 @given(cases(), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
     case: tuple[list[Member], list[Arrival]], seed: int
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_result_waits_only_while_an_earlier_one_may_come() -> None:
 
 
 @given(arrivals(), st.integers(0, 6), seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_hash_join_gives_the_pairs_within_its_closed_window_in_any_interleaving(
     arrived: list[Arrival], window: int, seed: int
 ) -> None:

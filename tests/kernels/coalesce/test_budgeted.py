@@ -50,7 +50,7 @@ def operator(random: Random) -> Coalesce:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(0, 50), st.booleans())
 @example(3, 50, True)
 def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restarts: bool) -> None:

@@ -79,7 +79,7 @@ def rows_of(result: pa.Table | None, made: Coalesce) -> list[tuple[int, str]]:
     return [(timed.ts, repr(timed.row)) for timed in timed_rows(cast, schema)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 40), st.sampled_from([1, 1, 3]), st.booleans())
 @example(1, 30, 3, True)
 def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, restarts: bool) -> None:

@@ -27,7 +27,7 @@ VALUES: dict[Type, st.SearchStrategy[object]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_hashes_and_what_is_compared_beside_them_say_when_keys_are_equal(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))

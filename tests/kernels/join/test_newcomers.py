@@ -62,7 +62,7 @@ def _run(join: Join, rows: list[tuple[int, ...]], until: int) -> list[set[tuple[
     return found
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @example(
     [(20, 1, 1, 1), (25, 0, 1, 2)],
     23,

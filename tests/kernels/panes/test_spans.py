@@ -14,7 +14,7 @@ from slicemill.plan.panes import edge_grids
 starts = st.lists(st.sets(st.integers(-20, 40), min_size=1, max_size=6).map(sorted), min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     starts,
     st.integers(1, 12),
@@ -47,7 +47,7 @@ def test_every_window_with_an_entry_is_found_once_in_order(
     assert one_by_one.lo.tolist() == found.lo.tolist() and one_by_one.hi.tolist() == found.hi.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=4),
     st.lists(st.integers(-50, 50), min_size=1).map(sorted),

@@ -47,7 +47,7 @@ def totals(sum_: Sum, column: pa.Array, spans: Spans):  # type: ignore[no-untype
     return sum_.index(columns, np.array([0, count])).over(spans)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(doubles, min_size=1, max_size=8))
 @example([1e308, 1e308, -1e308, -1e308])
 @example([1e300, 1.0, 1e-300, -1e300])
@@ -64,7 +64,7 @@ def test_sums_and_means_of_doubles_are_rounded_once(values: list[float]) -> None
     assert found.means(count.astype(np.int64))[count > 0].tolist() == means
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(whole, st.none()), min_size=1, max_size=8))
 @example([2**62, 2**62, 2**62])
 def test_sums_means_and_variances_of_whole_numbers_are_exact(values: list[int | None]) -> None:

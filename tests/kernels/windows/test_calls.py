@@ -52,7 +52,7 @@ def by_kernels(random: Random, calls: list[WindowCall], rows: list[Timed]) -> li
 
 
 @pytest.mark.parametrize("name", BUILTINS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32))
 def test_every_builtin_in_every_box_equals_the_reference(name: str, seed: int) -> None:
     random = Random(seed)
@@ -61,7 +61,7 @@ def test_every_builtin_in_every_box_equals_the_reference(name: str, seed: int) -
     assert by_kernels(random, calls, rows) == by_reference(calls, rows)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_calls_together_equal_the_reference(seed: int) -> None:
     random = Random(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.kernels.slice import Slice
@@ -15,7 +15,6 @@ def numbers(pieces: list[Slice]) -> list[int]:
     return [number for piece in pieces for number in piece.table.column("n").to_pylist()]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=40))
 def test_the_rows_from_the_first_needed_one_stay(runs: list[tuple[int, int]]) -> None:
     pieces: list[Slice] = []
@@ -31,7 +30,6 @@ def test_the_rows_from_the_first_needed_one_stay(runs: list[tuple[int, int]]) ->
         assert all(len(piece.table) for piece in pieces) and len(pieces) < 12
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2**32)), max_size=30))
 def test_rows_that_are_needed_stay_in_order(runs: list[tuple[int, int]]) -> None:
     pieces: list[Slice] = []

@@ -30,7 +30,7 @@ def numbers(random: Random) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
     random = Random(seed)
@@ -57,7 +57,6 @@ def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-@settings(deadline=None)
 def test_whole_numbers_keep_all_their_digits(values: list[int]) -> None:
     limbs = wide.limbs_of_integers(np.array(values, np.int64), np.ones(len(values), np.bool_))
     assert wide.ints_of(limbs) == values
@@ -66,7 +65,6 @@ def test_whole_numbers_keep_all_their_digits(values: list[int]) -> None:
 
 
 @given(st.integers(-(2**127), 2**127 - 1))
-@settings(deadline=None)
 def test_numbers_go_to_limbs_and_back(number: int) -> None:
     assert wide.ints_of(wide.limbs_of_int(number, wide.SUM_LIMBS)[None, :]) == [number]
 

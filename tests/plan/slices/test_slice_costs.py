@@ -43,7 +43,7 @@ def test_the_published_two_query_costs(
 
 
 @given(rate=st.floats(1, 100), w1=st.floats(1, 9), w2=st.floats(10, 99), ss=shares, sj=shares)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_two_queries_give_the_published_formulas_term_by_term(
     rate: float, w1: float, w2: float, ss: float, sj: float
 ) -> None:
@@ -96,7 +96,7 @@ def test_the_published_savings(rho: float, ss: float, sj: float, expected: tuple
 
 
 @given(rho=shares, ss=shares, sj=shares)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_savings_are_what_the_full_formulas_differ_by_without_linear_terms(
     rho: float, ss: float, sj: float
 ) -> None:
@@ -120,7 +120,7 @@ def test_savings_are_what_the_full_formulas_differ_by_without_linear_terms(
     overhead=st.floats(0, 20),
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_merging_slices_saves_what_its_formula_says(
     windows: list[int], rates: tuple[float, float], overhead: float, data: st.DataObject
 ) -> None:
@@ -179,7 +179,7 @@ def test_parts_of_a_split_stream_add_up_whatever_the_overlap() -> None:
     age=st.integers(0, 8),
     end=st.integers(9, 10),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_looks_are_the_predicates_still_open_at_each_age(
     wanted: list[tuple[int, str | None, str | None]], age: int, end: int
 ) -> None:

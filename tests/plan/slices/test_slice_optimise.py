@@ -81,7 +81,7 @@ workloads = st.builds(
 
 
 @given(workloads, st.sampled_from([by_cpu, weighted(1, 5), weighted(0, 1)]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_other_way_to_cut_is_cheaper(workload: Workload, objective: object) -> None:
     assert callable(objective)
 
@@ -110,7 +110,7 @@ def trimmed(ends: Ends) -> Ends:
 
 
 @given(symmetric, st.floats(0.1, 50), st.floats(0.1, 10))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_without_matches_one_join_is_best_and_with_many_a_slice_per_window(
     members: tuple[Member, ...], rate: float, overhead: float
 ) -> None:
@@ -121,7 +121,7 @@ def test_without_matches_one_join_is_best_and_with_many_a_slice_per_window(
 
 
 @given(workloads)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_cut_at_every_window_needs_least_state(workload: Workload) -> None:
     least = mem_opt(workload).expected.memory
     assert least <= cpu_opt(workload).expected.memory * (1 + 1e-9)
@@ -146,7 +146,7 @@ def test_weights_lead_from_the_leanest_chain_to_the_quickest() -> None:
 
 
 @given(workloads)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_plan_says_who_needs_each_slice_and_what_stands_before_it(workload: Workload) -> None:
     plan = cpu_opt(workload)
     for side, ends in enumerate(plan.ends):

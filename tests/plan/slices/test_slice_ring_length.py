@@ -43,7 +43,7 @@ def test_the_golden_lengths(
     send_time=st.floats(1e-7, 1e-3),
     hops_per_tuple=st.floats(10, 1e5),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_theorem_is_within_one_of_the_best_whole_number(
     streams: int,
     rate: float,

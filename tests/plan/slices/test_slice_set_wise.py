@@ -36,7 +36,7 @@ def _cost(stream: Stream, keeping: float, ends: tuple[float, ...]) -> float:
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams(), st.floats(0, 10))
 def test_no_other_choice_of_cuts_costs_less(stream: Stream, keeping: float) -> None:
     *inner, last = stream.windows
@@ -45,7 +45,7 @@ def test_no_other_choice_of_cuts_costs_less(stream: Stream, keeping: float) -> N
     assert _cost(stream, keeping, cheapest_cuts(stream, keeping)) <= least * (1 + 1e-9) + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams())
 def test_the_finest_cuts_keep_each_tuple_as_long_as_somebody_wants_it(stream: Stream) -> None:
     wanted = sum(window * share for window, share in stream.ending.items())

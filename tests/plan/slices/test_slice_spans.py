@@ -29,7 +29,7 @@ def test_the_golden_masks_of_three_queries() -> None:
     ages=st.tuples(*[st.integers(0, 6)] * 3),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_masks_of_any_cuts_name_the_queries_whose_windows_hold_all_members(
     windows: list[tuple[int, int, int]], ages: tuple[int, int, int], data: st.DataObject
 ) -> None:

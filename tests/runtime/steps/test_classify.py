@@ -98,7 +98,7 @@ def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], fold
     return out
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(arrivals, st.lists(st.integers(0, 25), max_size=3), st.sampled_from(POLICIES))
 def test_rows_are_those_of_the_reference(
     tmp_path_factory: pytest.TempPathFactory,

@@ -72,7 +72,7 @@ def reference(name: str, stream: list[Timed]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_units_give_the_rows_of_the_reference(name: str, seed: int) -> None:
     random = Random(seed)

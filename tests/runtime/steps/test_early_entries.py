@@ -169,7 +169,7 @@ def by_reference(query: Query, tuples: list[Timed]) -> list[str] | None:
     return sorted(repr((t.ts, [plain(value) for value in t.row])) for t in engine.results("q"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(queries, min_size=1, max_size=4), batches(), st.sampled_from([1, 2, 5]))
 def test_entries_lead_where_rows_lead(chosen: list[Query], given_: list[Batch], buckets: int) -> None:
     text = "".join(query.text(f"q{place}") for place, query in enumerate(chosen))

@@ -184,7 +184,7 @@ def _completeness(phases: Sequence[Phase]) -> list[dict[str, int]]:
     return told
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
     tmp_path: Path, phases: list[Phase], buckets: int, stored: bool
@@ -296,7 +296,7 @@ CREATE STREAM B (k int, v int) ORDER BY current_time;
 """
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

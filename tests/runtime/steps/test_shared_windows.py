@@ -199,7 +199,7 @@ def together(
     return found, failed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(queries(), min_size=1, max_size=5), runs(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_query_gives_what_it_gives_alone(
     chosen: list[Query], given: list[tuple[list[Timed], int]], buckets: int, forgetful: bool

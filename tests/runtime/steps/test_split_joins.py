@@ -62,7 +62,7 @@ def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> li
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(queries(), st.lists(events, max_size=22), st.lists(st.integers(0, 22), max_size=2))
 def test_a_row_of_joins_gives_what_one_join_of_all_streams_gives(
     text: str, arriving: list[Event], cuts: list[int]

@@ -155,7 +155,7 @@ def as_python() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(queries(), min_size=2, max_size=4), runs(), st.sampled_from([1, 2]))
 def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, buckets: int) -> None:
     texts = {f"q{n}": query.text(f"q{n}") for n, query in enumerate(chosen)}

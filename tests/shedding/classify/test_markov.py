@@ -23,7 +23,7 @@ def test_golden_transitions_and_two_predictions() -> None:
     np.testing.assert_allclose(counted.predict(p)[0, 0], [7 / 9, 2 / 9])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=25),
     st.sampled_from([None, 1, 4]),

@@ -45,7 +45,7 @@ seeds = st.integers(0, 10_000)
 capacities = st.integers(0, TASKS * FEATURES + 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, capacities, st.sampled_from([0.0, 0.4]), st.sampled_from(sorted(POLICIES)))
 def test_the_capacity_is_used_and_never_exceeded(seed: int, capacity: int, missing: float, name: str) -> None:
     one = unit(seed, capacity, missing)
@@ -66,7 +66,7 @@ def plain_q(one: Unit, t: int, f: int, observational: bool) -> float:
     return float(before[2] - after[2] if observational else before[1] - after[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, capacities, st.booleans())
 def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, observational: bool) -> None:
     chosen, slow = unit(seed, capacity), unit(seed, capacity)
@@ -86,7 +86,7 @@ def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, 
     assert np.count_nonzero(slow.view.observed) == certain
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.booleans())
 def test_qualities_are_zero_for_what_is_known(seed: int, observational: bool) -> None:
     one = unit(seed, 3)
@@ -97,7 +97,7 @@ def test_qualities_are_zero_for_what_is_known(seed: int, observational: bool) ->
         assert found[t, f] == pytest.approx(plain_q(one, t, f, observational), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, capacities)
 def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int) -> None:
     chosen, slow = unit(seed, capacity), unit(seed, capacity)
@@ -113,7 +113,7 @@ def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int
     assert not (slow.view.observed & ~chosen.view.observed).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, capacities)
 def test_loadstar_takes_whole_tasks_by_their_gain(seed: int, capacity: int) -> None:
     one = unit(seed, capacity)

@@ -50,7 +50,7 @@ def joint_of(task: Task, sampled: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
     return np.log(task.prior)[:, np.newaxis] + sampled.sum(axis=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tasks())
 def test_risks_are_those_of_the_definitions(task: Task) -> None:
     said, risk, observational = decide(joint_of(task, all_samples(task)), np.array(task.loss))
@@ -62,7 +62,7 @@ def test_risks_are_those_of_the_definitions(task: Task) -> None:
     assert observational >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tasks(), st.data())
 def test_qualities_are_those_of_the_definitions(task: Task, data: st.DataObject) -> None:
     feature = data.draw(st.integers(0, len(task.p) - 1))
@@ -75,7 +75,7 @@ def test_qualities_are_those_of_the_definitions(task: Task, data: st.DataObject)
     assert observational - after == pytest.approx(task.q_obs(feature, expected), abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tasks(), st.data())
 def test_looking_takes_observational_risk_away_on_average(task: Task, data: st.DataObject) -> None:
     feature = data.draw(st.integers(0, len(task.p) - 1))
@@ -86,7 +86,7 @@ def test_looking_takes_observational_risk_away_on_average(task: Task, data: st.D
     assert after <= task.observational() + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tasks())
 def test_a_task_that_is_known_has_only_the_risk_that_is_unavoidable(task: Task) -> None:
     # G24: the same vector at every sample.

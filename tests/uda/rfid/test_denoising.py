@@ -110,7 +110,7 @@ def non_noise(readings: list[Reading], window: int, threshold: int) -> list[int]
     return sorted(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
 @example([(1, 0), (2, 0), (1, 0)], 0, 2)  # a reading of the first noise's own time, behind it
 def test_all_let_out_each_reading_that_is_no_noise_once_and_all_but_one_in_order(
@@ -123,7 +123,7 @@ def test_all_let_out_each_reading_that_is_no_noise_once_and_all_but_one_in_order
     assert ordered.by.tolist() == lazily.by.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
 def test_nobody_is_earlier_than_the_unordered_baseline_nor_later_than_lazy(
     readings: list[Reading], window: int, threshold: int
@@ -136,7 +136,7 @@ def test_nobody_is_earlier_than_the_unordered_baseline_nor_later_than_lazy(
         assert earliest[reading] <= early <= late
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
 def test_counters_are_kept_for_the_keys_in_the_window_only(
     readings: list[Reading], window: int, threshold: int

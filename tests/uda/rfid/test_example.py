@@ -98,7 +98,7 @@ def noisy(draw: st.DrawFn) -> Ints:
     return np.column_stack([table[:, 1:], np.cumsum(table[:, 0]) * SECOND_US // 2])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(noisy(), st.integers(1, 4))
 def test_esl_and_algorithms_agree_on_any_readings(readings: Ints, threshold: int) -> None:
     catalog = bind(TEXT.replace(">= 6", f">= {threshold}")).catalog

@@ -18,7 +18,7 @@ def test_g20_a_gap_of_more_than_two_seconds_starts_a_new_case() -> None:
     assert case_numbers(np.array([], np.int64), 2_000).tolist() == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TIMES, st.integers(0, 5))
 def test_readings_are_in_one_case_as_long_as_no_gap_between_them_is_too_long(
     times: list[int], longest: int
@@ -37,7 +37,7 @@ def test_g19_an_item_without_a_person_near_is_stolen() -> None:
     assert stolen(at.astype(np.int64), authorised, 5_000_000).tolist() == [2, 5]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TIMES, st.data(), st.integers(0, 5))
 def test_an_item_is_stolen_if_nobody_is_there_in_time(
     times: list[int], data: st.DataObject, near: int
@@ -55,7 +55,7 @@ def test_g21_a_reading_close_to_the_previous_one_of_its_key_is_a_duplicate() -> 
     assert np.flatnonzero(is_new(np.array([0, 50, 90, 300]), np.full(4, 7), 60)).tolist() == [0, 3]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TIMES, st.data(), st.integers(0, 5))
 def test_a_reading_is_new_if_its_key_was_not_read_shortly_before(
     times: list[int], data: st.DataObject, distance: int
