@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from random import Random
 
@@ -35,7 +36,9 @@ def write(folder: Path) -> None:
             level[sensor] += random.random() > 0.7
             at = f"2024-01-01 00:{ts // 60:02d}:{ts % 60:02d}"
             lines.append(json.dumps({"sensor": sensor, "level": level[sensor], "ts": at}))
-        (folder / f"{number}.json").write_text("\n".join(lines))
+        path = folder / f"{number}.json"
+        path.write_text("\n".join(lines))
+        os.utime(path, (1_000 + number, 1_000 + number))  # Spark takes files by age
 
 
 def test_a_mill_gives_the_rows_of_the_reference_and_says_what_it_dropped(
