@@ -138,11 +138,8 @@ class CoalesceBench:
     def mill(self, files: int) -> Phase:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
-        per_file, paths, batch = (
-            self._sizes.rows_per_file,
-            self.paths[: files + 1],
-            self._sizes.files_per_batch,
-        )
+        per_file, batch = self._sizes.rows_per_file, self._sizes.files_per_batch
+        paths = self.paths[: files + 1]
         first, expected = (self.events.between(0, per_file * some).expected() for some in (1, len(paths)))
         counts = (first.count, expected.count)
         home = self._folder / f"run-{self._runs}"

@@ -128,11 +128,8 @@ class OverBench:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
         home = self._folder / f"run-{self._runs}"
-        per_file, paths, batch = (
-            self._sizes.rows_per_file,
-            self.paths[: files + 1],
-            self._sizes.files_per_batch,
-        )
+        per_file, batch = self._sizes.rows_per_file, self._sizes.files_per_batch
+        paths = self.paths[: files + 1]
         counts = (per_file, per_file * len(paths))
         means = query(window_us, partitioned)
         usage, found = run_query(self._spark, home, STREAM, means, paths, batch, counts)

@@ -92,7 +92,7 @@ def mean_memory(run: Run) -> float:
 
 
 def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
-    """The figures that policies are made to keep low, over all results of a run (P6-P9, P29, P31)."""
+    """The figures that policies are made to keep low, over all `results` of a run (P6-P9, P29, P31)."""
     response, slowdown = Summary(), Summary()
     queries = _ideal_times(run) if ideal_times is None else ideal_times
     arrived, left, ideal = results(run, queries)
