@@ -1,5 +1,5 @@
 # Every target works on a machine that has only python3.11 and make: the first one that needs it
-# builds .venv from the hashed lock. Java is found at run time (see src/slicemill/runtime/java.py).
+# builds .venv from the hashed lock. Java is found at run time (see src/slicemill/engine/java.py).
 
 PYTHON ?= python3.11
 VENV   := .venv
@@ -42,7 +42,7 @@ test: lint ## lint, then the whole test suite
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
 
 recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)
-	$(BIN)/python -m pytest -v tests/runtime/recovery/sweep.py tests/runtime/recovery/cluster.py
+	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

@@ -18,25 +18,36 @@ settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 
+# Folders whose tests run beside the session; the others fill the second process.
+_WITH_SPARK = frozenset(("bench", "connectors", "engine", "ingest", "metrics", "recovery", "storage"))
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs in one process: what uses the session, and the rest of the runtime.
+    """Mark what `make test` runs in one process: what uses the session, and what belongs to the engine.
 
     The other process takes about as long.
     """
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
-        if "spark" in getattr(item, "fixturenames", ()) or folder in ("bench", "runtime"):
+        if "spark" in getattr(item, "fixturenames", ()) or folder in (
+            "bench",
+            "engine",
+            "storage",
+            "ingest",
+            "connectors",
+            "metrics",
+            "recovery",
+        ):
             item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from slicemill.runtime.session import local_session
+    from slicemill.engine.session import local_session
 
     session = local_session(cores=2, name="slicemill tests")
     yield session

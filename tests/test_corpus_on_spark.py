@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from slicemill.engine.mill import Mill
+from slicemill.engine.rows import to_table
 from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Timed
-from slicemill.runtime.arrow_schema import ARRIVAL, TS
-from slicemill.runtime.intake import Arrived, packed
-from slicemill.runtime.mill import Mill
-from slicemill.runtime.rows import to_table
+from slicemill.ingest.intake import Arrived, packed
+from slicemill.storage.arrow_schema import ARRIVAL, TS
 from support.corpus import Case, Event, Runnable, TimedRow, check_rows, parameters, prepare
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.rows import timed_rows, to_table
+from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
 from slicemill.execution.operator import Timed as TimedTuple
@@ -13,9 +16,6 @@ from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.runtime.program import UnitPlan, UnitProgram
-from slicemill.runtime.rows import timed_rows, to_table
-from slicemill.runtime.steps import END
 from support.oracle import Oracle, Timed
 
 SCRIPT = """

@@ -15,6 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.rows import timed_rows, to_table
+from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.execution.builtins_hash import priority
 from slicemill.execution.engine import Engine
@@ -23,9 +26,6 @@ from slicemill.execution.sources import Arrival
 from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.runtime.program import UnitPlan, UnitProgram
-from slicemill.runtime.rows import timed_rows, to_table
-from slicemill.runtime.steps import END
 
 # Ours, and DuckDB's words for it; {w} is the window.
 CALLS = {

@@ -8,8 +8,8 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import EslError
 
 if TYPE_CHECKING:
-    from slicemill.runtime.mill import Mill
-    from slicemill.runtime.query import Query
+    from slicemill.engine.mill import Mill
+    from slicemill.engine.query import Query
 
 __version__ = "0.1.0"
 __all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__"]
@@ -18,11 +18,11 @@ __all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__"]
 def __getattr__(name: str) -> object:
     # PySpark takes a second to import: only those who run queries on it should pay.
     if name == "Mill":
-        from slicemill.runtime.mill import Mill
+        from slicemill.engine.mill import Mill
 
         return Mill
     if name == "Query":
-        from slicemill.runtime.query import Query
+        from slicemill.engine.query import Query
 
         return Query
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -129,7 +129,7 @@ def explain(
         return
     graph = share(optimize(build_graph(catalog)), catalog)
     if home is not None:
-        from slicemill.runtime.state_view import with_measures
+        from slicemill.engine.state_view import with_measures
 
         graph = with_measures(graph, home)
     if query is not None:
@@ -198,7 +198,7 @@ def run(
                     show_shed(query.name, query.shed.dropped, query.shed.accuracy)
         return
     # Spark takes seconds to import and start; checking a script should not.
-    from slicemill.runtime.console import run_on_spark
+    from slicemill.engine.console import run_on_spark
 
     run_on_spark(source, seconds_of(duration), home, master, policy, rows, as_json, metrics)
 
@@ -275,7 +275,7 @@ def simulate(
 @app.command(epilog="Example: slicemill state work")
 def state(home: Annotated[Path, typer.Argument(metavar="HOME", help="The home of a mill.")]) -> None:
     """Show what queries keep of their streams: rows, bytes and ages, by slice and by query."""
-    from slicemill.runtime.state_view import state_tables
+    from slicemill.engine.state_view import state_tables
 
     for table in state_tables(home):
         Console().print(table)
@@ -284,7 +284,7 @@ def state(home: Annotated[Path, typer.Argument(metavar="HOME", help="The home of
 @log_app.command("ls", epilog="Example: slicemill log ls --home work")
 def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -> None:
     """Show what the logs of a home hold: streams, derived streams and results."""
-    from slicemill.runtime.console import logs_table
+    from slicemill.engine.console import logs_table
 
     Console().print(logs_table(home))
 

@@ -30,9 +30,9 @@ from slicemill.bench.events import write_parts
 from slicemill.bench.one_query import run_query
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import own_settings
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

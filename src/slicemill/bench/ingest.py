@@ -24,10 +24,10 @@ from slicemill.bench.bids import Feed, count_rows, many_conditions, one_conditio
 from slicemill.bench.latency import latencies, settled
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS, MillSide, Side, SparkSide, batch_times_ms, expected_counts
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.session import local_session
-from slicemill.runtime.stages import Stages, recording
+from slicemill.metrics.stages import Stages, recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,10 +29,10 @@ from slicemill.bench.join_rivals import (
     write_input,
 )
 from slicemill.bench.process_tree import Usage, measured
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.session import local_session
-from slicemill.runtime.stages import recording
+from slicemill.metrics.stages import recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

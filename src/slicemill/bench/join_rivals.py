@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from slicemill.bench.bids import Feed
 from slicemill.bench.rivals import SparkQueries, own_settings
 from slicemill.bench.waiting import wait_for_counts
-from slicemill.runtime.mill import Mill
-from slicemill.runtime.state_view import slices_of
+from slicemill.engine.mill import Mill
+from slicemill.engine.state_view import slices_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

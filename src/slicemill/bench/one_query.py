@@ -12,7 +12,7 @@ from slicemill.bench.bids import Feed
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
 from slicemill.bench.waiting import wait_for
-from slicemill.runtime.mill import Mill
+from slicemill.engine.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,15 +25,15 @@ import pyarrow as pa
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.events import EVENTS_PER_S, KEYS, SCHEMA, write_events
 from slicemill.bench.process_tree import Usage, measured
+from slicemill.engine.mill import Mill, wall_clock_us
+from slicemill.engine.session import local_session
+from slicemill.ingest.needs import need_of
+from slicemill.ingest.reader import Reader
 from slicemill.lab.claims import Claim, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.plan.build import build_graph
 from slicemill.plan.early_cost import Choice, choose
 from slicemill.plan.optimize import optimize, share
-from slicemill.runtime.mill import Mill, wall_clock_us
-from slicemill.runtime.needs import need_of
-from slicemill.runtime.reader import Reader
-from slicemill.runtime.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,11 +30,11 @@ from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.policy_load import Recording, admit, group, queries, replay, script
 from slicemill.bench.policy_overhead import decision_ms
 from slicemill.bench.waiting import wait_until_read
+from slicemill.engine.mill import Mill
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.mill import Mill
-from slicemill.runtime.session import local_session
-from slicemill.runtime.stages import Stages, recording
+from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.dispatch import POLICIES
 from slicemill.scheduling.metrics import StaleTime, Summary

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slicemill.runtime.intake import Arrived, packed
-from slicemill.runtime.mill import Mill
+from slicemill.engine.mill import Mill
+from slicemill.ingest.intake import Arrived, packed
 from slicemill.scheduling.arrivals import on_off
 from slicemill.scheduling.policy import Floats
 

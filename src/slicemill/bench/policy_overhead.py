@@ -8,18 +8,18 @@ import time
 from pathlib import Path
 
 from slicemill.bench.policy_load import STREAM, group
+from slicemill.engine.board import Board, Goal
+from slicemill.engine.mill import wall_clock_us
+from slicemill.engine.program import UnitPlan
+from slicemill.engine.unit_run import RunningUnit, open_outputs
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
+from slicemill.ingest.intake import packed
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.units import cut
-from slicemill.runtime.board import Board, Goal
-from slicemill.runtime.home import Home
-from slicemill.runtime.intake import packed
-from slicemill.runtime.mill import wall_clock_us
-from slicemill.runtime.program import UnitPlan
-from slicemill.runtime.unit_run import RunningUnit, open_outputs
 from slicemill.scheduling.dispatch import POLICIES, Chooser
+from slicemill.storage.home import Home
 
 _DECISIONS = 50
 _CORES = 2

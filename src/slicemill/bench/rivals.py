@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slicemill.bench.bids import COLUMNS, SCHEMA
 from slicemill.bench.waiting import wait_for_counts
-from slicemill.runtime.mill import Mill
+from slicemill.engine.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POLL_MS = 50
 
-# What `runtime.session` sets otherwise, as it is by default.
+# What `engine.session` sets otherwise, as it is by default.
 _SPARKS_OWN = {"spark.sql.codegen.hugeMethodLimit": "65535"}
 
 

@@ -23,11 +23,11 @@ from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.policies import Deliveries
 from slicemill.bench.policy_load import CLASSES, LoadQuery, admit, group, script
 from slicemill.bench.waiting import wait_until_read
+from slicemill.engine.mill import Mill
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.lab.shed_runs import PROBABILITIES, RATIOS, table
-from slicemill.runtime.mill import Mill
-from slicemill.runtime.session import local_session
 from slicemill.scheduling.policy import Floats
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from slicemill.bench.over import SCHEMA, Events
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS
 from slicemill.bench.waiting import wait_for
-from slicemill.runtime.mill import Mill
-from slicemill.runtime.session import local_session
+from slicemill.engine.mill import Mill
+from slicemill.engine.session import local_session
 
 _ROWS, _FILES_PER_BATCH = 100_000, 5
 

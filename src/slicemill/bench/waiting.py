@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.mill import Mill
 
 _PATIENCE_S = 900
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from slicemill.bench.events import SCHEMA, Expected
 from slicemill.bench.rivals import POLL_MS, SparkQueries, own_settings
 from slicemill.bench.waiting import wait_for_counts
-from slicemill.runtime.mill import Mill
+from slicemill.engine.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,10 +27,10 @@ from slicemill.bench.events import EVENTS_PER_S, KEYS, Expected, write_events
 from slicemill.bench.panes_kept import entries_kept
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.window_rivals import MillWindows, SparkWindows, WindowSide
+from slicemill.engine.session import local_session
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
-from slicemill.runtime.session import local_session
-from slicemill.runtime.stages import recording
+from slicemill.metrics.stages import recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

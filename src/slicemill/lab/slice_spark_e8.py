@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.kernels.slice import Telling
 from slicemill.lab.claims import Claim, at_least, at_most, timed
@@ -31,8 +32,7 @@ from slicemill.plan.slices.chain import mem_opt
 from slicemill.plan.slices.members import member
 from slicemill.plan.slices.workload import Workload
 from slicemill.plan.units import cut
-from slicemill.runtime.chunk import open_chunk, write_chunk
-from slicemill.runtime.program import UnitPlan, UnitProgram
+from slicemill.storage.chunk import open_chunk, write_chunk
 
 WAYS = ("state-slice", "isolated", "pull-up", "push-down")
 RIVALS = WAYS[1:]

@@ -92,7 +92,7 @@ def _units_and_streams(catalog: Catalog) -> tuple[list[str], list[str]]:
 
 def _known_costs(wish: Wish, catalog: Catalog, units: Sequence[str]) -> Costs | None:
     if wish.home is not None:
-        from slicemill.runtime.trial_home import costs_of_home
+        from slicemill.simulate.trial_home import costs_of_home
 
         return costs_of_home(wish.home, catalog)
     if wish.costs is None:
@@ -111,9 +111,9 @@ def _on_spark(
     source: Source, wish: Wish, traffic: Mapping[str, Traffic], policies: Sequence[str], known: Costs | None
 ) -> tuple[Costs, Tried | None]:
     # Spark takes seconds to import and start; a mistake should be told before.
-    from slicemill.runtime.session import local_session
-    from slicemill.runtime.trial import Samples, measure
-    from slicemill.runtime.trial_run import try_policies
+    from slicemill.engine.session import local_session
+    from slicemill.simulate.trial import Samples, measure
+    from slicemill.simulate.trial_run import try_policies
 
     with _telling() as tell:
         tell("starting Spark", 0.0)

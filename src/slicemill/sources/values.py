@@ -1,6 +1,6 @@
 """Raw values to values of a declared type: numbers, texts and times as files and generators spell them.
 
-The patterns say how a text may be spelled. The Spark side (`runtime.source_checks`) uses the same ones, so
+The patterns say how a text may be spelled. The Spark side (`connectors.spark.checks`) uses the same ones, so
 that both engines take and refuse the same values, for the same reason.
 """
 

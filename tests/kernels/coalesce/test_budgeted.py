@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
 from kernels.windows.streams import pieces
+from slicemill.engine.steps.hosted import RowState, RowStep
 from slicemill.esl import types as t
 from slicemill.esl.expression import Call, ColumnRef, Literal
 from slicemill.esl.query import Frame, Window
@@ -23,7 +24,6 @@ from slicemill.kernels.coalesce import budget_state, budgeted
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime
 from slicemill.plan.operators import Coalesce
-from slicemill.runtime.steps.hosted import RowState, RowStep
 from slicemill.shedding.budget import Budget
 
 WANTED = Call(

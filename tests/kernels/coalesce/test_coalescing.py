@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kernels.windows.streams import NAN, pieces
+from slicemill.engine.rows import timed_rows, to_table
+from slicemill.engine.steps.hosted import RowState, RowStep
 from slicemill.esl import types as t
 from slicemill.esl.expression import ColumnRef
 from slicemill.esl.query import Frame, Window
@@ -21,9 +23,7 @@ from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.plan.operators import Coalesce
-from slicemill.runtime.arrow_schema import to_arrow, with_system_columns
-from slicemill.runtime.rows import timed_rows, to_table
-from slicemill.runtime.steps.hosted import RowState, RowStep
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 POOLS = {
     "k": (t.DOUBLE, [0.0, -0.0, 1.5, NAN, None]),

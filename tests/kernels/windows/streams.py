@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.engine.rows import timed_rows, to_table
+from slicemill.engine.steps.hosted import RowState, RowStep
+from slicemill.engine.steps.step import END
 from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.catalog import Catalog
@@ -18,9 +21,6 @@ from slicemill.execution.operator import Timed
 from slicemill.execution.translate import Translator
 from slicemill.execution.window_aggregate import WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.runtime.rows import timed_rows, to_table
-from slicemill.runtime.steps.hosted import RowState, RowStep
-from slicemill.runtime.steps.step import END
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)

@@ -21,6 +21,7 @@ from kernels.windows.streams import (
     tuples,
     window,
 )
+from slicemill.engine.steps.step import END
 from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.query import Frame, Window, WindowCall
@@ -28,7 +29,6 @@ from slicemill.esl.types import Column
 from slicemill.execution.expressions import ExpressionError
 from slicemill.execution.operator import Timed
 from slicemill.kernels.windows.calls import WindowCalls
-from slicemill.runtime.steps.step import END
 
 
 def by_reference(calls: list[WindowCall], rows: list[Timed]) -> list[str]:

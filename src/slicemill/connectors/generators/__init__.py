@@ -1,0 +1,1 @@
+"""Streams that are made: NEXMark, RFID readings, a highway."""

@@ -1,0 +1,82 @@
+"""Cursors of sinks and of readers in other processes, as small whole files in the home.
+
+    <home>/sinks/<name>/cursor.json     written by the mill
+    <home>/readers/<name>/cursor.json   written by a program that reads results (connectors/results.py)
+
+`id` is made once and known outside the home too: a folder or a database remembers which home delivers to it,
+so that a second home does not go on from the first one's epochs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from slicemill.connectors.sinks.sink import SinkError
+from slicemill.storage.files import LOCAL, TEMPORARY, FileSystem, ensure_folder, unique_name, write_whole
+from slicemill.storage.home import folder_name
+
+SINKS = "sinks"
+READERS = "readers"
+_FILE = "cursor.json"
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far a consumer has come in a log: the last epoch that it has."""
+
+    folder: Path
+    id: str
+    log: str
+    epoch: int
+    files: FileSystem = LOCAL
+    durable: bool = False
+    forgotten: bool = False
+
+    def advance(self, epoch: int) -> None:
+        if self.forgotten:
+            return
+        content = json.dumps({"id": self.id, "log": self.log, "epoch": epoch})
+        write_whole(self.files, self.folder / _FILE, content.encode(), self.durable)
+        self.epoch = epoch
+
+    def forget(self) -> None:
+        """Leave no trace, also not of a delivery that is still under way; a new cursor has a new id."""
+        self.forgotten = True
+        self.files.remove(self.folder / _FILE)
+
+
+def open_cursor(
+    home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
+) -> Cursor:
+    """A consumer's cursor; a new one has nothing. It is on disk before it is used."""
+    folder = home / kind / folder_name(name)
+    found = _load(folder, files, durable)
+    if found is None:
+        ensure_folder(files, folder, durable)
+        found = Cursor(folder, unique_name(), log, -1, files, durable)
+        found.advance(-1)
+    if found.log != log:
+        raise SinkError(f"{name} is the name of a consumer of {found.log}; give that of {log} another one")
+    for left in files.names(folder):
+        if left.endswith(TEMPORARY):
+            files.remove(folder / left)
+    return found
+
+
+def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[Cursor]:
+    """All cursors of a kind that are on disk."""
+    folders = (home / kind / name for name in sorted(files.names(home / kind)))
+    return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]
+
+
+def _load(folder: Path, files: FileSystem, durable: bool) -> Cursor | None:
+    path = folder / _FILE
+    try:
+        content = json.loads(files.read(path))
+        return Cursor(folder, content["id"], content["log"], content["epoch"], files, durable)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise SinkError(f"{path} is damaged ({problem}); remove it to deliver all that is kept") from problem

@@ -1,0 +1,141 @@
+"""One sink's deliveries: what is new in its log goes out in order, then its cursor moves.
+
+A failure stops nobody else. The sink is resumed after a pause that doubles from try to try, and says then
+itself what it has; meanwhile its results wait in the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from slicemill.connectors.sinks.cursor import Cursor
+from slicemill.connectors.sinks.sink import Sink, SinkError
+from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.storage.log import StreamLog
+from slicemill.storage.log_epoch import Epoch
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 30.0
+# A backlog goes out in ranges of about so many rows, so that a table fits into memory whatever its length.
+_ROWS_PER_DELIVERY = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatus:
+    """How a sink is doing. `rows` counts from the start of the process; `error` is None when all is well."""
+
+    name: str
+    query: str
+    epoch: int
+    rows: int
+    error: str | None
+    failures: int
+
+
+def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
+    """Neighbouring epochs: each range ends with the one that makes its rows `enough`, or with the last."""
+    part: list[Epoch] = []
+    rows = 0
+    for epoch in epochs:
+        part.append(epoch)
+        rows += epoch.rows
+        if rows >= enough:
+            yield part
+            part, rows = [], 0
+    if part:
+        yield part
+
+
+class Delivery:
+    """`report` hears of failures; `clock` is in seconds and never goes back."""
+
+    def __init__(
+        self,
+        name: str,
+        log: StreamLog,
+        sink: Sink,
+        cursor: Cursor,
+        report: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.name = name
+        self.cursor = cursor
+        self.sink = sink
+        self._log = log
+        self._report = report
+        self._clock = clock
+        self._last: int | None = None  # what the sink has; None: it has to be resumed
+        self._rows = 0
+        self._error: str | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._lock = threading.Lock()
+
+    def deliver_new(self) -> None:
+        """Hand over what is new, unless the sink has just failed."""
+        with self._lock:
+            if self._error is not None and self._clock() < self._retry_at:
+                return
+            try:
+                self._deliver_new()
+            except Exception as problem:
+                self._fail(problem)
+            else:
+                self._error, self._failures = None, 0
+
+    def retry_in_s(self) -> float | None:
+        """How long to wait before the next try; None: until there is something new."""
+        return None if self._error is None else max(0.0, self._retry_at - self._clock())
+
+    def status(self) -> SinkStatus:
+        cursor = self.cursor
+        return SinkStatus(self.name, cursor.log, cursor.epoch, self._rows, self._error, self._failures)
+
+    def close(self) -> None:
+        with self._lock:
+            self._last = None
+            self.sink.close()
+
+    def _deliver_new(self) -> None:
+        last = self._resumed() if self._last is None else self._last
+        # Set again below, after each step that went well.
+        self._last = None
+        enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
+        for epochs in ranges(self._log.epochs(after=last), enough):
+            last = self._hand_over(epochs)
+        self._last = last
+
+    def _resumed(self) -> int:
+        last = self.sink.resume(self.cursor.id, self.cursor.epoch)
+        if last > self._log.head:
+            raise SinkError(
+                f"the sink has epoch {last}, but the results end with {self._log.head}; "
+                "was the home replaced by an older copy? Give the sink another place"
+            )
+        if self.cursor.epoch < last:
+            self.cursor.advance(last)
+        if 0 <= last < self._log.first - 1:
+            gone = f"{last + 1} to {self._log.first - 1}"
+            self._report(f"sink {self.name}: epochs {gone} are freed; it goes on after them")
+        return last
+
+    def _hand_over(self, epochs: list[Epoch]) -> int:
+        first, last = epochs[0].number, epochs[-1].number
+        filled = [self._log.read(epoch.number) for epoch in epochs if epoch.rows]
+        if filled:
+            table = pa.concat_tables(filled).drop_columns([ARRIVAL])
+            self.sink.deliver(first, last, table)
+            self._rows += table.num_rows
+        self.cursor.advance(last)
+        return last
+
+    def _fail(self, problem: Exception) -> None:
+        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._failures)
+        self._failures += 1
+        self._retry_at = self._clock() + pause_s
+        self._error = str(problem).strip() or type(problem).__name__
+        self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")

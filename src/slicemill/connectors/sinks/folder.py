@@ -1,0 +1,78 @@
+"""Files of results in a folder, exactly once: one file for each delivered range of epochs.
+
+    <folder>/_slicemill.json                        whose results these are
+    <folder>/000000000005-000000000007.parquet      the rows of epochs 5 to 7
+    <folder>/_unfinished                            being written
+
+A file gets its name in one step when it is whole. The names are the cursor: after a crash the sink goes on
+after the last epoch that a name has, so nothing is written twice, whatever the home's cursor says. Sorted by
+name, files are in order of delivery. Names with an underscore in front are not seen by Spark, Arrow and
+others that read folders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from slicemill.connectors.sinks.sink import SinkError
+from slicemill.storage.files import LOCAL, FileSystem, ensure_folder
+
+_OWNER = "_slicemill.json"
+_UNFINISHED = "_unfinished"
+_NAME = re.compile(r"\d{12,}-(\d{12,})\.\w+")
+
+Encode = Callable[[pa.Table], bytes | pa.Buffer]
+
+
+@dataclass(slots=True)
+class FolderSink:
+    """`encode` makes a file's content of a table; the format's module has it."""
+
+    folder: Path
+    suffix: str
+    encode: Encode
+    files: FileSystem = LOCAL
+    durable: bool = False
+    per_epoch: bool = False
+
+    def resume(self, owner: str, stored: int) -> int:
+        self._claim(owner)
+        names = (_NAME.fullmatch(name) for name in self.files.names(self.folder))
+        return max(stored, *(int(name[1]) for name in names if name), -1)
+
+    def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        self._write(f"{first:012d}-{last:012d}.{self.suffix}", self.encode(table))
+
+    def close(self) -> None:
+        """Nothing is open between deliveries."""
+
+    def _claim(self, owner: str) -> None:
+        try:
+            ensure_folder(self.files, self.folder, self.durable)
+        except FileExistsError:
+            raise SinkError(f"{self.folder} is a file; a sink needs a folder, give it another name") from None
+        try:
+            found = json.loads(self.files.read(self.folder / _OWNER))["owner"]
+        except FileNotFoundError:
+            self._write(_OWNER, json.dumps({"owner": owner}).encode())
+            return
+        if found != owner:
+            raise SinkError(
+                f"{self.folder} has the results of another query or home; name another folder, or remove it"
+            )
+
+    def _write(self, name: str, data: bytes | pa.Buffer) -> None:
+        # One name for all unfinished files: there is one writer, and what a crash leaves is overwritten.
+        unfinished = self.folder / _UNFINISHED
+        self.files.write(unfinished, data)
+        if self.durable:
+            self.files.sync(unfinished)
+        self.files.replace(unfinished, self.folder / name)
+        if self.durable:
+            self.files.sync(self.folder)

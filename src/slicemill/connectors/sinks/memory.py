@@ -1,0 +1,49 @@
+"""`memory:`: results in this process, for notebooks and tests; `memory:?rows=1000` keeps the newest 1000.
+
+What it holds ends with the process, so a mill that starts again hands it all that the log still has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+import pyarrow as pa
+
+from slicemill.esl.types import Schema
+from slicemill.storage.arrow_schema import TS, to_arrow
+
+
+class MemorySink:
+    per_epoch = False
+
+    def __init__(self, schema: Schema, keep_rows: int | None = None) -> None:
+        self._empty = pa.schema([pa.field(TS, pa.int64(), nullable=False), *to_arrow(schema)]).empty_table()
+        self._keep_rows = keep_rows
+        self._tables: deque[pa.Table] = deque()
+        self._rows = 0
+        self._last = -1
+        self._lock = threading.Lock()
+
+    def resume(self, owner: str, stored: int) -> int:
+        del owner, stored
+        return self._last
+
+    def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        del first
+        with self._lock:
+            self._tables.append(table)
+            self._rows += table.num_rows
+            self._last = last
+            while self._keep_rows is not None and self._rows - self._tables[0].num_rows >= self._keep_rows:
+                self._rows -= self._tables.popleft().num_rows
+
+    def close(self) -> None:
+        """The rows stay: they are what the sink is for."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows that are kept, with their timestamp as `_ts` (int64 µs) in front."""
+        with self._lock:
+            table = pa.concat_tables(self._tables) if self._tables else self._empty
+        extra = 0 if self._keep_rows is None else max(0, table.num_rows - self._keep_rows)
+        return table.slice(extra)

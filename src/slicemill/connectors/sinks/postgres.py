@@ -1,0 +1,219 @@
+"""`postgres://user@host:port/database?table=t`: rows and cursor in one transaction, so exactly once.
+
+The user's database gets two tables. The target (the query's name unless `table=` says another, made if it is
+missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors` has
+one row for each query: the last epoch that is in, and the home that it comes from. That row, not the home's
+cursor, says where to go on, also after a connection that broke in the middle of a commit, or a backup that
+was played back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
+from urllib.parse import parse_qsl, quote, urlencode
+
+import pyarrow as pa
+
+from slicemill.connectors.sinks.sink import SinkError
+from slicemill.engine.rows import column_values
+from slicemill.esl.types import TIMESTAMP, Column, Kind, Schema, Type
+from slicemill.storage.arrow_schema import TS
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composable, Identifier
+
+CURSORS = "slicemill_cursors"
+
+_CONNECT_TIMEOUT_S = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TYPES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "integer",
+    Kind.BIGINT: "bigint",
+    Kind.DOUBLE: "double precision",
+    Kind.VARCHAR: "text",
+    Kind.BINARY: "bytea",
+    Kind.TIMESTAMP: "timestamptz",
+    Kind.DATE: "date",
+    Kind.INTERVAL: "interval",
+    Kind.MONTHS: "interval",
+    Kind.PERIOD: "tstzrange",
+    Kind.NULL: "text",
+}
+
+
+def postgres_type(type_: Type) -> str:
+    """The column type in Postgres that holds every value of an ESL type.
+
+    >>> from slicemill.esl.types import INT, decimal
+    >>> postgres_type(INT), postgres_type(decimal(10, 2))
+    ('integer', 'numeric(10, 2)')
+    """
+    if type_.kind is Kind.DECIMAL:
+        return f"numeric({type_.precision}, {type_.scale})"
+    return _TYPES[type_.kind]
+
+
+def split_table(url: str) -> tuple[str, str | None]:
+    """The URL without `table=`, which is ours and not the driver's; and the table.
+
+    >>> split_table("postgres://ada@db/shop?table=hot&sslmode=require")
+    ('postgres://ada@db/shop?sslmode=require', 'hot')
+    """
+    address, _, query = url.partition("?")
+    options = parse_qsl(query)
+    rest = urlencode([(name, value) for name, value in options if name != "table"], quote_via=quote)
+    return f"{address}?{rest}" if rest else address, dict(options).get("table")
+
+
+def open_postgres(url: str, query: str, schema: Schema) -> PostgresSink:
+    """Checks the URL; connects when it is resumed."""
+    try:
+        import psycopg
+    except ImportError:
+        raise SinkError("a Postgres sink needs psycopg: pip install 'slicemill[postgres]'") from None
+    address, table = split_table(url)
+    try:
+        psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.ProgrammingError as problem:
+        raise SinkError(
+            f"the sink of {query} is no Postgres address ({str(problem).strip()}); "
+            "write postgres://user@host:port/database?table=t"
+        ) from None
+    return PostgresSink(address, tuple(table.split(".")) if table else (query,), query, schema)
+
+
+class PostgresSink:
+    per_epoch = False
+
+    def __init__(self, address: str, table: tuple[str, ...], query: str, schema: Schema) -> None:
+        self._address = address
+        self._table = table
+        self._query = query
+        self._columns = (Column(TS, TIMESTAMP), *schema)
+        self._owner = ""
+        self._connection: Connection | None = None
+
+    def resume(self, owner: str, stored: int) -> int:
+        import psycopg
+
+        self.close()
+        self._owner = owner
+        self._connection = psycopg.connect(
+            self._address,
+            autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            application_name="slicemill",
+        )
+        with self._connection.transaction():
+            self._make_tables(self._connection)
+            self._connection.execute(
+                f"INSERT INTO {CURSORS} (query, epoch, owner) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                [self._query, stored, owner],
+            )
+            return self._position(self._connection)
+
+    def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        connection = self._connection
+        assert connection is not None, "resume the sink first"
+        names = SQL(", ").join(Identifier(column.name) for column in self._columns)
+        values = [
+            [
+                _CONVERT.get(column.type.kind, _same)(value)
+                for value in column_values(table.column(column.name), column.type.kind)
+            ]
+            for column in self._columns
+        ]
+        with connection.transaction(), connection.cursor() as cursor:
+            found = self._position(connection)
+            if found >= first:
+                raise SinkError(f"{CURSORS} has {self._query} at epoch {found}, so {first} is not next")
+            with cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(self._target(), names)) as copy:
+                for row in zip(*values, strict=True):
+                    copy.write_row(row)
+            cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _position(self, connection: Connection) -> int:
+        """The last epoch that is in; locked until the transaction ends."""
+        row = connection.execute(
+            f"SELECT epoch, owner FROM {CURSORS} WHERE query = %s FOR UPDATE", [self._query]
+        ).fetchone()
+        if row is None or row[1] != self._owner:
+            raise SinkError(
+                f"this database has the results of another home's query {self._query}; rename the query, "
+                f"or delete its row in {CURSORS} to let this one go on"
+            )
+        return int(row[0])
+
+    def _make_tables(self, connection: Connection) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        # Not CREATE … IF NOT EXISTS: that asks for the right to create also where there is nothing to create.
+        cursors = SQL("query text PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL")
+        _make_missing(connection, Identifier(CURSORS), cursors)
+        columns = SQL(", ").join(
+            SQL("{} {}").format(Identifier(column.name), SQL(postgres_type(column.type)))
+            for column in self._columns
+        )
+        _make_missing(connection, self._target(), columns)
+
+    def _target(self) -> Identifier:
+        from psycopg.sql import Identifier
+
+        return Identifier(*self._table)
+
+
+def _make_missing(connection: Connection, table: Identifier, columns: Composable) -> None:
+    from psycopg.sql import SQL
+
+    found = connection.execute("SELECT to_regclass(%s)", [table.as_string(connection)]).fetchone()
+    if found is None or found[0] is None:
+        connection.execute(SQL("CREATE TABLE {} ({})").format(table, columns))
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _instant(value: object) -> object:
+    return None if value is None else _EPOCH + timedelta(microseconds=cast(int, value))
+
+
+def _date(value: object) -> object:
+    return None if value is None else (_EPOCH + timedelta(days=cast(int, value))).date()
+
+
+def _interval(value: object) -> object:
+    return None if value is None else timedelta(microseconds=cast(int, value))
+
+
+def _months(value: object) -> object:
+    return None if value is None else f"{value} months"
+
+
+def _period(value: object) -> object:
+    from psycopg.types.range import Range
+
+    if value is None:
+        return None
+    begin, end = cast(tuple[int, int], value)
+    return Range(_instant(begin), _instant(end))
+
+
+_CONVERT: dict[Kind, Callable[[object], object]] = {
+    Kind.TIMESTAMP: _instant,
+    Kind.DATE: _date,
+    Kind.INTERVAL: _interval,
+    Kind.MONTHS: _months,
+    Kind.PERIOD: _period,
+}

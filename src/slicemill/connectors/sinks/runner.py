@@ -1,0 +1,164 @@
+"""SinkRunner: the sinks of a mill, each with a thread of its own, so that none waits for another.
+
+The mill says `notify` after a commit and goes on; a sink that is slow or down falls behind in the log, no
+more. Garbage collection asks `cursors`: results stay until every sink has them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from slicemill.connectors.sinks.cursor import READERS, SINKS, open_cursor, stored_cursors
+from slicemill.connectors.sinks.delivery import Delivery, SinkStatus
+from slicemill.connectors.sinks.sink import Sink, SinkError
+from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.home import Home
+
+_LOGGER = logging.getLogger("slicemill.sinks")
+# A sink that does not answer is left to its thread, a daemon: ending it there is a crash like any other.
+_LEAVE_AFTER_S = 10.0
+
+
+class SinkRunner:
+    """Sinks by name: that of `CREATE QUERY … WITH (sink = …)` has the query's name."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        report: Callable[[str], None] = _LOGGER.warning,
+        clock: Callable[[], float] = time.monotonic,
+        files: FileSystem = LOCAL,
+        durable: bool = False,
+    ) -> None:
+        self._home = home
+        self._report = report
+        self._clock = clock
+        self._files = files
+        self._durable = durable
+        self._deliveries: dict[str, Delivery] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._changed = threading.Condition()
+        self._news = 0
+        self._running = False
+
+    def add(self, query: str, sink: Sink, name: str | None = None) -> None:
+        """Let a sink have a query's results: all that the log still holds and its cursor has not passed."""
+        name = name or query
+        if name in self._deliveries:
+            raise SinkError(f"there is a sink {name} already; give this one another name")
+        cursor = open_cursor(self._home.folder, SINKS, name, query, self._files, self._durable)
+        delivery = Delivery(name, self._home.log(query), sink, cursor, self._report, self._clock)
+        with self._changed:
+            self._deliveries[name] = delivery
+            if self._running:
+                self._start(delivery)
+
+    def remove(self, name: str) -> None:
+        """Stop delivering; the cursor stays, for a sink of the same name to go on from."""
+        with self._changed:
+            delivery = self._deliveries.pop(name, None)
+            thread = self._threads.pop(name, None)
+            self._changed.notify_all()
+        if delivery is not None and _ended(thread):
+            delivery.close()
+
+    def forget(self, query: str) -> None:
+        """Remove the sinks of a query whose results are dropped: the next log of that name counts anew."""
+        for name, delivery in list(self._deliveries.items()):
+            if delivery.cursor.log == query:
+                self.remove(name)
+                delivery.cursor.forget()
+
+    def deliver_new(self) -> None:
+        """Hand every sink what is new, here and now; one that fails is reported, and tried again later."""
+        for delivery in list(self._deliveries.values()):
+            delivery.deliver_new()
+
+    def notify(self) -> None:
+        """Something is new in the result logs."""
+        with self._changed:
+            self._news += 1
+            self._changed.notify_all()
+
+    def start(self) -> None:
+        """Deliver in the background from now on."""
+        with self._changed:
+            if not self._running:
+                self._running = True
+                for delivery in self._deliveries.values():
+                    self._start(delivery)
+
+    def stop(self) -> None:
+        """End the threads, and hand over what they have left."""
+        with self._changed:
+            self._running = False
+            threads, self._threads = self._threads, {}
+            self._changed.notify_all()
+        for name, delivery in list(self._deliveries.items()):
+            if _ended(threads.get(name)):
+                delivery.deliver_new()
+
+    def close(self) -> None:
+        self.stop()
+        for name in list(self._deliveries):
+            self.remove(name)
+
+    def __enter__(self) -> SinkRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._deliveries
+
+    def __getitem__(self, name: str) -> Sink:
+        return self._deliveries[name].sink
+
+    def names(self) -> list[str]:
+        return list(self._deliveries)
+
+    def status(self) -> list[SinkStatus]:
+        return [delivery.status() for delivery in self._deliveries.values()]
+
+    def cursors(self) -> list[Mapping[str, int]]:
+        """For `gc.collect`: what the sinks have, and the readers in other processes that keep a place."""
+        sinks = [delivery.cursor for delivery in self._deliveries.values()]
+        readers = stored_cursors(self._home.folder, READERS, self._files)
+        return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
+
+    def _start(self, delivery: Delivery) -> None:
+        thread = threading.Thread(
+            target=self._loop, args=[delivery], name=f"slicemill-sink-{delivery.name}", daemon=True
+        )
+        self._threads[delivery.name] = thread
+        thread.start()
+
+    def _loop(self, delivery: Delivery) -> None:
+        seen: int | None = self._news
+        while seen is not None:
+            delivery.deliver_new()
+            seen = self._next_news(delivery, seen)
+
+    def _next_news(self, delivery: Delivery, seen: int) -> int | None:
+        """Wait for news after `seen`, or for the time to try again; None: it is time to end."""
+
+        def ending() -> bool:
+            return not self._running or self._deliveries.get(delivery.name) is not delivery
+
+        with self._changed:
+            self._changed.wait_for(lambda: ending() or self._news != seen, delivery.retry_in_s())
+            return None if ending() else self._news
+
+
+def _ended(thread: threading.Thread | None) -> bool:
+    if thread is not None:
+        thread.join(_LEAVE_AFTER_S)
+    return thread is None or not thread.is_alive()

@@ -1,0 +1,47 @@
+"""What a sink is: something that takes a query's results, range of epochs by range of epochs.
+
+The cursor in the home says how far a sink has come, but it is written after the delivery, so a crash between
+leaves it behind. A sink that keeps its own position together with its rows (a file's name, a row in the same
+transaction) says where it is when it is resumed, and so gets every row once. The others get the last
+delivery again, under the same number.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.storage.arrow_schema import TS
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+class SinkError(SlicemillError):
+    """A sink that cannot be opened, or that refuses a delivery."""
+
+
+class Sink(Protocol):
+    """Made without touching the outside world; `resume` is the first call that may fail, and be repeated."""
+
+    @property
+    def per_epoch(self) -> bool:
+        """Whether each delivery must be one epoch, so that its number is the delivery's id for good."""
+
+    def resume(self, owner: str, stored: int) -> int:
+        """Get ready, at the start and after every failure; returns the last epoch that the sink has.
+
+        `owner` is the home's name for this sink, which no other home uses; `stored` is the home's cursor.
+        """
+
+    def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        """Take the rows of the epochs `first` … `last`: `_ts` (int64 µs), then the query's columns."""
+
+    def close(self) -> None:
+        """Let go of what `resume` has opened; a sink may be resumed after."""
+
+
+def with_instants(table: pa.Table) -> pa.Table:
+    """The table with `_ts` as a timestamp, which is how other programs want it."""
+    return table.set_column(0, pa.field(TS, _INSTANT, nullable=False), table.column(TS).cast(_INSTANT))

@@ -1,0 +1,1 @@
+"""Whatever Spark reads, through one Structured Streaming query."""

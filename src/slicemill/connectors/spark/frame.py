@@ -1,0 +1,160 @@
+"""Any declared source as a Spark frame of the declared columns, with bad rows marked instead of lost.
+
+A frame has the declared columns in their declared types and two more: `_reason`, NULL for a good row, else
+why it is bad, and `_raw`, the text of a bad row. All checks are Catalyst expressions (see `source_checks`);
+no row passes through Python here, unless its source is written in Python.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as s
+
+from slicemill.connectors.spark.checks import (
+    as_declared,
+    as_text,
+    fits_always,
+    from_text,
+    shown,
+    spark_type,
+    spells_number,
+)
+from slicemill.connectors.spark.lines import BROKEN, LINE, LineFormat, parsed
+from slicemill.connectors.spark.open import opened_for_batch, opened_for_streaming
+from slicemill.errors import SlicemillError
+from slicemill.esl import catalog
+from slicemill.esl.types import Kind, Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RAW = "_raw"
+REASON = "_reason"
+
+
+def streaming_frame(
+    spark: SparkSession, stream: catalog.Stream, home: Path, folder: Path = Path()
+) -> DataFrame:
+    """A stream's tuples as they come.
+
+    `home` is where a source may keep what must outlive a restart; relative paths are taken from `folder`.
+    """
+    _check_names(stream.schema)
+    frame, lines = opened_for_streaming(spark, stream, home, folder)
+    return _checked(frame, lines, stream.schema, _external_time(stream))
+
+
+def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
+    """A frame that a program gives as a stream's source, checked like any other."""
+    _check_names(stream.schema)
+    return _checked(frame, None, stream.schema, _external_time(stream))
+
+
+def batch_frame(
+    spark: SparkSession, relation: catalog.Stream | catalog.Table, folder: Path = Path()
+) -> DataFrame:
+    """All that a finite source holds now."""
+    _check_names(relation.schema)
+    frame, lines = opened_for_batch(spark, relation, folder)
+    time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
+    return _checked(frame, lines, relation.schema, time)
+
+
+def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
+    """A table's good rows, with its columns only; a table without a source is empty."""
+    if table.source == catalog.SourceSpec():
+        fields = [s.StructField(column.name, spark_type(column.type)) for column in table.schema]
+        return spark.createDataFrame([], s.StructType(fields))
+    frame = batch_frame(spark, table, folder)
+    return frame.where(F.col(REASON).isNull()).drop(RAW, REASON)
+
+
+def _check_names(schema: Schema) -> None:
+    for name in (RAW, REASON):
+        if schema.find(name) is not None:
+            raise SlicemillError(f"a stream cannot have a column {name}; give it another name")
+
+
+def _external_time(stream: catalog.Stream) -> str | None:
+    return stream.time_column if stream.kind is catalog.TimestampKind.EXTERNAL else None
+
+
+def _checked(frame: DataFrame, lines: LineFormat | None, schema: Schema, time: str | None) -> DataFrame:
+    if lines is None:
+        return _checked_columns(frame, schema, time)
+    return _checked_lines(parsed(frame, schema, lines), schema, time)
+
+
+def _checked_lines(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
+    values, reasons = [], [F.col(BROKEN)]
+    for number, column in enumerate(schema):
+        text = F.col(f"_text{number}")
+        value = from_text(text, column.type)
+        if column.type.kind is Kind.DECIMAL:
+            value = F.coalesce(F.when(spells_number(text), F.col(f"_exact{number}")), value)
+        values.append(value.alias(_value_name(number)))
+        if not fits_always(s.StringType(), column.type):
+            reasons.append(_misfit(text, text, number, schema))
+    staged = frame.select(LINE, BROKEN, *_texts(frame), *values)
+    return _finished(staged, schema, reasons, F.col(LINE), time)
+
+
+def _texts(frame: DataFrame) -> list[str]:
+    return [name for name in frame.columns if name.startswith("_text")]
+
+
+def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
+    """A source whose columns have types already."""
+    present = {field.name.lower(): field for field in frame.schema}
+    missing = [column.name for column in schema if column.name.lower() not in present]
+    if missing:
+        raise SlicemillError(
+            f"the source has no column {', '.join(missing)}; it has {', '.join(frame.columns) or 'none'}"
+        )
+    utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "+00:00")
+    values, reasons = [], []
+    for number, column in enumerate(schema):
+        field = present[column.name.lower()]
+        source = F.col(_quoted(field.name))
+        value = as_declared(source, field.dataType, column.type, utc)
+        values.append(value.alias(_value_name(number)))
+        if not fits_always(field.dataType, column.type):
+            reasons.append(_misfit(source, as_text(source, field.dataType), number, schema))
+    staged = frame.select("*", *values)
+    raw = F.to_json(
+        F.struct(*(F.col(_quoted(name)) for name in frame.columns)), {"ignoreNullFields": "false"}
+    )
+    return _finished(staged, schema, reasons, raw, time)
+
+
+def _misfit(source: Column, text: Column, number: int, schema: Schema) -> Column:
+    column = schema.columns[number]
+    bad = source.isNotNull() & F.col(_value_name(number)).isNull()
+    parts = (F.lit(f"column {column.name}: '"), shown(text), F.lit(f"' is no {column.type}"))
+    return F.when(bad, F.concat(*parts))
+
+
+def _finished(
+    frame: DataFrame, schema: Schema, reasons: list[Column], raw: Column, time: str | None
+) -> DataFrame:
+    if time is not None:
+        untimed = F.col(_value_name(schema.index(time))).isNull()
+        reasons = [*reasons, F.when(untimed, F.lit(f"the timestamp {time} is NULL"))]
+    nothing = F.lit(None).cast(s.StringType())
+    reason = F.coalesce(*reasons, nothing)
+    columns = [F.col(_value_name(number)).alias(column.name) for number, column in enumerate(schema)]
+    named = frame.select(*columns, raw.alias(RAW), reason.alias(REASON))
+    kept = F.when(F.col(REASON).isNotNull(), F.col(RAW))
+    return named.select(*(F.col(_quoted(name)) for name in schema.names), kept.alias(RAW), REASON)
+
+
+def _value_name(number: int) -> str:
+    return f"_value{number}"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,192 @@
+"""Opening what a declaration names: files, sockets, generators, Kafka and every other format Spark knows.
+
+Some have typed columns; others have lines of JSON or CSV in a column `value`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as s
+from pyspark.sql.readwriter import DataFrameReader
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from slicemill.connectors.generators.highway import HighwaySource, highway_options
+from slicemill.connectors.generators.nexmark import NexmarkSource, nexmark_options
+from slicemill.connectors.generators.rfid import RfidSource, rfid_options
+from slicemill.connectors.spark.checks import spark_type
+from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
+from slicemill.connectors.tcp import source as tcp_source
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Stream, Table
+from slicemill.esl.types import Schema
+from slicemill.sources.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GLOB = re.compile(r"[*?\[\]{}\\]")
+
+Opened = tuple[DataFrame, LineFormat | None]
+
+
+def opened_for_streaming(spark: SparkSession, stream: Stream, home: Path, folder: Path) -> Opened:
+    origin = origin_of(stream.source, stream.name, folder)
+    if origin.format == "tcp":
+        return _tcp(spark, origin, stream.schema, home / "spool" / stream.name.lower())
+    return _opened(spark, spark.readStream, origin, stream.schema, folder)
+
+
+def opened_for_batch(spark: SparkSession, relation: Stream | Table, folder: Path) -> Opened:
+    origin = origin_of(relation.source, relation.name, folder)
+    if origin.format in ("tcp", "rate"):
+        raise SlicemillError(f"{relation.source} has no end: it can be read as a stream only")
+    return _opened(spark, spark.read, origin, relation.schema, folder)
+
+
+def _opened(
+    spark: SparkSession,
+    reader: DataFrameReader | DataStreamReader,
+    origin: Origin,
+    schema: Schema,
+    folder: Path,
+) -> Opened:
+    form = origin.format
+    if form in LINES_IN_FILES:
+        return _lines_of_files(spark, reader, origin, schema, folder)
+    if form in TYPED_FILES:
+        return _typed_files(spark, reader, origin, schema, folder), None
+    if form == "nexmark":
+        nexmark_options(origin.options)
+        spark.dataSource.register(NexmarkSource)
+    if form == "highway":
+        highway_options(origin.options)
+        spark.dataSource.register(HighwaySource)
+    if form == "rfid":
+        rfid_options(origin.options)
+        spark.dataSource.register(RfidSource)
+    frame = loaded(reader, form, origin.without("lines"))
+    lines = origin.option("lines") or (EITHER if form == "kafka" else None)
+    if lines is None:
+        return frame, None
+    value = F.col("value").cast(s.StringType()).alias("value")
+    return frame.select(value), line_format(lines, schema, origin.options)
+
+
+def _tcp(spark: SparkSession, origin: Origin, schema: Schema, spool: Path) -> Opened:
+    options = {**origin.without("lines"), "spool": str(spool)}
+    tcp_source.tcp_options(options)
+    spark.dataSource.register(tcp_source.TcpSource)
+    frame = loaded(spark.readStream, tcp_source.FORMAT, options)
+    lines = line_format(origin.option("lines") or EITHER, schema, origin.options)
+    return frame.select(F.col("value").cast(s.StringType()).alias("value")), lines
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+
+def _lines_of_files(
+    spark: SparkSession,
+    reader: DataFrameReader | DataStreamReader,
+    origin: Origin,
+    schema: Schema,
+    folder: Path,
+) -> Opened:
+    if (origin.option("multiLine") or "false").lower() == "true":
+        raise SlicemillError("a row is one line; multiLine files cannot be read")
+    options = file_options(origin, folder)
+    files = {key: value for key, value in options.items() if key.lower() != "header"}
+    lines = line_format(CSV if origin.format == CSV else JSON, schema, origin.options)
+    frame = loaded(reader, "text", files)
+    if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
+        header = _header(spark, files)
+        if header is not None:
+            # Every file starts with the same line. It is no row, wherever it stands.
+            frame = frame.where(F.col("value") != header)
+            lines = LineFormat(CSV, _names_in(header, lines), lines.csv_options)
+    return frame, lines
+
+
+def _header(spark: SparkSession, files: Mapping[str, str]) -> str | None:
+    first = loaded(spark.read, "text", files).where(F.trim("value") != "").head()
+    return None if first is None else str(first["value"])
+
+
+def _names_in(header: str, lines: LineFormat) -> list[str]:
+    separator = next((v for k, v in lines.csv_options.items() if k.lower() in ("sep", "delimiter")), ",")
+    quote = next((v for k, v in lines.csv_options.items() if k.lower() == "quote"), '"')
+    names = next(csv.reader([header], delimiter=separator, quotechar=quote))
+    return [name.removeprefix("\ufeff").strip() for name in names]
+
+
+def _typed_files(
+    spark: SparkSession,
+    reader: DataFrameReader | DataStreamReader,
+    origin: Origin,
+    schema: Schema,
+    folder: Path,
+) -> DataFrame:
+    options = file_options(origin, folder)
+    found = schema_found(spark, origin.format, options, schema)
+    return loaded(reader.schema(found), origin.format, options)
+
+
+def schema_found(
+    spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema
+) -> s.StructType:
+    """The columns of files that have types."""
+    try:
+        return loaded(spark.read, form, options).schema
+    except AnalysisException as problem:
+        if problem.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+            raise
+        # No file yet: they will be as declared.
+        return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
+
+
+def file_options(origin: Origin, folder: Path) -> dict[str, str]:
+    path = origin.path(folder)
+    if path is None:
+        return dict(origin.options)
+    options = {**origin.without("path"), "path": str(path.absolute())}
+    if not path.is_file():
+        return options
+    # A stream reads folders: one file is a folder in which nothing else is of interest.
+    name = GLOB.sub(lambda found: "\\" + found[0], path.name)
+    return {**options, "path": str(path.absolute().parent), "pathGlobFilter": name}
+
+
+# -- loading ----------------------------------------------------------------------------------------------
+
+
+def loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
+    try:
+        return reader.format(form).options(**options).load()
+    except (AnalysisException, Py4JJavaError) as problem:
+        raise _explained(problem, form, options) from None
+
+
+def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exception:
+    text = str(problem)
+    if "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
+        return SlicemillError(
+            "Spark's Kafka connector is not on the classpath; start the session with the package "
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__} (setting spark.jars.packages, "
+            "or --packages of spark-submit)"
+        )
+    if "DATA_SOURCE_NOT_FOUND" in text:
+        return SlicemillError(
+            f"Spark knows no format {form}; correct the name, or add its package (spark.jars.packages)"
+        )
+    if "PATH_NOT_FOUND" in text:
+        return SlicemillError(f"there is no file or folder {options.get('path')}")
+    return problem

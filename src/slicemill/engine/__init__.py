@@ -1,0 +1,1 @@
+"""The engine: a mill, its dispatcher, the workers that stay, and what they run."""

@@ -1,0 +1,100 @@
+"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from slicemill.engine.mill import Mill
+
+_RENEWALS_PER_SECOND = 2
+
+
+@dataclass(slots=True)
+class Rates:
+    """Rows per second of things that are counted, over the time between two looks."""
+
+    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _rates: dict[str, float] = field(default_factory=dict)
+
+    def of(self, name: str, count: int, now: float) -> float:
+        before, known = self._seen.get(name, (now, count))
+        if now - before >= 1 or name not in self._seen:
+            self._rates[name] = (count - known) / (now - before) if now > before else 0.0
+            self._seen[name] = (now, count)
+        return self._rates.get(name, 0.0)
+
+
+def watch(mill: Mill, seconds: float | None, console: Console) -> None:
+    """Show the mill until the time is over, the user interrupts, or something stops by itself."""
+    began = time.monotonic()
+    rates = Rates()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while seconds is None or time.monotonic() - began < seconds:
+            mill.check()
+            if console.is_terminal:
+                live.update(_picture(mill, rates, time.monotonic() - began), refresh=True)
+            with mill.dispatcher.changed:
+                mill.dispatcher.changed.wait(1 / _RENEWALS_PER_SECOND)
+
+
+def _picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
+    title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
+    return Group(title, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
+
+
+def _streams(mill: Mill, rates: Rates, now: float) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("stream")
+    for column in ("rows", "rows/s", "late", "unreadable"):
+        table.add_column(column, justify="right")
+    for name, intake in mill.intakes.items():
+        counts = intake.counts
+        rate = rates.of(f"stream {name}", counts.rows, now)
+        table.add_row(name, f"{counts.rows:,}", f"{rate:,.0f}", f"{counts.late:,}", f"{counts.bad:,}")
+    return table
+
+
+def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
+    """One line a query: what has come out, how far it is behind, how fast it answers.
+
+    Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
+    is the share of time in which a result was missing. Columns for service levels and for what was
+    dropped are there if any query has a level or a budget.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("query")
+    for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
+        table.add_column(column, justify="right")
+    levels = any(query.metrics().slo is not None for query in mill.queries.values())
+    sheds = any(query.metrics().shed is not None for query in mill.queries.values())
+    if sheds:
+        table.add_column("dropped", justify="right")
+        table.add_column("accuracy", justify="right")
+    if levels:
+        table.add_column("slo")
+    table.add_column("")
+    for name, query in mill.queries.items():
+        metrics = query.metrics()
+        response = [metrics.response_ms(q) for q in (0.5, 0.99)]
+        cells: list[str | Text] = ["" if ms is None else f"{ms:,.0f}" for ms in response]
+        slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
+        cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
+        cells.append("" if math.isnan(stale) else f"{stale:.0%}")
+        if sheds:
+            shed = metrics.shed
+            cells += ["", ""] if shed is None else [f"{shed.dropped:,}", f"{shed.accuracy:.0%}"]
+        if levels:
+            missed = metrics.met is False
+            word = "" if metrics.met is None else "missed" if missed else "met"
+            cells.append(Text(word, style="red" if missed else ""))
+        rate = rates.of(name, metrics.rows, now)
+        error = Text(f"stopped: {query.error}", style="red") if query.error else Text("")
+        table.add_row(name, f"{metrics.rows:,}", f"{rate:,.0f}", f"{mill.lag_rows(name):,}", *cells, error)
+    return table

@@ -1,0 +1,89 @@
+"""What the drop boxes of a unit do in its next run; see `shedding.control` for how that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slicemill.engine.steps.drop import Dropping
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.operators import AgeLimit, Drop, SharedJoin
+from slicemill.plan.units import Unit
+from slicemill.shedding.control import Backlog, Controller, Skipper, Waiting
+from slicemill.storage.log_epoch import Epoch
+from slicemill.storage.state import UnitVersion
+
+_US = 1_000_000
+_LOAD = "load"
+_SKIPS_NOTHING = Skipper(0)
+
+
+class LoadControl:
+    """The controllers of a unit's drop boxes, and of joins that look for fewer pairs, by node.
+
+    Shares and skipped windows last over restarts.
+    """
+
+    def __init__(self, unit: Unit, graph: QueryGraph, version: UnitVersion) -> None:
+        boxes = {node: box for node in unit.nodes if isinstance(box := graph[node].operator, Drop)}
+        limits: dict[str, Drop | AgeLimit] = {
+            member.name: member.limit
+            for node in unit.nodes
+            if isinstance(join := graph[node].operator, SharedJoin)
+            for member in join.members
+            if member.limit is not None
+        }
+        self._controllers = {
+            node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
+        }
+        self._skippers = {
+            node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
+        }
+        known = version.extra.get(_LOAD, {})
+        assert isinstance(known, dict)
+        for node, (share, spans, next_us) in known.items():
+            if node in self._controllers:
+                self._controllers[node].share = share
+            if node in self._skippers:
+                self._skippers[node].spans = tuple((first, last) for first, last in spans)
+                self._skippers[node].next_us = next_us
+
+    @property
+    def weight(self) -> float:
+        """Of the queries that may have to give something up; 0 if none does."""
+        weights = [controller.weight for controller in self._controllers.values()]
+        return sum(weights) / len(weights) if weights else 0.0
+
+    def decide(
+        self, epochs: Mapping[str, Sequence[Epoch]], version: UnitVersion, backlog: Backlog, now: int
+    ) -> dict[str, Dropping]:
+        """For a run over these epochs that begins now, with so much waiting on the machine."""
+        if not self._controllers:
+            return {}
+        pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
+        if not pending:
+            # Windows may close all the same: those that were skipped stay so.
+            return {node: Dropping(1.0, skipper.spans) for node, skipper in self._skippers.items()}
+        rows = sum(epoch.rows for epoch in pending)
+        waiting = Waiting(
+            waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
+            rows=rows,
+            state_bytes=sum(part.chunk.bytes for part in version.slices),
+            # As they came: what a unit makes of them is at most as large.
+            bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
+            backlog=backlog,
+        )
+        first = min(epoch.min_ts for epoch in pending if epoch.min_ts is not None)
+        decided = {}
+        for node, controller in self._controllers.items():
+            share = controller.decide(waiting)
+            skipper = self._skippers.get(node)
+            decided[node] = Dropping(share, skipper.plan(share, first) if skipper is not None else ())
+        return decided
+
+    def plain(self) -> dict[str, object]:
+        """What a unit's version keeps of it."""
+        kept: dict[str, object] = {}
+        for node, controller in self._controllers.items():
+            skipper = self._skippers.get(node, _SKIPS_NOTHING)
+            kept[node] = [controller.share, skipper.spans, skipper.next_us]
+        return {_LOAD: kept} if kept else {}

@@ -1,0 +1,198 @@
+"""A unit as a program: its operators as steps, ready to run in a task.
+
+The plan travels to the tasks as data and is compiled there, once per worker and plan version. A step that
+fails stops the queries behind it and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from slicemill.engine.steps import Part, SharedStep, StatefulStep, Step
+from slicemill.engine.steps.aggregates import warm
+from slicemill.engine.steps.coalesce import CoalesceStep
+from slicemill.engine.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
+from slicemill.engine.steps.hosted import RowStep
+from slicemill.engine.steps.making import Making
+from slicemill.engine.steps.registry import stateful_step, stateless_step
+from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
+from slicemill.engine.steps.shared_windows import Early, SharedWindowsStep
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
+from slicemill.execution.operator import Row
+from slicemill.execution.translate import fed_by
+from slicemill.plan import operators as op
+from slicemill.plan.early_cost import Counted
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.slices.coverage import Covers
+from slicemill.plan.units import Unit, log_of
+from slicemill.shedding.report import Report
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+
+_ALL_STAY: Mapping[str, Dropping] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """All that a task needs to know of a unit; immutable and picklable."""
+
+    unit: Unit
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    buckets: int = 1
+    newcomers: Covers = field(default_factory=dict)  # members that are new in the first run to come
+
+
+def warm_up(plan: UnitPlan) -> None:
+    """Compile what a unit will run, so that workers find it compiled."""
+    for node_id in plan.unit.nodes:
+        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, 0, 1, None))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Rows and completeness per output log, errors per output log, and rows out per operator.
+
+    `due` is how far the inputs must be complete for something held back to come out; None if nothing is.
+    `panes` counts what went into those of shared windows.
+    """
+
+    tables: Mapping[str, pa.Table]
+    complete: Mapping[str, int]
+    errors: Mapping[str, str]
+    rows: Mapping[str, int]
+    due: int | None
+    panes: Counted = field(default_factory=Counted)
+
+
+class UnitProgram:
+    """The steps of one bucket of a unit; `states` is what they kept in the last run, by node."""
+
+    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, object] | None = None) -> None:
+        self.plan = plan
+        self._bucket = bucket
+        self._stateful: dict[str, StatefulStep | SharedStep] = {}
+        self._steps = {
+            node_id: self._step(plan.graph[node_id], (states or {}).get(node_id))
+            for node_id in plan.unit.nodes
+        }
+
+    @property
+    def states(self) -> dict[str, object]:
+        """What has to be kept until the next run, by node."""
+        return {node_id: step.state for node_id, step in self._stateful.items()}
+
+    @property
+    def sheds(self) -> dict[str, Report]:
+        """What operators with a budget have dropped so far, by node."""
+        found: dict[str, Report] = {}
+        for node_id, step in self._stateful.items():
+            if isinstance(step, (RowStep, DropStep, CoalesceStep)) and step.shed is not None:
+                found[node_id] = step.shed
+            elif isinstance(step, (SharedJoinStep, JoinStep)):
+                found |= step.sheds
+        return found
+
+    def run(
+        self,
+        inputs: Mapping[str, pa.Table],
+        complete: Mapping[str, int],
+        dropping: Mapping[str, Dropping] = _ALL_STAY,
+        early: Early = (),
+    ) -> Outcome:
+        """`dropping` says what drop boxes do, by node; without it they do nothing.
+
+        `early` are entries that windows get in place of rows.
+        """
+        graph, unit = self.plan.graph, self.plan.unit
+        self._set_boxes(dropping)
+        for windows in self._windows:
+            windows.early = early
+        found: dict[str, Part] = {}
+        parts: dict[str, Sequence[Part]] = {}
+        for node in graph:
+            log = log_of(node, graph)
+            if log is not None and log in inputs and node.id not in unit.nodes:
+                found[node.id] = inputs[log], complete[log]
+        for node_id in unit.nodes:
+            operator = graph[node_id].operator
+            sources = fed_by(graph[node_id], graph)
+            if isinstance(operator, op.Part):
+                shared = sources[0]
+                # A shared step that made no parts has failed as a whole.
+                found[node_id] = parts[shared][operator.index] if shared in parts else found[shared]
+            elif (step := self._steps[node_id]) is not None:
+                made = _run(step, [found[source] for source in sources])
+                if isinstance(made, list):
+                    parts[node_id] = made
+                else:
+                    found[node_id] = made
+        results = {log: found[node_id] for node_id, log in unit.outputs}
+        good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
+        return Outcome(
+            {log: table for log, (table, _) in good.items()},
+            {log: until for log, (_, until) in good.items()},
+            {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
+            {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
+            min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
+            sum((step.counted for step in self._windows), Counted()),
+        )
+
+    @property
+    def _windows(self) -> list[SharedWindowsStep]:
+        return [step for step in self._stateful.values() if isinstance(step, SharedWindowsStep)]
+
+    def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
+        for node_id, step in self._steps.items():
+            if isinstance(step, DropStep):
+                step.dropping = dropping.get(node_id, NOTHING)
+            elif isinstance(step, WholeWindowsStep):
+                step.dropping = dropping.get(step.box, NOTHING)
+            elif isinstance(step, (SharedJoinStep, JoinStep)):
+                step.shorten({name: found.share for name, found in dropping.items()})
+
+    def empty_input(self, log: str) -> pa.Table:
+        node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
+        return with_system_columns(to_arrow(node.schema)).empty_table()
+
+    def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
+        """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
+        if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
+            return None
+        plan = self.plan
+        making = Making(
+            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state, plan.newcomers
+        )
+        stateless = stateless_step(making)
+        if stateless is not None:
+            return stateless
+        step = stateful_step(making)
+        self._stateful[node.id] = step
+        return step
+
+
+def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
+    """What a step makes of its inputs; without all of them it makes nothing."""
+    tables, complete = [], []
+    for part in given:
+        if isinstance(part, SlicemillError):
+            return part
+        tables.append(part[0])
+        complete.append(part[1])
+    try:
+        made = step.run(tables, complete)
+    except SlicemillError as problem:
+        return problem
+    except (OSError, MemoryError):
+        raise  # the machine's fault: the run is tried again
+    except Exception as problem:  # whatever it is, the queries beside it go on
+        return SlicemillError(f"{type(problem).__name__}: {problem}")
+    return made if isinstance(made, tuple) else list(made)
+
+
+def _rows(part: Part | None) -> int:
+    return part[0].num_rows if isinstance(part, tuple) else 0

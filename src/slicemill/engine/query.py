@@ -1,0 +1,123 @@
+"""A query's handle: its results so far, news of more, and how it is doing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from slicemill.engine.rows import timed_rows
+from slicemill.engine.state_view import HeldSlice
+from slicemill.esl.types import Schema
+from slicemill.execution.operator import Timed
+from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.storage.arrow_schema import ARRIVAL, to_arrow, with_system_columns
+from slicemill.storage.log import StreamLog
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Query:
+    """A registered continuous query; as a context manager it is dropped at the end."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        log: StreamLog,
+        stop: Callable[[], None],
+        explain: Callable[[], str],
+        complete_from: Callable[[], int | None],
+        state: Callable[[], list[HeldSlice]],
+        metrics: Callable[[], QueryMetrics],
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.log = log
+        self.error: str | None = None
+        self._subscribers: list[Callable[[pa.Table], None]] = []
+        self._kept: pa.Table | None = None
+        self._stop = stop
+        self._explain = explain
+        self._complete_from = complete_from
+        self._state = state
+        self._metrics = metrics
+
+    def to_arrow(self) -> pa.Table:
+        """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
+        if self._kept is not None:
+            return self._kept
+        parts = [self.log.read(epoch.number) for epoch in self.log.epochs(after=self.log.first - 1)]
+        parts = [part for part in parts if part.num_rows]
+        empty = with_system_columns(to_arrow(self.schema)).empty_table()
+        return (pa.concat_tables(parts) if parts else empty).drop_columns([ARRIVAL])
+
+    def to_pandas(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def rows(self) -> list[Timed]:
+        """All results that are kept, as (timestamp in microseconds, values)."""
+        return timed_rows(self.to_arrow(), self.schema)
+
+    def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
+        """Have every new set of results handed to a function, as an Arrow table, in order.
+
+        A function that raises is not called again; the query goes on.
+        """
+        self._subscribers.append(receive)
+
+    def stop(self) -> None:
+        """Drop the query; its results stay readable through this handle."""
+        self._stop()
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def explain(self) -> str:
+        return self._explain()
+
+    def metrics(self) -> QueryMetrics:
+        """How the query is doing; `plain()` of it is for JSON."""
+        return self._metrics()
+
+    def complete_from(self) -> int | None:
+        """The timestamp from which results are those of a query that was always there (S23).
+
+        Tuples that came before the query count for nothing, except in joins that find them stored for others:
+        it is complete when its windows hold none that count for nothing. It is None where no time can be
+        told: windows that count rows, or never end.
+        """
+        return self._complete_from()
+
+    def state(self) -> list[HeldSlice]:
+        """The slices of state that hold rows for this query, as last committed."""
+        return self._state()
+
+    def delivered(self) -> None:
+        """Called by the mill after a commit that added rows to the log."""
+        if self._subscribers:
+            table = self.log.read(self.log.head).drop_columns([ARRIVAL])
+            self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
+
+    def detach(self) -> None:
+        """Keep the results with the handle: the log is about to go."""
+        self._kept = self.to_arrow()
+
+
+def _took(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
+    try:
+        receive(table)
+    except Exception:  # whatever a subscriber does wrong is no reason to stop the query
+        logging.getLogger("slicemill").exception("a subscriber failed and is not called again")
+        return False
+    return True

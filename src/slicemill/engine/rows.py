@@ -1,0 +1,56 @@
+"""Arrow tables to rows of the reference engine and back.
+
+Inside rows, timestamps and intervals are microseconds, dates are days, periods are pairs (esl/expression.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.esl.types import Kind, Schema
+from slicemill.execution.operator import Row, Timed
+from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+
+_AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)
+
+
+def column_values(column: pa.ChunkedArray, kind: Kind) -> list[object]:
+    """A column's values as the reference engine has them."""
+    if kind in _AS_INT64:
+        column = column.cast(pa.int64())
+    elif kind is Kind.DATE:
+        column = column.cast(pa.int32())
+    elif kind is Kind.PERIOD:
+        ends = [pc.struct_field(column, name).cast(pa.int64()).to_pylist() for name in ("begin", "end")]
+        return [None if pair == (None, None) else pair for pair in zip(*ends, strict=True)]
+    return cast(list[object], column.to_pylist())
+
+
+def plain_rows(table: pa.Table, schema: Schema) -> list[Row]:
+    columns = [column_values(table.column(column.name), column.type.kind) for column in schema]
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def timed_rows(table: pa.Table, schema: Schema) -> list[Timed]:
+    return [
+        Timed(*pair) for pair in zip(table.column(TS).to_pylist(), plain_rows(table, schema), strict=True)
+    ]
+
+
+def to_table(rows: Sequence[Timed], schema: Schema, arrivals: Sequence[int]) -> pa.Table:
+    """Rows as a stored table; `arrivals` are the arrival times of the tuples that caused them."""
+    arrow = to_arrow(schema)
+    columns = [_column((t.row[i] for t in rows), field) for i, field in enumerate(arrow)]
+    system = [pa.array([t.ts for t in rows], pa.int64()), pa.array(arrivals, pa.int64())]
+    return pa.table([*system, *columns], schema=with_system_columns(arrow))
+
+
+def _column(values: Iterable[object], field: pa.Field) -> pa.Array:
+    if pa.types.is_struct(field.type):
+        begin, end = field.type.field(0).name, field.type.field(1).name
+        values = (None if v is None else {begin: v[0], end: v[1]} for v in cast(Iterable[Row], values))
+    return pa.array(list(values), field.type)

@@ -1,0 +1,132 @@
+"""Aggregates over all history with GROUP BY, by the compiled routines of `slicemill.uda`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.engine.steps.making import Making
+from slicemill.engine.steps.partitioned import Columns, Partitioned
+from slicemill.engine.steps.shared_windows import shared_windows
+from slicemill.engine.steps.step import END
+from slicemill.engine.steps.window_calls import shared_models, window_calls
+from slicemill.kernels.assembly import Assembly, AssemblyState
+from slicemill.kernels.keys import Keys
+from slicemill.kernels.vectors import Vector, from_arrow
+from slicemill.plan import operators as op
+from slicemill.storage.arrow_schema import ARRIVAL, TS, to_arrow, with_system_columns
+from slicemill.uda.run import Answers, Tuples, Uda, prepare
+
+
+@dataclass(slots=True)
+class GroupState:
+    """Per call its partitions' keys and the state of its routines; the rows that wait for answers."""
+
+    keys: list[Keys] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)
+    assembly: AssemblyState = field(default_factory=AssemblyState)
+    latest_ts: int = 0
+    finished: bool = False
+
+
+class GroupCallsStep:
+    """GROUP BY over all history: a row whenever an aggregate returns, and TERMINATE's at the end of input."""
+
+    def __init__(
+        self, state: GroupState, operator: op.GroupAggregate, udas: Sequence[Uda], making: Making
+    ) -> None:
+        schema = making.schemas[0]
+        self.state = state
+        self.udas = udas
+        self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
+        self._arguments = Columns([call.arguments for call in operator.calls], schema)
+        keys = [item.expr for item in operator.group_by]
+        self._groups = Partitioned(keys, schema, making.bucket, making.buckets)
+        # Without GROUP BY there is one group, also over no tuple at all; one bucket answers for it.
+        self._always = not keys
+        self._schema = with_system_columns(to_arrow(making.node.schema))
+        self._key_names = [item.name for item in operator.group_by]
+        self._names = [[column.name for column in call.columns] for call in operator.calls]
+        if not state.calls:
+            state.keys = [Keys()]
+            state.calls = [uda.start() for uda in udas]
+        self._assembly = Assembly(state.assembly, self._names)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state = self.state
+        table = self._groups.mine(tables[0])
+        groups = self._groups.numbers(table, state.keys[0])
+        ts = table.column(TS).to_numpy()
+        answers = [
+            uda.run(kept, Tuples(_vectors(arguments, types), groups, ts))
+            for uda, kept, arguments, types in zip(
+                self.udas, state.calls, self._arguments.of(table), self._types, strict=True
+            )
+        ]
+        if len(ts):
+            state.latest_ts = int(ts[-1])
+        keyed = table.select([TS, ARRIVAL])
+        for name, column in zip(self._key_names, state.keys[0].values(groups), strict=True):
+            keyed = keyed.append_column(name, column)
+        out = self._assembly.run(keyed, answers).select(self._schema.names).cast(self._schema)
+        if complete[0] == END and not state.finished:
+            state.finished = True
+            out = pa.concat_tables([out, self._terminated()])
+        return out, complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+    def _terminated(self) -> pa.Table:
+        """The groups' last words, in order of first appearance, at the time of the last tuple."""
+        state = self.state
+        if not len(state.keys[0]) and not self._always:
+            return self._schema.empty_table()
+        results = [uda.finish(kept) for uda, kept in zip(self.udas, state.calls, strict=True)]
+        count = max(len(state.keys[0]), 1)
+        times = np.full(count, state.latest_ts)
+        numbers = np.arange(count)
+        rows = pa.table({TS: pa.array(times), ARRIVAL: pa.array(np.zeros(count, np.int64))})
+        if self._key_names:
+            values = state.keys[0].values(numbers)
+            rows = pa.table([*rows.columns, *values], names=[TS, ARRIVAL, *self._key_names])
+        answers = [
+            Answers(
+                result.groups,
+                np.full(len(result.groups), state.latest_ts),
+                result.columns,
+                np.zeros(len(result.groups), np.bool_),
+                count,
+                count,
+            )
+            for result in results
+        ]
+        out = Assembly(AssemblyState(), self._names).run(rows, answers)
+        return out.select(self._schema.names).cast(self._schema)
+
+
+def warm(making: Making) -> None:
+    """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
+    for maker in (window_calls, shared_models, shared_windows, group_calls):
+        step = maker(making)
+        if step is not None:
+            for uda in step.udas:
+                uda.warm()
+
+
+def group_calls(making: Making) -> GroupCallsStep | None:
+    """The step of an aggregate over all history."""
+    operator = making.node.operator
+    if not isinstance(operator, op.GroupAggregate):
+        return None
+    udas = [prepare(call, making.catalog, making.translator.rows_of) for call in operator.calls]
+    state = making.state if isinstance(making.state, GroupState) else GroupState()
+    return GroupCallsStep(state, operator, udas, making)
+
+
+def _vectors(arrays: Sequence[pa.Array], types: Sequence[Any]) -> list[Vector]:
+    return [from_arrow(array, type_) for array, type_ in zip(arrays, types, strict=True)]

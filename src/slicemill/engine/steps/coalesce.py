@@ -1,0 +1,69 @@
+"""Temporal queries, by their kernels (`slicemill.kernels.coalesce`).
+
+Of those with a budget, some ways of shedding have no kernel: they are hosted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from slicemill.engine.steps.making import Making
+from slicemill.esl.query import Frame
+from slicemill.kernels.coalesce.budget_state import BudgetState
+from slicemill.kernels.coalesce.budgeted import BudgetedByTime, is_compiled
+from slicemill.kernels.coalesce.by_rows import CoalescingByRows
+from slicemill.kernels.coalesce.by_time import CoalescingByTime
+from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.plan import operators as op
+from slicemill.shedding.budget import Budget
+from slicemill.shedding.report import Report
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+
+
+class CoalesceStep:
+    """One temporal query."""
+
+    def __init__(self, coalescing: Coalescing, output: pa.Schema) -> None:
+        self._coalescing = coalescing
+        self._output = output
+
+    @property
+    def state(self) -> CoalescingState:
+        return self._coalescing.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table, until = self._coalescing.run(tables[0], complete[0])
+        return self._output.empty_table() if table is None else table.cast(self._output), until
+
+    @property
+    def shed(self) -> Report | None:
+        """What was dropped for lack of memory, if anything may be dropped."""
+        state = self._coalescing.state
+        return state.report if isinstance(state, BudgetState) else None
+
+    def due(self) -> int | None:
+        return self._coalescing.due()
+
+
+def coalesce(making: Making) -> CoalesceStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.Coalesce):
+        return None
+    if operator.budget is not None:
+        return _budgeted(operator, operator.budget, making)
+    state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
+    kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
+    share = (making.bucket, making.buckets)
+    coalescing = kind(operator, making.schemas[0], making.node.schema.names, state, share)
+    return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)))
+
+
+def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
+    if operator.window.frame is Frame.ROWS or not is_compiled(budget):
+        return None
+    output = making.node.schema
+    state = making.state if isinstance(making.state, BudgetState) else BudgetState()
+    coalescing = BudgetedByTime(operator, making.schemas[0], output.names, output, state)
+    return CoalesceStep(coalescing, with_system_columns(to_arrow(output)))

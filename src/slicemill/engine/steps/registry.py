@@ -1,0 +1,91 @@
+"""Which step a node gets. An operator with no kernel of its own is hosted.
+
+A kind of stateful operator brings a maker: a function that looks at a node and returns its step, or None if
+the node is not of its kind. The first maker in `MAKERS` that takes the node wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from slicemill.engine.steps.aggregates import group_calls
+from slicemill.engine.steps.classify import classify
+from slicemill.engine.steps.coalesce import coalesce
+from slicemill.engine.steps.drop import DropStep, WholeWindowsStep
+from slicemill.engine.steps.hosted import RowState, RowStep, Share
+from slicemill.engine.steps.making import Making
+from slicemill.engine.steps.merge import MergeState, MergeStep
+from slicemill.engine.steps.shared_join import shared_join
+from slicemill.engine.steps.shared_windows import shared_windows
+from slicemill.engine.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
+from slicemill.engine.steps.step import SharedStep, StatefulStep, Step
+from slicemill.engine.steps.window_calls import shared_models, window_calls
+from slicemill.engine.steps.windows import builtin_windows
+from slicemill.execution.translate import row_of_expressions
+from slicemill.plan import operators as op
+from slicemill.plan.partitions import partition_keys
+
+Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
+
+
+def stateless_step(making: Making) -> Step | None:
+    operator = making.node.operator
+    if isinstance(operator, op.Filter):
+        return FilterStep(operator.condition, making.schemas[0])
+    if isinstance(operator, op.Project):
+        return ProjectStep(operator.items, making.schemas[0])
+    if isinstance(operator, op.InOrder):
+        return InOrderStep(operator, making.node.schema)
+    if isinstance(operator, op.WholeWindows):
+        return WholeWindowsStep(operator)
+    if isinstance(operator, op.Sink):
+        return SinkStep()
+    if isinstance(operator, op.Lookup):
+        found = making.graph[making.node.inputs[1]]
+        if isinstance(found.operator, op.Scan):
+            rows = making.translator.rows_of(found.operator.relation)
+            return LookupStep(operator, making.schemas[0], found.schema, rows, operator.left)
+    return None
+
+
+def stateful_step(making: Making) -> StatefulStep | SharedStep:
+    made = (maker(making) for maker in MAKERS)
+    return next((step for step in made if step is not None), None) or _hosted(making)
+
+
+def _merge(making: Making) -> StatefulStep | None:
+    if not isinstance(making.node.operator, op.Merge):
+        return None
+    state = making.state if isinstance(making.state, MergeState) else MergeState()
+    return MergeStep(state, len(making.schemas), making.node.schema)
+
+
+def _drop(making: Making) -> StatefulStep | None:
+    return DropStep(making.node.operator, making) if isinstance(making.node.operator, op.Drop) else None
+
+
+def _hosted(making: Making) -> StatefulStep:
+    schemas = making.schemas
+    keys = partition_keys(making.node.operator)
+    share = None
+    if making.buckets > 1 and keys is not None:
+        share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
+    state = making.state
+    if not isinstance(state, RowState):
+        state = RowState(making.translator.operator(making.node))
+    return RowStep(state, schemas, making.node.schema, share)
+
+
+MAKERS: tuple[Maker, ...] = (
+    _merge,
+    _drop,
+    shared_windows,
+    shared_join,
+    shared_models,
+    window_calls,
+    group_calls,
+    builtin_windows,
+    coalesce,
+    classify,
+)

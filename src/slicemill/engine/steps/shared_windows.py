@@ -1,0 +1,168 @@
+"""Aggregates over sliding windows of time, for all queries of one stream and key at once (kernels.panes)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from slicemill.engine.steps.making import Making
+from slicemill.engine.steps.model_groups import ModelGroups, models_together
+from slicemill.engine.steps.step import Part
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.expression import conjunction
+from slicemill.esl.types import Schema
+from slicemill.execution.aggregate import align, base_of, evaluate
+from slicemill.execution.operator import Row
+from slicemill.execution.result_types import declared
+from slicemill.execution.translate import Translator
+from slicemill.kernels.panes.figures import Figure, figure_of
+from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
+from slicemill.kernels.panes.partials import Values
+from slicemill.kernels.panes.selection import Input
+from slicemill.kernels.panes.state import PaneState
+from slicemill.kernels.panes.windows import SharedWindows
+from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
+from slicemill.plan import operators as op
+from slicemill.plan.early_cost import Counted
+from slicemill.plan.early_panes import calls_read
+from slicemill.plan.panes import Call, edge_grids
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.uda.run import Uda
+
+# Early entries of chunks, in the order of the log, and when each chunk arrived.
+Early: TypeAlias = Sequence[tuple[pa.Table, int]]
+
+
+class SharedWindowsStep:
+    """Members that are new in the plan count what comes from now on; what those that left had is released."""
+
+    def __init__(
+        self,
+        shared: op.SharedWindows,
+        schema: Schema,
+        state: PaneState,
+        translator: Translator,
+        share: tuple[int, int],
+        newcomers: Collection[str],
+    ) -> None:
+        members = {member.name: _member(member, translator) for member in shared.members}
+        # Twice, since a newcomer is new also if there was one of the same name and form before.
+        state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
+        state.adopt({member.name: member for member in shared.members})
+        self.early: Early = ()  # what the next run gets in place of rows
+        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        self._members = tuple(members.values())
+        self._windows = SharedWindows(
+            Input(schema, shared.keys, *share),
+            members,
+            {member.name: conjunction(member.conditions) for member in shared.members},
+            edge_grids(window for member in shared.members for window in member.windows),
+            state,
+        )
+
+    @property
+    def udas(self) -> list[Uda]:
+        """What runs as machine code of its own: the models of its members."""
+        return [made.models.uda for made in self._members if isinstance(made, ModelGroups)]
+
+    @property
+    def state(self) -> PaneState:
+        return self._windows.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+        parts: list[Part] = []
+        answers = self._windows.run(tables[0], complete[0], self.early)
+        self.early = ()
+        for answer, schema in zip(answers, self._schemas, strict=True):
+            if isinstance(answer, SlicemillError):
+                parts.append(answer)
+            else:
+                table, until = answer
+                parts.append((schema.empty_table() if table is None else table.cast(schema), until))
+        return parts
+
+    @property
+    def counted(self) -> Counted:
+        """Rows and entries of the last run."""
+        return self._windows.counted
+
+    def due(self) -> int | None:
+        return self._windows.due()
+
+
+def shared_windows(making: Making) -> SharedWindowsStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.SharedWindows):
+        return None
+    state = making.state if isinstance(making.state, PaneState) else PaneState()
+    share = (making.bucket, making.buckets)
+    newcomers = making.newcomers.keys()
+    return SharedWindowsStep(operator, making.schemas[0], state, making.translator, share, newcomers)
+
+
+def _member(member: op.WindowMember, translator: Translator) -> Member:
+    operator = member.operator
+    if isinstance(operator, op.WindowAggregate):
+        lengths = [length for length, _ in member.windows]
+        figures = {
+            call.columns[0].name: (length, _figure(call))
+            for call, length in zip(operator.calls, lengths, strict=True)
+        }
+        return Yields(member.windows[0][1], figures, member.columns)
+    (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
+    if not member.partial:
+        return _by_value(member, operator, names, translator)
+    read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
+    return Groups(length, slide, names, read, member.columns)
+
+
+def _by_value(
+    member: op.WindowMember, operator: op.RelationAggregate, names: tuple[str, ...], translator: Translator
+) -> ValueGroups:
+    (length, slide), columns = member.windows[0], member.columns
+    calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
+    returned = tuple(column for call in operator.calls for column in call.columns)
+    run, catalog = _by_reference(operator, translator), translator.catalog
+    models = models_together(operator.calls, catalog)
+    kernels = [_has_kernel(call, catalog) for call in operator.calls]
+    functions = tuple(
+        function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
+    )
+    if models is not None and len(models.asked) + sum(kernels) == len(kernels):
+        return ModelGroups(length, slide, names, {}, columns, calls, returned, run, functions, models)
+    if not all(kernels):
+        return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
+    return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
+
+
+def _has_kernel(call: Call, catalog: Catalog) -> bool:
+    """Synopses take tuples by their numbers, which a window of FROM does not give."""
+    defined = catalog.aggregates(call.name) != (None, None)
+    return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
+
+
+def _figure(call: Call) -> Figure:
+    figure = figure_of(call)
+    assert figure is not None, "the plan says that panes can answer it"
+    return figure
+
+
+def _by_reference(operator: op.RelationAggregate, translator: Translator) -> Evaluate:
+    """The calls over the arguments of a window's tuples, as the reference engine has it."""
+    definitions = []
+    for call in operator.calls:
+        definition = translator.lookup(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        definitions.append(definition)
+    bases = [base_of(definition) for definition in definitions]
+
+    def run(arguments: Sequence[Sequence[Row]]) -> Sequence[Row]:
+        returned = [evaluate(base, rows) for base, rows in zip(bases, arguments, strict=True)]
+        return align(definitions, returned)
+
+    return run

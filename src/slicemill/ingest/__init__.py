@@ -1,0 +1,1 @@
+"""From sources to stream logs: readers, order, lateness and watermarks."""

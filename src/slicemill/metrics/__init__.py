@@ -1,0 +1,1 @@
+"""Response time, slowdown, tardiness, staleness, memory."""

@@ -1,0 +1,216 @@
+"""How a query is doing: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
+
+Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slicemill.engine.task import Arrivals
+from slicemill.esl.service_level import ServiceLevel
+from slicemill.metrics.ideal_times import IdealTime
+from slicemill.metrics.waiting import BUCKETS_KEPT
+from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary
+from slicemill.scheduling.quantiles import Quantiles
+from slicemill.shedding.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a query's unit holds: rows that wait now, on average over time and at most, and bytes of state."""
+
+    rows: int = 0
+    mean_rows: float = 0.0
+    most_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(slots=True)
+class QueryMetrics:
+    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there."""
+
+    query: str
+    since_s: float
+    weight: float = 1.0
+    slo: ServiceLevel | None = None
+    rows: int = 0
+    ideal_s: float = math.nan
+    figures: QueryFigures = field(default_factory=QueryFigures)
+    responses: Quantiles = field(default_factory=Quantiles)
+    stale: StaleTime = field(default_factory=StaleTime)
+    memory: Memory = Memory()
+    shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
+    seen_s: float = 0.0
+
+    def add(self, rows: int, arrivals: Arrivals, now_s: float, ideal: IdealTime, record: Record) -> None:
+        """Count results that are there now, by the arrival of what caused them."""
+        self.rows += rows
+        self.ideal_s = ideal.whole_s
+        if not arrivals:
+            return
+        came, times = np.array(arrivals, np.float64).T
+        came = np.minimum(came / 1_000_000, now_s)
+        oldest = int(now_s // record.bucket) - BUCKETS_KEPT
+        record.forget(oldest)
+        for figures in (self.figures, record.at(self.query, now_s)):
+            figures.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
+            if self.slo is not None:
+                figures.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
+        self.responses.add(now_s - came, times.astype(int))
+        begin, end = self.stale.add_batch(np.maximum(came, self.since_s), now_s)
+        record.missing(self.query, max(begin, oldest * record.bucket), end)
+
+    def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:
+        """What has waited for the query's unit so far: by bucket, the mean of rows, and the most."""
+        for number, mean, most in by_bucket:
+            figures = record.numbered(self.query, number)
+            begin = number * record.bucket
+            figures.waited = mean * self.watched_s(begin, begin + record.bucket)
+            figures.most_waiting = most
+
+    def watched_s(self, begin_s: float, end_s: float) -> float:
+        """For how much of a stretch of time the query was there."""
+        return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
+
+    def response_ms(self, quantile: float) -> float | None:
+        """A quantile of response times in milliseconds; None before the first result."""
+        return None if not self.responses.counts else 1000 * self.responses.at(quantile)
+
+    @property
+    def staleness(self) -> float:
+        """The share of its time during which a result was missing that had arrived."""
+        return self.stale.staleness(self.seen_s - self.since_s)
+
+    @property
+    def level_s(self) -> float:
+        """What the service level is about: a quantile, the mean or the greatest of the response times."""
+        if self.slo is None:
+            return math.nan
+        if self.slo.measure == "mean":
+            return self.figures.response.mean
+        if self.slo.measure == "max":
+            return self.figures.response.largest
+        return self.responses.at(int(self.slo.measure[1:]) / 100)
+
+    @property
+    def met(self) -> bool | None:
+        """Is the service level kept so far? None where there is none, or no result yet."""
+        level = self.level_s
+        return None if self.slo is None or math.isnan(level) else level < self.slo.bound_s
+
+    def plain(self) -> dict[str, Any]:
+        """All figures, as JSON holds them; a figure over nothing is null."""
+        response = self.figures.response
+        found: dict[str, Any] = {
+            "query": self.query,
+            "weight": self.weight,
+            "rows": self.rows,
+            "response_s": {
+                **_plain(response),
+                **{f"p{share}": _number(self.responses.at(share / 100)) for share in (50, 95, 99)},
+            },
+            "ideal_s": _number(self.ideal_s),
+            "slowdown": _plain(self.figures.slowdown),
+            "staleness": _number(self.staleness),
+            "freshness": _number(1 - self.staleness),
+            "memory": {
+                "rows_waiting": self.memory.rows,
+                "mean_rows_waiting": round(self.memory.mean_rows, 3),
+                "most_rows_waiting": self.memory.most_rows,
+                "state_bytes": self.memory.state_bytes,
+            },
+        }
+        if self.shed is not None:
+            found["shed"] = self.shed.plain()
+        if self.slo is not None:
+            found["slo"] = {
+                "level": str(self.slo),
+                "measured_s": _number(self.level_s),
+                "met": self.met,
+                "tardiness_s": _plain(self.figures.tardiness),
+            }
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MillMetrics:
+    """All queries of a mill, each and together, and what choosing between them costs."""
+
+    policy: str
+    decisions: Summary
+    queries: Sequence[QueryMetrics]
+    record: Record
+
+    @property
+    def overall(self) -> QueryFigures:
+        whole = QueryFigures()
+        for query in self.queries:
+            whole.merge(query.figures)
+        return whole
+
+    @property
+    def staleness(self) -> float:
+        """The mean over all queries, each as much as it matters (P31)."""
+        if not self.queries:
+            return math.nan
+        return float(
+            np.average([query.staleness for query in self.queries], weights=[q.weight for q in self.queries])
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """All figures, as JSON holds them: by query, by time bucket, and together."""
+        overall = self.overall
+        return {
+            "policy": self.policy,
+            "decision_s": _plain(self.decisions),
+            "response_s": _plain(overall.response),
+            "slowdown": _plain(overall.slowdown),
+            "tardiness_s": _plain(overall.tardiness),
+            "staleness": _number(self.staleness),
+            "queries": [query.plain() for query in self.queries],
+            "bucket_s": self.record.bucket,
+            "buckets": self._buckets(),
+        }
+
+    def _buckets(self) -> list[dict[str, Any]]:
+        known = {query.query: query for query in self.queries}
+        found = []
+        for (query, number), figures in sorted(self.record.figures.items(), key=lambda entry: entry[0]):
+            begin = number * self.record.bucket
+            there_s = known[query].watched_s(begin, begin + self.record.bucket) if query in known else 0.0
+            stale = figures.stale / there_s if there_s else math.nan
+            found.append(
+                {
+                    "query": query,
+                    "from_s": begin,
+                    "response_s": _plain(figures.response),
+                    "slowdown": _plain(figures.slowdown),
+                    "tardiness_s": _plain(figures.tardiness),
+                    "staleness": _number(stale),
+                    "freshness": _number(1 - stale),
+                    "memory": {
+                        "mean_rows_waiting": _number(figures.waited / there_s if there_s else math.nan),
+                        "most_rows_waiting": int(figures.most_waiting),
+                    },
+                }
+            )
+        return found
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    return {
+        "count": summary.count,
+        "mean": _number(summary.mean),
+        "max": _number(summary.largest),
+        "l2": _number(summary.l2),
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None

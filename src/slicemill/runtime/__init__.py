@@ -1,1 +1,0 @@
-"""The Spark host: sessions, streams, logs, units and results."""

@@ -1,0 +1,185 @@
+"""Trials on Spark: what the units of a script cost, and how its queries fare under a policy, at given rates.
+
+Rows are let into the logs in polls, at the times that are asked for, so that every policy gets exactly the
+same arrivals; the sources are not read meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from slicemill.engine.mill import Mill, wall_clock_us
+from slicemill.engine.unit_run import RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.esl import Source
+from slicemill.ingest.needs import need_of
+from slicemill.metrics.stages import recording
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.scheduling.adaptive import BatchCost
+from slicemill.scheduling.capacity import Costs, UnitCost
+from slicemill.simulate.trial_data import TrialStream, read_sample
+from slicemill.simulate.trial_home import output_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_US = 1_000_000
+_SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
+# Polls of several sizes, in the length of one: the first ones fill windows and caches and do not count.
+_UNCOUNTED = (8, 1)
+_COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
+
+Progress = Callable[[str, float], None]
+"""What is done, and how much of it so far, from 0 to 1."""
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    now: int
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass(slots=True)
+class Samples:
+    """Rows of the streams of a script for a minute at these rates, read once for all its trials."""
+
+    rates: Mapping[str, float]
+    folder: Path = Path()
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+    def of(self, mill: Mill) -> dict[str, TrialStream]:
+        graph = share(optimize(build_graph(mill.catalog)), mill.catalog)
+        streams = {}
+        for name, intake in mill.intakes.items():
+            if name not in self.tables:
+                rows = max(1, min(round(self.rates.get(name, 0.0) * _SAMPLED_S), _MOST_SAMPLED))
+                self.tables[name] = read_sample(intake.stream, rows, self.folder)
+            streams[name] = TrialStream(intake, need_of(name, graph), self.tables[name])
+        return streams
+
+
+@contextmanager
+def opened_mill(
+    spark: SparkSession, source: Source, clock: Callable[[], int], policy: str = "fcfs"
+) -> Iterator[Mill]:
+    """A mill with the queries of a script, in a home that goes with it.
+
+    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results.
+    """
+    with Mill(spark, policy=policy, clock=clock) as mill:
+        mill.execute(source)
+        for sink in mill.sinks.names():
+            mill.sinks.remove(sink)
+        mill.policy = policy  # whatever the script sets
+        mill.open()
+        if not mill.queries:
+            raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
+        yield mill
+
+
+# -- costs ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Runs:
+    """What runs of one unit alone took: its tasks together, by rows, the job beside them, and the driver."""
+
+    tasks: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    beside: list[float] = field(default_factory=list)
+    driver: list[float] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def per_row(self, log: str) -> float:
+        return self.rows_out[log] / self.rows_in if self.rows_in else 0.0
+
+
+def measure(
+    spark: SparkSession,
+    source: Source,
+    every_s: float,
+    samples: Samples,
+    progress: Progress,
+    counted: Sequence[int] = _COUNTED,
+) -> Costs:
+    """Run each unit of a script alone over polls of several sizes. Time is virtual: nobody waits for rows."""
+    clock = VirtualClock(wall_clock_us())
+    with opened_mill(spark, source, clock) as mill:
+        progress("reading rows to measure with", 0.0)
+        streams = samples.of(mill)
+        found = {unit.id: _Runs() for unit in mill.dispatcher.units.values()}
+        sizes = (*_UNCOUNTED, *counted)
+        for number, size in enumerate(sizes):
+            progress("measuring what units cost", number / len(sizes))
+            clock.now += int(size * every_s * _US)
+            for name, stream in streams.items():
+                rows = round(samples.rates.get(name, 0.0) * size * every_s)
+                if rows:
+                    stream.admit(stream.write(rows, clock.now))
+            with mill.dispatcher.paused():
+                for unit in mill.dispatcher.units.values():
+                    _time(mill, unit, found[unit.id] if number >= len(_UNCOUNTED) else _Runs())
+        stop_if_failed(mill)
+        return _fitted(mill, found)
+
+
+def _time(mill: Mill, unit: RunningUnit, runs: _Runs) -> None:
+    rows = sum(epoch.rows for epoch in unit.pending())
+    if not rows:
+        return
+    logs = [mill.home.logs[log] for _, log in unit.plan.unit.outputs]
+    heads = [log.head for log in logs]
+    began = time.perf_counter()
+    with recording() as stages:
+        mill.dispatcher.catch_up(unit)
+    took, job_s = time.perf_counter() - began, stages["unit job"].seconds
+    tasks_s = sum(stage.seconds for name, stage in stages.items() if name.startswith("unit task:"))
+    runs.tasks[rows].append(tasks_s)
+    runs.beside.append(job_s - tasks_s / unit.plan.buckets)
+    runs.driver.append(took - job_s)
+    runs.rows_in += rows
+    for (_, name), log, head in zip(unit.plan.unit.outputs, logs, heads, strict=True):
+        runs.rows_out[name] += sum(epoch.rows for epoch in log.epochs(after=head))
+
+
+def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
+    units = []
+    for unit in mill.dispatcher.units.values():
+        runs = found[unit.id]
+        cost = BatchCost(decay=1.0)
+        # Medians: a pause of the machine hits single runs.
+        for rows, seconds in runs.tasks.items():
+            cost.observe(rows, median(seconds))
+        units.append(
+            UnitCost(
+                unit.id,
+                unit.plan.unit.inputs,
+                tuple(output_of(log, runs.per_row(log), mill.catalog) for _, log in unit.plan.unit.outputs),
+                splits=unit.plan.buckets > 1,
+                driver_s=median(runs.driver) if runs.driver else 0.0,
+                task_s=cost.overhead / unit.plan.buckets,
+                row_s=cost.per_row,
+            )
+        )
+    beside = [seconds for runs in found.values() for seconds in runs.beside]
+    if not beside:
+        raise SlicemillError("no unit had anything to read; give --rate for the streams that queries read")
+    return Costs(median(beside), tuple(units))
+
+
+def stop_if_failed(mill: Mill) -> None:
+    for name, query in mill.queries.items():
+        if query.error is not None:
+            raise SlicemillError(f"{name} failed on the rows of the trial: {query.error}")

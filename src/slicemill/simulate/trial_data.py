@@ -1,0 +1,113 @@
+"""Rows for a trial: those of a stream's own source, as many as are asked for, timed as if they came now.
+
+A trial asks what would happen at some rate, whatever the rate of the source. So rows are read ahead, once,
+and get the timestamps of the time at which they are let in; other timestamps in a row move with its own. A
+source that ends too early starts again from its first row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.engine.rows import to_table
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.esl.types import Kind
+from slicemill.execution.operator import Timed
+from slicemill.ingest.intake import Arrived, Intake, packed
+from slicemill.ingest.needs import Need
+from slicemill.kernels.expressions import compile_vector
+from slicemill.kernels.stateless import filter_table
+from slicemill.sources.reader import BadRow, read_rows
+from slicemill.storage.arrow_schema import ARRIVAL, TS
+
+_GENERATORS = ("nexmark", "rfid")
+_ENDS = ("events", "seconds")
+_SPREAD_US = 200_000
+
+
+def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
+    """The first rows that can be read, up to so many."""
+    try:
+        good = (r for r in read_rows(_endless(stream.source, rows), stream.schema, folder) if _is_good(r))
+        sample = [Timed(0, row) for row in islice(good, rows) if not isinstance(row, BadRow)]
+    except SlicemillError as problem:
+        raise SlicemillError(
+            f"no rows of {stream.name} to measure with: {problem}; --home takes costs from a mill that ran"
+        ) from None
+    if not sample:
+        raise SlicemillError(f"no rows of {stream.name} to measure with: its source holds none")
+    return to_table(sample, stream.schema, [0] * len(sample)).drop_columns([TS, ARRIVAL])
+
+
+def _is_good(row: object) -> bool:
+    return not isinstance(row, BadRow)
+
+
+def _endless(spec: SourceSpec, rows: int) -> SourceSpec:
+    """A generator goes on for as long as it is asked, whatever the script says."""
+    url = urlsplit(spec.url or "")
+    if url.scheme not in _GENERATORS:
+        return spec
+    options = {name: value for name, value in parse_qsl(url.query) if name not in _ENDS}
+    if url.scheme == "nexmark":
+        # One event in fifty is a person.
+        options["events"] = str(60 * rows)
+    return replace(spec, url=urlunsplit(url._replace(query=urlencode(options))))
+
+
+@dataclass(slots=True)
+class TrialStream:
+    """Lets rows of a sample into a stream, over and over, without those that no query wants."""
+
+    intake: Intake
+    need: Need
+    sample: pa.Table
+    _next: int = 0
+    _batch: int = 0
+    _reached_us: int = 0
+
+    def write(self, rows: int, end_us: int) -> Arrived:
+        """Write the next rows, with times up to this one; they are seen when they are admitted."""
+        begin_us = max(self._reached_us, end_us - _SPREAD_US)
+        self._reached_us = end_us
+        stream = self.intake.stream
+        places = np.arange(self._next, self._next + rows) % self.sample.num_rows
+        self._next = (self._next + rows) % self.sample.num_rows
+        times = np.linspace(begin_us, end_us, rows, endpoint=False).astype(np.int64)
+        table = _moved(self.sample.take(pa.array(places)), stream, times)
+        if self.need.condition is not None:
+            table = filter_table(table, compile_vector(self.need.condition, stream.schema))
+        if not table.num_rows:
+            return Arrived(reached=int(times[-1]) if rows else None)
+        time_column = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
+        timed = packed(table, time_column)
+        needed = {TS, time_column, *self.need.columns}
+        kept = [name for name in timed.column_names if name in needed]
+        chunk = self.intake.log.write(timed.select(kept or timed.column_names[:1]))
+        return Arrived([chunk], reached=int(times[-1]) if time_column is not None else None)
+
+    def admit(self, arrived: Arrived) -> None:
+        self.intake.admit(self._batch, arrived)
+        self._batch += 1
+
+
+def _moved(table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+    """Rows at other times: the column that orders them gets these, other timestamps move as far."""
+    if stream.time_column is None:
+        return table
+    place = stream.schema.index(stream.time_column)
+    column = table.column(place)
+    by = pc.subtract(pa.array(times), column.cast(pa.int64()))
+    for number, declared in enumerate(stream.schema):
+        if declared.type.kind is Kind.TIMESTAMP:
+            moved = pc.add(table.column(number).cast(pa.int64()), by).cast(column.type)
+            table = table.set_column(number, table.field(number), moved)
+    return table

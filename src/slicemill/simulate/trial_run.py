@@ -1,0 +1,164 @@
+"""Policies on Spark: the arrivals of a rehearsal, in real time, and what users felt.
+
+Policies take turns in one mill, forwards and then backwards, so that whatever else the machine does hits all
+of them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from slicemill.engine.mill import Mill, wall_clock_us
+from slicemill.errors import SlicemillError
+from slicemill.esl import Source
+from slicemill.ingest.intake import Arrived
+from slicemill.scheduling.capacity import Costs
+from slicemill.scheduling.metrics import QueryFigures, StaleTime, Summary
+from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
+from slicemill.scheduling.traffic import Poll
+from slicemill.simulate.trial import Progress, Samples, opened_mill, stop_if_failed
+from slicemill.simulate.trial_data import TrialStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_US = 1_000_000
+# So many polls are let in before, one by one: they fill caches and teach the dispatcher the costs.
+_UNCOUNTED = 4
+_PATIENCE_S = 300.0
+# Before a turn streams leap ahead, and a few rows that are not counted end the windows of the turn before.
+# Then they leap by more than it takes to run over those: what the clock has promised meanwhile, for a stream
+# with a skew, does not make rows late.
+_LEAP_US, _SMALL_LEAP_US = 3600 * _US, 120 * _US
+_FEW_ROWS = 10
+
+
+def try_policies(
+    spark: SparkSession,
+    source: Source,
+    policies: Sequence[str],
+    arrivals: Sequence[Poll],
+    costs: Costs,
+    samples: Samples,
+    progress: Progress,
+) -> dict[str, Outcome]:
+    """Let rows in as they arrive in the rehearsal, twice under each policy, until all of them are through.
+
+    Slowdown is by the ideal times of `costs`, as in the rehearsal: those that the dispatcher learns differ
+    from run to run.
+    """
+    found: dict[str, Outcome] = {}
+    with opened_mill(spark, source, wall_clock_us) as mill:
+        streams = samples.of(mill)
+        progress("warming up", 0.0)
+        now_us = _warm_up(mill, streams, arrivals)
+        for policy in (*policies, *reversed(policies)):
+            now_us += _LEAP_US
+            first = [(stream, stream.write(_FEW_ROWS, now_us)) for stream in streams.values()]
+            now_us += _SMALL_LEAP_US
+            written = [_written(poll, streams, now_us) for poll in arrivals]
+            for stream, arrived in first:
+                stream.admit(arrived)
+            mill.dispatcher.run_all()
+            mill.policy = policy
+            outcome = _turn(mill, streams, arrivals, written, costs, progress)
+            if policy in found:
+                found[policy].merge(outcome)
+            else:
+                found[policy] = outcome
+    return found
+
+
+def _turn(
+    mill: Mill,
+    streams: Mapping[str, TrialStream],
+    arrivals: Sequence[Poll],
+    written: Sequence[Arrived],
+    costs: Costs,
+    progress: Progress,
+) -> Outcome:
+    for query in mill.queries.values():
+        metrics = query.metrics()
+        metrics.figures, metrics.stale = QueryFigures(), StaleTime()
+    waiting: list[dict[str, int]] = []
+    began = time.monotonic()
+    mill.dispatcher.start()
+    try:
+        for poll, arrived in zip(arrivals, written, strict=True):
+            time.sleep(max(0.0, began + poll.at - time.monotonic()))
+            mill.dispatcher.check()
+            progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
+            streams[poll.stream].admit(arrived)
+            mill.dispatcher.notify()
+            waiting.append(_rows_waiting(mill))
+        _until_nothing_waits(mill)
+        lasted_s = time.monotonic() - began
+    finally:
+        mill.dispatcher.stop()
+    stop_if_failed(mill)
+    return _outcome(mill, costs, arrivals[-1].at, lasted_s, waiting)
+
+
+def _written(poll: Poll, streams: Mapping[str, TrialStream], start_us: int) -> Arrived:
+    """Rows of a poll, written before the run: letting them in then costs next to nothing."""
+    return streams[poll.stream].write(poll.rows, start_us + int(poll.at * _US))
+
+
+def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
+    """Run every unit over polls of several sizes; the time that streams have reached."""
+    largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
+    now_us = wall_clock_us()
+    for number in range(_UNCOUNTED):
+        now_us += _US
+        for name, stream in streams.items():
+            rows = largest[name] // (1 + number % 3)
+            if rows:
+                stream.admit(stream.write(rows, now_us))
+        mill.dispatcher.run_all()
+    return now_us
+
+
+def _rows_waiting(mill: Mill) -> dict[str, int]:
+    return {name: sum(epoch.rows for epoch in unit.pending()) for name, unit in mill.dispatcher.units.items()}
+
+
+def _until_nothing_waits(mill: Mill) -> None:
+    ends = time.monotonic() + _PATIENCE_S
+    while any(unit.pending() for unit in mill.dispatcher.units.values()):
+        mill.dispatcher.check()
+        if time.monotonic() > ends:
+            raise SlicemillError(
+                f"rows still wait {_PATIENCE_S:.0f} s after the last one came: too high a rate"
+            )
+        time.sleep(0.02)
+    with mill.dispatcher.paused():
+        pass  # the last run has delivered
+
+
+def _outcome(
+    mill: Mill, costs: Costs, loaded_s: float, lasted_s: float, waiting: Sequence[Mapping[str, int]]
+) -> Outcome:
+    cores = mill.spark.sparkContext.defaultParallelism
+    outcome = Outcome({}, loaded_s, lasted_s)
+    totals = [sum(rows.values()) for rows in waiting]
+    outcome.mean_waiting, outcome.most_waiting = sum(totals) / len(totals), max(totals)
+    for unit, output in costs.queries():
+        metrics = mill.queries[output.log].metrics()
+        response = metrics.figures.response
+        waited = [rows[unit.id] for rows in waiting]
+        outcome.queries[output.log] = QueryOutcome(
+            QueryFigures(response, _over(response, costs.ideal_s(output.log, cores))),
+            metrics.stale,
+            min(1.0, metrics.stale.staleness(lasted_s)),
+            sum(waited) / len(waited),
+            max(waited),
+        )
+    return outcome
+
+
+def _over(values: Summary, divisor: float) -> Summary:
+    return Summary(
+        values.count, values.total / divisor, values.squares / divisor**2, values.largest / divisor
+    )

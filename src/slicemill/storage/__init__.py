@@ -1,0 +1,1 @@
+"""What lasts: segments, logs, the journal, checkpoints; all of it files in a home."""

@@ -1,0 +1,191 @@
+"""Theorem: whatever step a crash stops, a folder has every row once after the next delivery."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors.sinks.logs import (
+    EVERY_TYPE,
+    NOTHING,
+    NUMBERS,
+    ONE_OF_EACH,
+    append,
+    more_numbers,
+    numbers_home,
+)
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.execution.operator import Timed
+from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.home import Home
+from storage.faulty_files import Crashed, crashes_of
+
+Read = Callable[[Path], list[dict[str, object]]]
+
+
+def read_json(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def read_parquet(path: Path) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = pq.read_table(path).to_pylist()
+    return rows
+
+
+def read_arrow(path: Path) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = pa.ipc.open_file(path).read_all().to_pylist()
+    return rows
+
+
+FORMATS = pytest.mark.parametrize(
+    ("scheme", "read"), [("json", read_json), ("parquet", read_parquet), ("arrow", read_arrow)]
+)
+
+
+def delivered(folder: Path, read: Read) -> list[object]:
+    """The values in the folder, as a program finds them that reads files in order of their names."""
+    return [row["n"] for path in sorted(folder.glob("[!_]*")) for row in read(path)]
+
+
+def deliver(home: Home, url: str, files: FileSystem = LOCAL, durable: bool = False) -> list[str]:
+    problems: list[str] = []
+    sink = open_sink(url, "q", NUMBERS, folder=home.folder, files=files, durable=durable)
+    with SinkRunner(home, report=problems.append, files=files, durable=durable) as runner:
+        runner.add("q", sink)
+        runner.deliver_new()
+    return problems
+
+
+@FORMATS
+def test_a_folder_gets_all_rows_once_in_files_named_by_epochs(
+    tmp_path: Path, scheme: str, read: Read
+) -> None:
+    home = numbers_home(tmp_path)
+    assert deliver(home, f"{scheme}:out") == []
+    more_numbers(home, 6)
+    deliver(home, f"{scheme}:out")
+    deliver(home, f"{scheme}:out")
+    assert delivered(tmp_path / "out", read) == list(range(7))
+    stems = [path.stem for path in sorted((tmp_path / "out").glob("[!_]*"))]
+    assert stems == ["000000000000-000000000004", "000000000005-000000000005"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "read", "durable"),
+    [
+        ("json", read_json, False),
+        ("json", read_json, True),
+        ("parquet", read_parquet, False),
+        ("arrow", read_arrow, False),
+    ],
+)
+def test_after_a_crash_at_any_step_every_row_is_there_once(
+    tmp_path: Path, scheme: str, read: Read, durable: bool
+) -> None:
+    for number, files in enumerate(crashes_of(LOCAL)):
+        home = numbers_home(tmp_path / str(number))
+        with suppress(Crashed):
+            deliver(home, f"{scheme}:out", files, durable)
+        more_numbers(home, 6, 7)
+        with suppress(Crashed):
+            deliver(home, f"{scheme}:out", files, durable)
+        more_numbers(home, 8)
+        assert deliver(Home(home.folder), f"{scheme}:out") == []
+        assert delivered(home.folder / "out", read) == list(range(9)), (files.mode, number)
+
+
+def test_a_killed_process_leaves_every_row_to_be_delivered_once(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    program = f"""
+import os, signal
+from pathlib import Path
+from slicemill.storage.home import Home
+from slicemill.connectors.sinks.cursor import Cursor
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.runner import SinkRunner
+home = Home(Path({str(tmp_path)!r}))
+runner = SinkRunner(home)
+runner.add("q", open_sink("json:out", "q", home.log("q").schema, folder=home.folder))
+Cursor.advance = lambda self, epoch: os.kill(os.getpid(), signal.SIGKILL)
+runner.deliver_new()
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert killed.returncode == -9
+    assert delivered(tmp_path / "out", read_json) == list(range(6))
+    more_numbers(home, 6)
+    assert deliver(Home(tmp_path), "json:out") == []
+    assert delivered(tmp_path / "out", read_json) == list(range(7))
+
+
+@FORMATS
+def test_values_of_every_type_come_back(tmp_path: Path, scheme: str, read: Read) -> None:
+    home = Home(tmp_path)
+    log = home.log("q", EVERY_TYPE)
+    append(log, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
+    with SinkRunner(home) as runner:
+        runner.add("q", open_sink(f"{scheme}:out", "q", EVERY_TYPE, folder=tmp_path))
+        runner.deliver_new()
+    (path,) = (tmp_path / "out").glob("[!_]*")
+    first, second = read(path)
+    assert set(second.values()) - {second["_ts"]} == {None}
+    if scheme != "json":
+        stored = log.read(0).drop_columns(["_ts", "_arr"]).to_pylist()
+        assert [{name: row[name] for name in stored[0]} for row in (first, second)] == stored
+        return
+    assert first == {
+        "_ts": "1970-01-01T00:00:00.000005Z",
+        "flag": True,
+        "small": 7,
+        "big": 2**60,
+        "ratio": 2.5,
+        "price": "12.50",
+        "item ID": 'Zürich "7"\t\\N\n',
+        "code": "abc",
+        "raw": "AP8=",
+        "at": "1970-01-01T00:00:01.500000Z",
+        "day": "2022-01-08",
+        "age": 90_000_000,
+        "term": 14,
+        "valid": {"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:02Z"},
+    }
+
+
+def test_a_folder_of_another_home_or_query_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert deliver(numbers_home(tmp_path / "a"), f"json:{folder}") == []
+    (problem,) = deliver(numbers_home(tmp_path / "b"), f"json:{folder}")
+    assert "has the results of another query or home" in problem
+    assert delivered(folder, read_json) == list(range(6))
+
+
+def test_a_file_in_the_folders_place_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    (problem,) = deliver(numbers_home(tmp_path / "home"), f"json:{tmp_path / 'out'}")
+    assert "is a file; a sink needs a folder" in problem
+
+
+def test_files_that_were_taken_away_are_not_delivered_again(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    deliver(home, "json:out")
+    for path in (tmp_path / "out").glob("[!_]*"):
+        path.unlink()
+    more_numbers(home, 6)
+    deliver(home, "json:out")
+    assert delivered(tmp_path / "out", read_json) == [6]
+
+
+def test_a_home_older_than_its_sink_is_reported(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    deliver(home, "json:out")
+    (tmp_path / "out" / "000000000005-000000000009.jsonl").touch()
+    (problem,) = deliver(home, "json:out")
+    assert "the sink has epoch 9, but the results end with 4" in problem

@@ -1,0 +1,215 @@
+"""Postgres, a real server: rows and cursor move together, through aborts, lost connections and crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.types.range import Range
+
+from connectors.sinks.logs import (
+    EVERY_TYPE,
+    NOTHING,
+    NUMBERS,
+    ONE_OF_EACH,
+    append,
+    more_numbers,
+    numbers_home,
+)
+from connectors.sinks.postgres_server import Server, postgres_server
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.execution.operator import Timed
+from slicemill.storage.files import LOCAL
+from slicemill.storage.home import Home
+from storage.faulty_files import Crashed, crashes_of
+
+RETRY_S = 60
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS q, hot, slicemill_cursors")
+        yield connection
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def values(database: psycopg.Connection, table: str = "q") -> list[int]:
+    return [row[0] for row in database.execute(f"SELECT n FROM {table} ORDER BY n").fetchall()]
+
+
+def cursor(database: psycopg.Connection) -> int:
+    row = database.execute("SELECT epoch FROM slicemill_cursors WHERE query = 'q'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def deliver(home: Home, url: str) -> list[str]:
+    problems: list[str] = []
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", open_sink(url, "q", NUMBERS))
+        runner.deliver_new()
+    return problems
+
+
+def test_all_rows_arrive_once_in_the_table_that_the_url_names(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    home = numbers_home(tmp_path)
+    assert deliver(home, f"{server.url}&table=public.hot") == []
+    more_numbers(home, 6)
+    deliver(home, f"{server.url}&table=public.hot")
+    assert values(database, "hot") == list(range(7))
+    assert cursor(database) == 5
+    stamp = database.execute("SELECT _ts FROM hot WHERE n = 6").fetchone()
+    assert stamp == (datetime(1970, 1, 1, 0, 0, 6, tzinfo=UTC),)
+
+
+def test_values_of_every_type_come_back(server: Server, database: psycopg.Connection, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    append(home.log("q", EVERY_TYPE), [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
+    with SinkRunner(home) as runner:
+        runner.add("q", open_sink(server.url, "q", EVERY_TYPE))
+        runner.deliver_new()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    first, second = database.execute("SELECT * FROM q ORDER BY _ts").fetchall()
+    assert first == (
+        epoch + timedelta(microseconds=5),
+        True,
+        7,
+        2**60,
+        2.5,
+        Decimal("12.50"),
+        'Zürich "7"\t\\N\n',
+        "abc",
+        b"\x00\xff",
+        epoch + timedelta(seconds=1.5),
+        date(2022, 1, 8),
+        timedelta(seconds=90),
+        timedelta(days=365 + 60),  # a year and two months, as the driver counts them
+        Range(epoch, epoch + timedelta(seconds=2)),
+    )
+    assert set(second[1:]) == {None}
+
+
+def test_after_a_crash_of_the_mill_at_any_step_every_row_is_there_once(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    for number, files in enumerate(crashes_of(LOCAL)):
+        database.execute("DROP TABLE IF EXISTS q, slicemill_cursors")
+        home = numbers_home(tmp_path / str(number))
+        with closing(open_sink(server.url, "q", NUMBERS)) as sink, suppress(Crashed):
+            dying = SinkRunner(home, files=files)
+            dying.add("q", sink)
+            dying.deliver_new()
+            more_numbers(home, 6, 7)
+            dying.deliver_new()
+        committed = home.log("q").head
+        assert deliver(Home(home.folder), server.url) == []
+        assert values(database) == list(range(8 if committed == 5 else 6)), (files.mode, number)
+
+
+def test_a_transaction_that_aborts_leaves_neither_rows_nor_cursor(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    home, clock, problems = numbers_home(tmp_path), Clock(), []
+    database.execute("CREATE TABLE q (_ts timestamptz, n integer CHECK (n <> 7))")
+    with SinkRunner(home, report=problems.append, clock=clock) as runner:
+        runner.add("q", open_sink(server.url, "q", NUMBERS))
+        runner.deliver_new()
+        more_numbers(home, 6)
+        more_numbers(home, 7)
+        runner.deliver_new()
+        assert "violates check constraint" in problems[0]
+        assert (values(database), cursor(database)) == (list(range(6)), 4)
+        database.execute("ALTER TABLE q DROP CONSTRAINT q_n_check")
+        clock.now_s += RETRY_S
+        runner.deliver_new()
+    assert (values(database), cursor(database)) == (list(range(8)), 6)
+
+
+def test_a_connection_that_ends_in_the_middle_of_a_transaction_repeats_nothing(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    home, clock, problems = numbers_home(tmp_path), Clock(), []
+    database.execute("CREATE TABLE q (_ts timestamptz, n integer)")
+    database.execute(
+        "CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$"
+    )
+    database.execute(
+        "CREATE TRIGGER dies AFTER INSERT ON q FOR EACH ROW WHEN (NEW.n = 4) EXECUTE FUNCTION die()"
+    )
+    with SinkRunner(home, report=problems.append, clock=clock) as runner:
+        runner.add("q", open_sink(server.url, "q", NUMBERS))
+        runner.deliver_new()
+        assert "terminating connection" in problems[0]
+        assert (values(database), cursor(database)) == ([], -1)
+        database.execute("DROP TRIGGER dies ON q")
+        clock.now_s += RETRY_S
+        runner.deliver_new()
+    assert (values(database), cursor(database)) == (list(range(6)), 4)
+
+
+def test_a_server_that_crashes_and_recovers_has_every_row_once(server: Server, tmp_path: Path) -> None:
+    with psycopg.connect(server.url, autocommit=True) as database:
+        database.execute("DROP TABLE IF EXISTS q, slicemill_cursors")
+    home, clock, problems = numbers_home(tmp_path), Clock(), []
+    with SinkRunner(home, report=problems.append, clock=clock) as runner:
+        runner.add("q", open_sink(server.url, "q", NUMBERS))
+        runner.deliver_new()
+        server.crash()
+        more_numbers(home, 6)
+        runner.deliver_new()
+        clock.now_s += RETRY_S
+        runner.deliver_new()
+        assert len(problems) == 2
+        server.start()
+        clock.now_s += RETRY_S
+        runner.deliver_new()
+    with psycopg.connect(server.url, autocommit=True) as database:
+        assert (values(database), cursor(database)) == (list(range(7)), 5)
+
+
+def test_another_home_does_not_go_on_from_the_first_ones_cursor(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    assert deliver(numbers_home(tmp_path / "a"), server.url) == []
+    (problem,) = deliver(numbers_home(tmp_path / "b"), server.url)
+    assert "has the results of another home's query q" in problem
+    assert values(database) == list(range(6))
+
+
+def test_a_user_without_the_right_to_create_tables_needs_none_where_they_are(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    home = numbers_home(tmp_path)
+    deliver(home, server.url)
+    database.execute("DROP ROLE IF EXISTS guest")
+    database.execute("CREATE ROLE guest LOGIN")
+    try:
+        database.execute("GRANT SELECT, INSERT, UPDATE ON q, slicemill_cursors TO guest")
+        more_numbers(home, 6)
+        assert deliver(home, server.url.replace("postgres@", "guest@")) == []
+        assert values(database) == list(range(7))
+    finally:
+        database.execute("DROP OWNED BY guest")
+        database.execute("DROP ROLE guest")

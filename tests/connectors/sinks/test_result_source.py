@@ -1,0 +1,146 @@
+"""Results as a Spark source: the rows of the log, once each, while others write, from a checkpoint on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from connectors.sinks.logs import EVERY_TYPE, NOTHING, ONE_OF_EACH, append, more_numbers, numbers_home
+from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options
+from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.errors import SlicemillError
+from slicemill.execution.operator import Timed
+from slicemill.storage import gc
+from slicemill.storage.home import Home
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.dataSource.register(SlicemillSource)
+    yield spark
+
+
+def stream_reader(home: Path, **options: str) -> ResultStreamReader:
+    return ResultStreamReader(result_options({"home": str(home), "query": "q", **options}))
+
+
+def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
+    """Run to the end of what there is; the values of all micro-batches, in order."""
+    tables: list[pa.Table] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, number: tables.append(batch.toArrow()))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [n for table in tables for n in table.column("n").to_pylist()]
+
+
+def test_a_batch_read_gives_the_rows_of_the_log_with_every_type(
+    registered: SparkSession, tmp_path: Path
+) -> None:
+    log = Home(tmp_path).log("all types", EVERY_TYPE)
+    append(log, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
+    frame = registered.read.format("slicemill").options(home=str(tmp_path), query="all types").load()
+    found = frame.toArrow()
+    stored = log.read(0).drop_columns(["_arr"])
+    assert found.column_names == stored.column_names
+    assert found.column("_ts").type == pa.timestamp("us", tz="UTC")
+    assert found.column("_ts").cast(pa.int64()).to_pylist() == [5, 6]
+    for name in stored.column_names[1:]:
+        assert found.column(name).to_pylist() == stored.column(name).to_pylist(), name
+
+
+def test_a_stream_drains_every_row_once_and_resumes_from_its_checkpoint(
+    registered: SparkSession, tmp_path: Path
+) -> None:
+    home = numbers_home(tmp_path / "home")
+    frame = registered.readStream.format("slicemill").options(home=str(home.folder), query="q").load()
+    assert drained(frame, tmp_path / "checkpoint") == [0, 1, 2, 3, 4, 5]
+    more_numbers(home, 6, 7)
+    more_numbers(home, 8)
+    assert drained(frame, tmp_path / "checkpoint") == [6, 7, 8]
+
+
+def test_offsets_follow_a_writer_elsewhere_and_pass_epochs_without_rows(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    reader = stream_reader(tmp_path)
+    start = reader.initialOffset()
+    assert start == {"epoch": -1}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"epoch": 3}  # epoch 4 has no rows: no batch for it
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    more_numbers(home, 6)
+    assert reader.latestOffset(end, ReadAllAvailable()) == {"epoch": 5}
+
+
+def test_a_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> None:
+    numbers_home(tmp_path)
+    reader = stream_reader(tmp_path, maxRowsPerTrigger="4")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    assert reader.latestOffset({"epoch": -1}, limit) == {"epoch": 2}
+    assert reader.latestOffset({"epoch": 2}, limit) == {"epoch": 3}
+
+
+def test_draining_ends_where_the_log_ended_when_it_began(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    reader = stream_reader(tmp_path)
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset({"epoch": -1}, ReadAllAvailable())
+    more_numbers(home, 6)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_reader_that_has_been_used_travels_to_a_task(tmp_path: Path) -> None:
+    numbers_home(tmp_path)
+    reader = stream_reader(tmp_path)
+    parts = reader.partitions({"epoch": -1}, reader.latestOffset({"epoch": -1}, ReadAllAvailable()))
+    task = pickle.loads(pickle.dumps(reader))
+    batches = [batch for part in pickle.loads(pickle.dumps(parts)) for batch in task.read(part)]
+    assert [n for batch in batches for n in batch.column("n").to_pylist()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_a_named_reader_has_not_read_is_not_freed(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    reader = stream_reader(tmp_path, reader="report")
+    reader.initialOffset()
+    with SinkRunner(home) as runner:
+        assert gc.collect(home.logs, runner.cursors(), 0) == {"q": 0}
+        reader.commit({"epoch": 1})
+        assert gc.collect(home.logs, runner.cursors(), 0)["q"] > 0
+    assert home.log("q").first == 2
+    assert len(reader.partitions({"epoch": 1}, {"epoch": 3})) == 1
+
+
+def test_freed_epochs_are_an_error_not_a_gap(tmp_path: Path) -> None:
+    numbers_home(tmp_path).log("q").truncate_before(3)
+    reader = stream_reader(tmp_path)
+    with pytest.raises(SlicemillError, match="epochs 0 to 2 of q are freed"):
+        reader.partitions({"epoch": -1}, {"epoch": 3})
+
+
+def test_offsets_beyond_the_log_are_an_error_since_it_was_made_anew(tmp_path: Path) -> None:
+    numbers_home(tmp_path)
+    with pytest.raises(SlicemillError, match="end with epoch 4, before 9: the query was dropped"):
+        stream_reader(tmp_path).latestOffset({"epoch": 9}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"home": "h"}, "needs the option query"),
+        ({"query": "q"}, "needs the option home"),
+        ({"home": "h", "query": "q", "maxRowsPerTrigger": "0"}, "above 0, not '0'"),
+    ],
+)
+def test_options_are_checked(options: dict[str, str], message: str) -> None:
+    with pytest.raises(SlicemillError, match=message):
+        result_options(options)

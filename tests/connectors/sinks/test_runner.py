@@ -1,0 +1,289 @@
+"""Sinks beside each other: a failure is one sink's own, what is repeated keeps its number, cursors hold."""
+
+from __future__ import annotations
+
+import io
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from connectors.sinks.logs import NUMBERS, more_numbers, numbers_home
+from slicemill.connectors.sinks.console import ConsoleSink
+from slicemill.connectors.sinks.memory import MemorySink
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.connectors.sinks.sink import Sink, SinkError
+from slicemill.storage import gc
+from slicemill.storage.files import LOCAL
+from slicemill.storage.home import Home
+from storage.faulty_files import Crashed, crashes_of
+
+PATIENCE_S = 30
+
+
+@dataclass
+class Received:
+    """A function to deliver to; it remembers, and fails when told to."""
+
+    calls: list[tuple[int, list[int]]] = field(default_factory=list)
+    failing: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, epoch: int, table: pa.Table) -> None:
+        if self.failing:
+            raise OSError("no way")
+        self.calls.append((epoch, table.column("n").to_pylist()))
+        if self.calls[-1][1][-1] >= 6:
+            self.done.set()
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def opened(target: str | Received, **options: Path) -> Sink:
+    return open_sink(target, "q", NUMBERS, **options)
+
+
+ALL = [(0, [0, 1, 2]), (2, [3]), (3, [4, 5])]
+
+
+def test_a_function_gets_each_epoch_with_rows_under_its_number(tmp_path: Path) -> None:
+    home, received = numbers_home(tmp_path), Received()
+    with SinkRunner(home) as runner:
+        runner.add("q", opened(received))
+        runner.deliver_new()
+        runner.deliver_new()
+        assert received.calls == ALL
+        more_numbers(home, 6)
+        runner.deliver_new()
+    assert received.calls == [*ALL, (5, [6])]
+
+
+def test_after_a_crash_at_any_step_a_function_misses_nothing_and_numbers_keep_their_rows(
+    tmp_path: Path,
+) -> None:
+    for number, files in enumerate(crashes_of(LOCAL)):
+        home, received = numbers_home(tmp_path / str(number)), Received()
+        dying = SinkRunner(home, files=files)
+        with suppress(Crashed):
+            dying.add("q", opened(received))
+            dying.deliver_new()
+        with SinkRunner(Home(home.folder)) as runner:
+            runner.add("q", opened(received))
+            runner.deliver_new()
+        assert sorted(dict(received.calls).items()) == ALL
+        assert all(dict(ALL)[epoch] == values for epoch, values in received.calls)
+        assert len(received.calls) <= len(ALL) + 1
+
+
+def test_a_failing_sink_is_reported_and_disturbs_no_other(tmp_path: Path) -> None:
+    home, good, bad, problems = numbers_home(tmp_path), Received(), Received(failing=True), []
+    with SinkRunner(home, report=problems.append, clock=Clock()) as runner:
+        runner.add("q", opened(bad), "bad")
+        runner.add("q", opened(good), "good")
+        runner.deliver_new()
+        assert good.calls == ALL
+        assert problems == ["sink bad of query q failed: no way"]
+        bad_status, good_status = runner.status()
+        assert (bad_status.epoch, bad_status.rows, bad_status.error, bad_status.failures) == (
+            -1,
+            0,
+            "no way",
+            1,
+        )
+        assert (good_status.epoch, good_status.rows, good_status.error) == (4, 6, None)
+
+
+def test_a_failing_sink_is_tried_again_after_pauses_that_double(tmp_path: Path) -> None:
+    home, bad, clock, problems = numbers_home(tmp_path), Received(failing=True), Clock(), []
+    tried_at = []
+    with SinkRunner(home, report=problems.append, clock=clock) as runner:
+        runner.add("q", opened(bad))
+        for tenth in range(20):
+            clock.now_s = tenth * 0.100001
+            runner.deliver_new()
+            if len(problems) > len(tried_at):
+                tried_at.append(tenth)
+        assert tried_at == [0, 1, 3, 7, 15]
+        bad.failing = False
+        clock.now_s = 100
+        runner.deliver_new()
+        assert bad.calls == ALL
+        assert runner.status()[0].error is None
+
+
+def test_threads_deliver_what_is_new_and_a_sink_that_hangs_holds_no_other(tmp_path: Path) -> None:
+    home, good, release = numbers_home(tmp_path), Received(), threading.Event()
+    stuck = threading.Event()
+
+    def hang(epoch: int, table: pa.Table) -> None:
+        stuck.set()
+        release.wait(PATIENCE_S)
+
+    with SinkRunner(home) as runner:
+        runner.add("q", open_sink(hang, "q", NUMBERS), "hanging")
+        runner.add("q", opened(good), "good")
+        runner.start()
+        assert stuck.wait(PATIENCE_S)
+        more_numbers(home, 6)
+        runner.notify()
+        assert good.done.wait(PATIENCE_S)
+        release.set()
+    assert good.calls == [*ALL, (5, [6])]
+
+
+def test_stopping_hands_over_what_is_committed(tmp_path: Path) -> None:
+    home, received = numbers_home(tmp_path), Received()
+    runner = SinkRunner(home)
+    runner.start()
+    runner.add("q", opened(received))
+    more_numbers(home, 6)
+    runner.close()
+    assert received.calls == [*ALL, (5, [6])]
+
+
+def test_a_delivery_that_failed_after_it_was_done_is_not_repeated_where_the_sink_knows(
+    tmp_path: Path,
+) -> None:
+    home, clock = numbers_home(tmp_path), Clock()
+    sink = opened("json:out", folder=tmp_path)
+    answers = iter([OSError("the answer was lost")])
+
+    @dataclass
+    class Lossy:
+        per_epoch: bool = False
+
+        def resume(self, owner: str, stored: int) -> int:
+            return sink.resume(owner, stored)
+
+        def deliver(self, first: int, last: int, table: pa.Table) -> None:
+            sink.deliver(first, last, table)
+            for problem in answers:
+                raise problem
+
+        def close(self) -> None:
+            sink.close()
+
+    with SinkRunner(home, report=lambda problem: None, clock=clock) as runner:
+        runner.add("q", Lossy())
+        runner.deliver_new()
+        more_numbers(home, 6)
+        clock.now_s = 1
+        runner.deliver_new()
+    lines = "".join(path.read_text() for path in (tmp_path / "out").glob("*.jsonl")).splitlines()
+    assert len(lines) == 7
+
+
+def test_results_stay_until_every_sink_has_them(tmp_path: Path) -> None:
+    home, good, bad = numbers_home(tmp_path), Received(), Received(failing=True)
+    with SinkRunner(home, report=lambda problem: None, clock=Clock()) as runner:
+        runner.add("q", opened(good), "good")
+        runner.add("q", opened(bad), "bad")
+        runner.deliver_new()
+        assert gc.collect(home.logs, runner.cursors(), 0) == {"q": 0}
+        runner.remove("bad")
+        assert gc.collect(home.logs, runner.cursors(), 0)["q"] > 0
+        assert home.log("q").first == 5
+
+
+def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) -> None:
+    home, received, problems = numbers_home(tmp_path), Received(), []
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    more_numbers(home, 6)
+    more_numbers(home, 7)
+    home.log("q").truncate_before(6)
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    assert received.calls[-1] == (6, [7])
+    assert problems == ["sink q: epochs 5 to 5 are freed; it goes on after them"]
+
+
+def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
+    home, received = numbers_home(tmp_path / "home"), Received()
+    with SinkRunner(home) as runner:
+        runner.add("q", opened(received))
+        runner.add("q", opened("memory:"), "other")
+        runner.deliver_new()
+        runner.forget("q")
+        assert runner.names() == []
+        assert runner.cursors() == []
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    assert received.calls == [*ALL, *ALL]
+
+
+def test_memory_has_all_that_the_log_holds_in_every_process(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    for _ in range(2):
+        with SinkRunner(home) as runner:
+            runner.add("q", opened("memory:"))
+            sink = runner["q"]
+            assert isinstance(sink, MemorySink)
+            assert sink.to_arrow().num_rows == 0
+            runner.deliver_new()
+            runner.deliver_new()
+            assert sink.to_arrow().column("n").to_pylist() == list(range(6))
+
+
+def test_memory_keeps_the_newest_rows_if_asked(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    with SinkRunner(home) as runner:
+        runner.add("q", opened("memory:?rows=3"))
+        runner.deliver_new()
+        more_numbers(home, 6)
+        runner.deliver_new()
+        sink = runner["q"]
+        assert isinstance(sink, MemorySink)
+        assert sink.to_arrow().column("n").to_pylist() == [4, 5, 6]
+
+
+def test_the_console_shows_the_newest_rows_and_their_epochs(tmp_path: Path) -> None:
+    home, text = numbers_home(tmp_path), io.StringIO()
+    with SinkRunner(home) as runner:
+        runner.add("q", ConsoleSink("q", NUMBERS, 2, Console(file=text, width=100)))
+        runner.deliver_new()
+        more_numbers(home, 6)
+        runner.deliver_new()
+    # A title is folded to the width of its table.
+    first, _, rest = " ".join(text.getvalue().split()).partition("q, epoch 5: 1 row")
+    assert "q, epochs 0 to 4: 6 rows, the last 2" in first
+    assert "00:00:04" in first and "00:00:05" in first and "00:00:03" not in first
+    assert "00:00:06" in rest
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("parket:out", "did you mean parquet:"),
+        ("out/results", "is no kind of sink"),
+        ("json:", "should be json: and a folder, as in json:out/q"),
+        ("memory:?rows=none", "should be memory: or memory:?rows=100"),
+        ("console:/dev/tty", "should be console:"),
+        ("postgres://db/x?tabel=t", "is no Postgres address"),
+    ],
+)
+def test_a_url_that_means_nothing_is_refused_with_a_hint(url: str, message: str) -> None:
+    with pytest.raises(SinkError) as refused:
+        opened(url)
+    assert message in str(refused.value)
+
+
+def test_names_of_sinks_are_taken_once(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    with SinkRunner(home) as runner:
+        runner.add("q", opened("memory:"))
+        with pytest.raises(SinkError, match="there is a sink q already"):
+            runner.add("q", opened("memory:"))

@@ -1,0 +1,256 @@
+"""Every kind of source as a frame: declared columns, and bad rows with their text and a reason."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
+from slicemill.errors import SlicemillError
+from slicemill.esl import types as t
+from slicemill.esl.catalog import SourceSpec, Stream, Table, TimestampKind
+from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.sources.origin import origin_of
+from slicemill.sources.reader import BadRow, read_rows
+
+BID = Schema(
+    (Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", t.TIMESTAMP))
+)
+
+
+def stream_of(source: SourceSpec, schema: Schema = BID, time: str | None = "ts") -> Stream:
+    kind = TimestampKind.LATENT if time is None else TimestampKind.EXTERNAL
+    return Stream("bid", schema, kind, time, 0, None, source)
+
+
+def using(form: str, **options: object) -> SourceSpec:
+    return SourceSpec(format=form, options=tuple((key, str(value)) for key, value in options.items()))
+
+
+def streamed(frame: DataFrame, folder: Path) -> list[Row]:
+    """Run a stream to the end of what there is now."""
+    rows: list[Row] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, number: rows.extend(batch.collect()))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return rows
+
+
+def reasons(rows: list[Row]) -> list[tuple[str | None, str | None]]:
+    return [(row["_raw"], row["_reason"]) for row in rows]
+
+
+def test_a_stream_of_csv_files_keeps_bad_rows_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(
+        b"Price,ITEM,ts\n1.5,lamp,2026-01-31 12:00:00\n\nabc,lamp,2026-01-31\n2,chairs,5\n3,vase,\n"
+        b"4,vase\n5,v\xff,6\n,,7000000\n"
+    )
+    stream = stream_of(using("csv", path=folder, header="true"))
+    rows = streamed(streaming_frame(spark, stream, tmp_path), tmp_path)
+    assert rows[0][:3] == ("lamp", 1.5, datetime(2026, 1, 31, 12))
+    assert rows[-1][:2] == (None, None)
+    assert reasons(rows) == [
+        (None, None),
+        ("abc,lamp,2026-01-31", "column price: 'abc' is no DOUBLE"),
+        ("2,chairs,5", "column item: 'chairs' is no VARCHAR(5)"),
+        ("3,vase,", "the timestamp ts is NULL"),
+        ("4,vase", "this row does not have 3 fields"),
+        ("5,v\ufffd,6", "this is no UTF-8 text"),
+        (None, None),
+    ]
+    bad = [row for row in read_rows(stream.source, stream.schema) if isinstance(row, BadRow)]
+    assert [(row.raw, row.reason) for row in bad] == [r for r in reasons(rows) if r[1] and "NULL" not in r[1]]
+
+
+def test_a_stream_of_one_json_file(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "bids.jsonl"
+    good = {"item": "lamp", "price": 2, "ts": "2026-01-31T12:00:00+01:00"}
+    file.write_text(f'{json.dumps(good)}\n{{"item": 7}}\n{{"item":"a"}} junk\n')
+    (tmp_path / "other.jsonl").write_text("not read\n")
+    rows = streamed(streaming_frame(spark, stream_of(SourceSpec(url=str(file))), tmp_path), tmp_path)
+    assert rows[0][:3] == ("lamp", 2.0, datetime(2026, 1, 31, 11))
+    assert reasons(rows)[1:] == [
+        ('{"item": 7}', "the timestamp ts is NULL"),
+        ('{"item":"a"} junk', "this is no JSON object"),
+    ]
+
+
+TYPED = Schema(
+    (
+        Column("i", t.INT),
+        Column("d", t.decimal(4, 2)),
+        Column("s", Type(Kind.VARCHAR, length=3)),
+        Column("ts", t.TIMESTAMP),
+        Column("day", t.DATE),
+    )
+)
+
+
+def typed_table() -> pa.Table:
+    moment = datetime(2026, 1, 31, 12, 0, 0, 250_000)
+    return pa.table(
+        {
+            "I": pa.array([1, 2**40, None, 4], pa.int64()),
+            "d": pa.array(
+                [Decimal("1.005"), None, Decimal("99.995"), Decimal("-1.000")], pa.decimal128(9, 3)
+            ),
+            "s": ["abc", "x", "y", "long"],
+            "ts": pa.array([moment] * 4, pa.timestamp("us")),
+            "day": [date(2026, 1, 31)] * 4,
+        }
+    )
+
+
+def test_parquet_files_are_checked_against_the_declaration(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    parquet.write_table(typed_table(), folder / "part.parquet")
+    source = using("parquet", path=folder)
+    rows = streamed(streaming_frame(spark, stream_of(source, TYPED), tmp_path), tmp_path)
+    moment = datetime(2026, 1, 31, 12, 0, 0, 250_000)
+    assert rows[0][:5] == (1, Decimal("1.01"), "abc", moment, date(2026, 1, 31))
+    assert [row["_reason"] for row in rows] == [
+        None,
+        "column i: '1099511627776' is no INT",
+        "column d: '99.995' is no DECIMAL(4, 2)",
+        "column s: 'long' is no VARCHAR(3)",
+    ]
+    assert json.loads(rows[1]["_raw"])["I"] == 2**40
+    expected = [r.reason if isinstance(r, BadRow) else None for r in read_rows(source, TYPED)]
+    assert [row["_reason"] for row in rows] == expected
+
+
+def test_the_session_time_zone_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    parquet.write_table(typed_table().slice(0, 1), tmp_path / "part.parquet")
+    (tmp_path / "part.csv").write_text("2026-01-31T12:00\n2026-07-31 12:00:00\n1769860800000000\n")
+    instants = Schema((Column("ts", t.TIMESTAMP),))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        texts = batch_frame(spark, stream_of(using("csv", path=tmp_path / "part.csv"), instants)).toArrow()
+        typed = batch_frame(
+            spark, stream_of(using("parquet", path=tmp_path / "part.parquet"), TYPED)
+        ).toArrow()
+    finally:
+        assert zone is not None
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    noon_us = 1_769_860_800_000_000
+    assert texts["ts"].cast(pa.int64()).to_pylist() == [noon_us, 1_785_499_200_000_000, noon_us]
+    assert typed["ts"].cast(pa.int64()).to_pylist() == [noon_us + 250_000]
+
+
+def test_an_empty_folder_of_parquet_is_a_stream_as_declared(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    frame = streaming_frame(spark, stream_of(using("parquet", path=folder), TYPED), tmp_path)
+    assert [name for name, _ in frame.dtypes] == ["i", "d", "s", "ts", "day", "_raw", "_reason"]
+    parquet.write_table(
+        pa.table({"i": pa.array([1], pa.int32()), "ts": pa.array([5], pa.timestamp("us", "UTC"))}),
+        folder / "part.parquet",
+    )
+    rows = streamed(frame, tmp_path)
+    assert [(row["i"], row["d"], row["_reason"]) for row in rows] == [(1, None, None)]
+
+
+def test_nexmark_gives_the_rows_of_the_reference(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema(
+        (
+            Column("auction", t.BIGINT),
+            Column("channel", Type(Kind.VARCHAR, length=5)),
+            Column("ts", t.TIMESTAMP),
+        )
+    )
+    source = SourceSpec(url="nexmark://bid?events=500&seed=3&speed=as-fast-as-possible")
+    frame = streaming_frame(spark, stream_of(source, schema), tmp_path)
+    expected = [
+        (None, None, None, row.reason) if isinstance(row, BadRow) else (*row, None)
+        for row in read_rows(source, schema)
+    ]
+    epoch = datetime(1970, 1, 1)
+    found = [
+        (row["auction"], row["channel"], (row["ts"] - epoch) // timedelta(microseconds=1), None)
+        if row["_reason"] is None
+        else (None, None, None, row["_reason"])
+        for row in streamed(frame, tmp_path)
+    ]
+    assert found == expected
+
+
+def test_a_rate_source_and_a_column_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    source = SourceSpec(url="rate://?rowsPerSecond=5")
+    schema = Schema((Column("value", t.INT), Column("timestamp", t.TIMESTAMP)))
+    frame = streaming_frame(spark, stream_of(source, schema, "timestamp"), tmp_path)
+    assert frame.isStreaming and dict(frame.dtypes)["value"] == "int"
+    with pytest.raises(SlicemillError, match="has no column item, price, ts; it has timestamp, value"):
+        streaming_frame(spark, stream_of(source), tmp_path)
+
+
+def test_any_other_format_may_carry_lines(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text('{"item":"a","ts":1}\nb,2,3\n')
+    source = using("text", path=tmp_path / "x.log", lines="either")
+    rows = batch_frame(spark, stream_of(source)).collect()
+    assert [(row["item"], row["price"], row["_reason"]) for row in rows] == [
+        ("a", None, None),
+        ("b", 2.0, None),
+    ]
+
+
+def test_a_table_has_its_good_rows_and_columns_only(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "category.csv").write_text("id,name\n1,lamps\nx,chairs\n3,\n")
+    schema = Schema((Column("name", t.VARCHAR), Column("id", t.INT)))
+    table = Table("category", schema, using("csv", path="category.csv", header="true"))
+    frame = table_frame(spark, table, tmp_path)
+    assert [tuple(row) for row in frame.collect()] == [("lamps", 1), (None, 3)]
+    empty = table_frame(spark, Table("empty", schema, SourceSpec()))
+    assert empty.columns == ["name", "id"] and empty.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (SourceSpec(url="kafka://localhost:9092/bids"), "spark-sql-kafka-0-10_2.13:4.3"),
+        (using("nosuch"), "Spark knows no format nosuch"),
+        (using("csv"), r"USING csv needs OPTIONS \(path"),
+        (using("csv", path="/no/such/folder"), "there is no file or folder /no/such/folder"),
+        (SourceSpec(url="/no/such/folder"), "there is no file or folder /no/such/folder"),
+        (SourceSpec(), "bid has no SOURCE"),
+        (SourceSpec(url="tcp://localhost"), "from 1 to 65535"),
+        (SourceSpec(url="tcp://localhost:4445?lines=xml"), "lines are json, csv or either, not 'xml'"),
+        (SourceSpec(url="nexmark://bids"), "NEXMark has no stream 'bids'"),
+    ],
+)
+def test_a_source_that_cannot_be_opened_says_what_to_do(
+    spark: SparkSession, tmp_path: Path, source: SourceSpec, message: str
+) -> None:
+    with pytest.raises(SlicemillError, match=message):
+        streaming_frame(spark, stream_of(source), tmp_path)
+
+
+@pytest.mark.parametrize("url", ["tcp://localhost:4445", "rate://"])
+def test_what_has_no_end_is_no_table(spark: SparkSession, url: str) -> None:
+    with pytest.raises(SlicemillError, match="has no end: it can be read as a stream only"):
+        batch_frame(spark, stream_of(SourceSpec(url=url)))
+
+
+def test_a_thesis_port_is_a_local_socket() -> None:
+    origin = origin_of(SourceSpec(url="port4445"), "bid")
+    assert (origin.format, origin.options) == ("tcp", {"host": "localhost", "port": "4445"})
+
+
+def test_columns_of_bad_rows_cannot_be_declared(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema((Column("_Raw", t.VARCHAR),))
+    with pytest.raises(SlicemillError, match="cannot have a column _raw"):
+        streaming_frame(spark, stream_of(using("csv", path=tmp_path), schema, None), tmp_path)

@@ -1,0 +1,187 @@
+"""Theorem: Spark and the reference take the same values, refuse the same ones, and give the same reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
+from slicemill.esl import types as t
+from slicemill.esl.catalog import SourceSpec, Table
+from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.sources import values
+from slicemill.sources.reader import BadRow, read_rows
+
+Value = TypeVar("Value")
+
+TYPES = (
+    t.BOOLEAN,
+    t.INT,
+    t.BIGINT,
+    t.DOUBLE,
+    t.decimal(6, 2),
+    t.decimal(38, 10),
+    t.VARCHAR,
+    Type(Kind.VARCHAR, length=4),
+    t.TIMESTAMP,
+    t.DATE,
+    t.INTERVAL,
+    t.BINARY,
+)
+SCHEMA = Schema(tuple(Column(f"c{number}", type_) for number, type_ in enumerate(TYPES)))
+
+EDGES = [2**31, 2**53, 2**63, 10**4, 10**28, 0]
+numbers = st.sampled_from(EDGES).flatmap(
+    lambda edge: st.builds(lambda sign, off: sign * edge + off, st.sampled_from((-1, 1)), st.integers(-2, 2))
+)
+spellings = st.one_of(
+    numbers.map(str),
+    numbers.map(lambda n: f"{n}.{'0' * (n % 3)}"),
+    st.from_regex(values.NUMBER, fullmatch=True),
+    st.from_regex(values.SPECIAL_NUMBER, fullmatch=True),
+    st.from_regex(values.INSTANT, fullmatch=True),
+    st.dates().map(str),
+    st.datetimes().map(str),
+    st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat()),
+    st.sampled_from(
+        [*values.TRUE_WORDS, *values.FALSE_WORDS, "TRUE", "No", "2026", "1d", "0x1p3", "1_0", "+"]
+    ),
+    st.sampled_from(
+        ["20260131", "2026-1-31", "2026-01-31T24:00", "0000-01-01", "2026-02-30", "9999-12-31 23:59Z"]
+    ),
+    st.decimals(-(10**5), 10**5, places=3).map(str),
+    st.text(max_size=6),
+    st.text("0123456789.eE+-:TZ ", max_size=12),
+    st.text("x", min_size=99, max_size=102),
+)
+texts = st.builds(
+    lambda before, text, after: before + text + after,
+    st.sampled_from(["", "", "", " ", "\t"]),
+    # Line ends are the file's own matter.
+    spellings.map(lambda text: text.translate({10: None, 13: None})),
+    st.sampled_from(["", "", "", " ", "\x7f"]),
+)
+json_values = st.one_of(
+    texts,
+    numbers,
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+    st.lists(st.integers(0, 9), max_size=2),
+    st.dictionaries(st.text("ab", max_size=2), st.text("xyz", max_size=2), max_size=2),
+)
+column_numbers = st.integers(0, len(TYPES) - 1)
+
+
+def drawn(strategy: st.SearchStrategy[Value], count: int) -> list[Value]:
+    """So many values, to be tried together: a Spark job costs more than a thousand rows of it."""
+    found: list[Value] = []
+
+    @settings(max_examples=count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(value: Value) -> None:
+        found.append(value)
+
+    collect()
+    return found
+
+
+def assert_same(
+    spark: SparkSession, source: SourceSpec, schema: Schema = SCHEMA, with_raw: bool = True
+) -> None:
+    frame = batch_frame(spark, Table("t", schema, source))
+    arrow = frame.toArrow()
+    found = list(zip(*(plain(arrow[name]) for name in schema.names), strict=True))
+    raws, reasons = arrow[RAW].to_pylist(), arrow[REASON].to_pylist()
+    expected = list(read_rows(source, schema))
+    assert len(expected) == len(found)
+    for want, row, raw, reason in zip(expected, found, raws, reasons, strict=True):
+        if isinstance(want, BadRow):
+            assert reason == want.reason
+            # Only lines are kept to the letter.
+            assert raw == want.raw or not with_raw
+        else:
+            assert (reason, raw, [*map(comparable, row)]) == (None, None, [*map(comparable, want)])
+
+
+def plain(column: pa.ChunkedArray) -> list[object]:
+    """Times as the numbers they are inside."""
+    whole = {pa.date32(): pa.int32(), pa.duration("us"): pa.int64()}
+    if pa.types.is_timestamp(column.type):
+        whole[column.type] = pa.int64()
+    values_: list[object] = column.cast(whole.get(column.type, column.type)).to_pylist()
+    return values_
+
+
+def comparable(value: object) -> object:
+    """NaN equals itself here, and minus zero is not zero."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+    return value
+
+
+def test_json_values(spark: SparkSession, tmp_path: Path) -> None:
+    rows = drawn(st.tuples(column_numbers, json_values), 1_500)
+    lines = [json.dumps({name_in_case(number, n): value}) for n, (number, value) in enumerate(rows)]
+    file = tmp_path / "rows.json"
+    file.write_text("\n".join(lines))
+    assert_same(spark, SourceSpec(url=str(file)))
+
+
+def name_in_case(number: int, row: int) -> str:
+    """Sometimes C7 for c7: names are not case-sensitive."""
+    return f"C{number}" if row % 5 == 0 else f"c{number}"
+
+
+def test_csv_values(spark: SparkSession, tmp_path: Path) -> None:
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    for number, value in drawn(st.tuples(column_numbers, texts), 1_500):
+        writer.writerow([value if column == number else "" for column in range(len(TYPES))])
+    file = tmp_path / "rows.csv"
+    file.write_text(lines.getvalue(), newline="")
+    assert_same(spark, SourceSpec(format="csv", options=(("path", str(file)),)))
+
+
+def test_what_is_a_json_object_and_what_is_not(spark: SparkSession, tmp_path: Path) -> None:
+    junk = ['{"c6":1}] [{}', '{"c6":1},{}', '{"c6":1}{}', '{"c6":NaN}', "{'c6':1}", "null", '{"c6":1,"c6":2}']
+    lines = drawn(st.text('{}[]",:a1.e-\\u0 \t', max_size=12), 400)
+    near = ['{"c6":' + line + "}" for line in lines]
+    file = tmp_path / "rows.json"
+    file.write_text("\n".join([*junk, *near, *lines]))
+    assert_same(spark, SourceSpec(url=str(file)))
+
+
+ARROW = {
+    "int": (pa.int64(), numbers.filter(lambda n: -(2**63) <= n < 2**63)),
+    "double": (pa.float64(), st.floats() | numbers.map(float)),
+    "decimal": (pa.decimal128(12, 4), st.decimals(-(10**7), 10**7, places=4)),
+    "text": (pa.string(), texts),
+    "time": (pa.timestamp("us", tz="UTC"), st.integers(-(10**14), 10**15)),
+    "day": (pa.date32(), st.dates()),
+    "flag": (pa.bool_(), st.booleans()),
+}
+
+
+def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
+    """Each Arrow type under each declared type; a row has a value in one column."""
+    parts = []
+    declared = []
+    for form, (arrow, strategy) in ARROW.items():
+        values_ = drawn(strategy, 60)
+        for number, type_ in enumerate(TYPES):
+            declared.append(Column(f"{form}{number}", type_))
+            parts.append(pa.table({f"{form}{number}": pa.array(values_, arrow)}))
+    file = tmp_path / "rows.parquet"
+    parquet.write_table(pa.concat_tables(parts, promote_options="default"), file)
+    assert_same(spark, SourceSpec(url=str(file)), Schema(tuple(declared)), with_raw=False)

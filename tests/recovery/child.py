@@ -1,0 +1,141 @@
+"""A driver that may be killed: a mill over files, in a process of its own.
+
+It registers its queries, reads what is there while they run, and, if it is asked to, drains. Its Spark is its
+own, or that of a JVM which the environment names. As a program this module forks a driver for each line of
+its input, and says with which status it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from recovery import daemon, kill
+from recovery.scenario import statements
+from slicemill.engine import mill
+from slicemill.engine.session import local_session
+from slicemill.storage import log_manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Set where there is a JVM to share.
+SHARED = "PYSPARK_GATEWAY_PORT"
+
+_BID_LINES = ("every", "bid_too_late", "bad")
+_POLL_S = 0.05
+# Then a driver that hangs is ended by a signal that is not the one of a kill.
+_DEADLINE_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    home: str
+    folder: str
+    database: str
+    lines: int  # of bids, to wait for
+    drain: bool
+    buckets: int = 2
+    points: tuple[kill.Point, ...] = ()
+    counters: str = ""
+
+    def encoded(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def decoded(text: str) -> Work:
+    content = json.loads(text)
+    return Work(**{**content, "points": tuple(kill.Point(**point) for point in content["points"])})
+
+
+def main(work: Work) -> None:
+    spark = attached() if SHARED in os.environ else local_session(cores=2)
+    # Read when the first worker starts, which is later than this.
+    spark.sparkContext._jsc.sc().conf().set("spark.python.daemon.module", daemon.__name__)
+    if work.points:
+        kill.watch(kill.DRIVER)
+    run_mill(spark, work)
+    if SHARED not in os.environ:
+        spark.stop()
+
+
+def run_mill(spark: SparkSession, work: Work) -> None:
+    arm(work, kill.ANYWHERE)
+    # Small figures, so that a short run frees and merges too.
+    mill._RUNS_BETWEEN_COLLECTIONS = 5
+    log_manifest.MERGED_WIDTHS = (8, 2)
+    running = mill.Mill(spark, work.home, folder=work.folder, buckets=work.buckets)
+    for statement in statements(work.database):
+        running.execute(statement)
+    arm(work, kill.RUNNING)
+    running.start()
+    wait_for_all(running, work.lines)
+    if work.drain:
+        arm(work, kill.DRAINING)
+        running.drain()
+    running.close()
+
+
+def arm(work: Work, phase: str) -> None:
+    """From here on the points count, if this is their phase."""
+    if work.points and work.points[0].phase == phase:
+        kill.give(kill.Order(work.points, work.home, os.getpid(), work.counters, SHARED not in os.environ))
+
+
+def wait_for_all(running: mill.Mill, lines: int) -> None:
+    while True:
+        running.check()
+        logs = [running.queries[name].log for name in _BID_LINES]
+        if sum(epoch.rows for log in logs for epoch in log.epochs()) >= lines:
+            return
+        with running.dispatcher.changed:
+            running.dispatcher.changed.wait(_POLL_S)
+
+
+def attached() -> SparkSession:
+    """The session of the JVM that the environment names, without what a killed driver left running in it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    # The JVM reports a dead driver's callbacks as garbage to the living one: their names must differ.
+    gateway.gateway_property.pool.next_id = os.getpid() * 1_000
+    shared = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    context = SparkContext(
+        gateway=gateway,
+        jsc=gateway.jvm.JavaSparkContext.fromSparkContext(shared),
+        conf=SparkConf(_jconf=shared.conf()),
+    )
+    found = SparkSession(context)
+    for query in found.streams.active:
+        query.stop()
+    context.cancelAllJobs()
+    return found
+
+
+def status_of(work: Work) -> int:
+    driver = os.fork()
+    if driver:
+        return os.waitstatus_to_exitcode(os.waitpid(driver, 0)[1])
+    os.setsid()
+    signal.alarm(_DEADLINE_S)
+    # What a driver prints is for people; the parent's output is for whoever asked.
+    os.dup2(2, 1)
+    try:
+        main(work)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    # The interpreter's own exit would wait for a JVM that goes on.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(status_of(decoded(line)), flush=True)

@@ -1,0 +1,135 @@
+"""Trials on Spark: costs are measured, taken from a home, and policies tried on given arrivals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.esl import Source, bind
+from slicemill.scheduling.capacity import Output
+from slicemill.scheduling.traffic import Traffic, polls, total_rows
+from slicemill.simulate.trial import Samples, measure, opened_mill
+from slicemill.simulate.trial_data import read_sample
+from slicemill.simulate.trial_home import costs_of_home
+from slicemill.simulate.trial_run import try_policies
+from slicemill.storage.arrow_schema import TS
+
+SCRIPT = Source(
+    """\
+CREATE STREAM bid (auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp)
+  ORDER BY ts SKEW 1 SECOND SOURCE 'nexmark://bid?rate=100&events=1000';
+CREATE STREAM even AS SELECT auction, price, ts FROM bid WHERE auction % 2 = 0;
+CREATE QUERY dear WITH (weight = 3, slo = 'p99 < 2 s') AS SELECT auction, price FROM bid WHERE price > 100000;
+CREATE QUERY highest AS
+  SELECT auction, max(price) OVER (PARTITION BY auction ROWS 9 PRECEDING) AS most FROM even;
+""",
+    "bids.esl",
+)
+RATES = {"bid": 200.0}
+
+
+def ignored(what: str, done: float) -> None:
+    assert what
+    assert 0 <= done <= 1
+
+
+def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
+    samples = Samples(RATES)
+    costs = measure(spark, SCRIPT, 0.25, samples, ignored, counted=(1, 4, 16))
+    assert costs.streams() == ["bid"]
+    select, highest = costs.units
+    assert {output.log: (output.is_query, output.weight, output.within_s) for output in select.outputs} == {
+        "even": (False, 1.0, None),
+        "dear": (True, 3.0, 2.0),
+    }
+    assert [output.log for output in highest.outputs] == ["highest"]
+    assert highest.outputs[0].per_row == pytest.approx(1.0)
+    assert highest.splits
+    assert not select.splits
+    assert costs.job_s > 0
+    assert all(unit.task_s > 0 and unit.driver_s > 0 for unit in costs.units)
+    arrivals = polls({"bid": Traffic(200.0)}, 0.25, 1.0)
+    tried = try_policies(spark, SCRIPT, ["hnr", "rr"], arrivals, costs, samples, ignored)
+    assert list(tried) == ["hnr", "rr"]
+    per_row = {output.log: output.per_row for unit in costs.units for output in unit.outputs}
+    for outcome in tried.values():
+        counts = {name: query.figures.response.count for name, query in outcome.queries.items()}
+        # Each policy has two turns.
+        assert counts["dear"] == pytest.approx(2 * per_row["dear"] * total_rows(arrivals), rel=0.3)
+        assert counts["highest"] == pytest.approx(2 * per_row["even"] * total_rows(arrivals), rel=0.3)
+        assert outcome.lasted_s >= 2 * arrivals[-1].at
+        for query in outcome.queries.values():
+            assert 0 < query.figures.response.mean <= outcome.lasted_s
+            assert query.figures.slowdown.mean > 0
+            assert 0 < query.staleness <= 1
+
+
+def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, tmp_path: Path) -> None:
+    with Mill(spark, tmp_path / "home") as mill:
+        mill.execute(SCRIPT)
+        mill.open()
+        streams = Samples(RATES).of(mill)
+        for number in range(1, 4):
+            streams["bid"].admit(streams["bid"].write(50 * number, number * 1_000_000))
+            mill.dispatcher.run_all()
+        learned = {}
+        for name, unit in mill.dispatcher.units.items():
+            unit.settle()  # what the last run has taught is kept with the next version
+            learned[name] = unit.statistics.cost
+    catalog = bind(SCRIPT).catalog
+    costs = costs_of_home(tmp_path / "home", catalog)
+    for unit in costs.units:
+        alone = costs.alone(unit, 2)
+        assert alone.overhead == pytest.approx(learned[unit.id].overhead)
+        assert alone.per_row == pytest.approx(learned[unit.id].per_row)
+    assert costs.units[1].outputs[0] == Output("highest", pytest.approx(1.0, abs=0.1))
+    with pytest.raises(SlicemillError, match="has not run in"):
+        costs_of_home(tmp_path / "nowhere", catalog)
+
+
+def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark: SparkSession) -> None:
+    script = Source(
+        SCRIPT.text.replace("CREATE STREAM even", "CREATE QUERY even").rpartition("CREATE")[0], "x"
+    )
+    with opened_mill(spark, script, lambda: 0) as mill:
+        stream = Samples(RATES).of(mill)["bid"]
+        for end_us in (2_000_000, 3_000_000, 9_000_000):
+            stream.admit(stream.write(400, end_us))
+        log = mill.intakes["bid"].log
+        times = pa.concat_tables([log.read(epoch.number) for epoch in log.epochs()]).column(TS).to_pylist()
+        assert mill.intakes["bid"].counts.late == 0
+    assert times == sorted(times)
+    assert 0.5 * 1200 < len(times) < 1200  # even auctions, or a high price
+    assert times[0] < 1_900_000
+    assert not [ts for ts in times if 3_000_000 < ts < 8_000_000]
+
+
+def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    text = SCRIPT.text.replace("weight = 3", f"sink = 'json:{out}'") + "SET policy = 'bsd';"
+    with opened_mill(spark, Source(text, "x"), lambda: 10_000_000, "rr") as mill:
+        stream = Samples(RATES).of(mill)["bid"]
+        stream.admit(stream.write(400, 2_000_000))
+        mill.dispatcher.run_all()
+        assert mill.policy == "rr"
+        assert mill.queries["dear"].rows()
+    assert not out.exists() or not list(out.iterdir())
+
+
+def test_a_source_that_cannot_be_read_ahead_is_told(tmp_path: Path) -> None:
+    def sample(source: str) -> pa.Table:
+        catalog = bind(f"CREATE STREAM s (a int, ts timestamp) ORDER BY ts SOURCE '{source}';").catalog
+        return read_sample(catalog.declared_stream("s"), 10, tmp_path)
+
+    (tmp_path / "rows.csv").write_text("1,1970-01-01 00:00:01\nx,y\n2,1970-01-01 00:00:02\n")
+    (tmp_path / "empty.csv").write_text("")
+    assert sample("rows.csv").num_rows == 2
+    with pytest.raises(SlicemillError, match="its source holds none"):
+        sample("empty.csv")
+    with pytest.raises(SlicemillError, match="--home takes costs"):
+        sample("tcp://localhost:9")
