@@ -26,6 +26,11 @@ class Need:
     condition: Expr | None
     columns: frozenset[str]
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The columns that the condition looks at."""
+        return frozenset() if self.condition is None else columns_of(self.condition)
+
 
 def need_of(stream: str, graph: QueryGraph) -> Need:
     """What all queries together need of a stream, and of its late tuples."""
