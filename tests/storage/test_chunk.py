@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.types import (
-    ANY,
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -34,12 +33,8 @@ from slicemill.esl.types import (
     decimal,
 )
 from slicemill.storage.arrow_schema import (
-    ArrowSchemaError,
-    conform,
     from_arrow,
-    is_system_column,
     to_arrow,
-    with_system_columns,
 )
 from slicemill.storage.chunk import (
     ChunkError,
@@ -96,58 +91,6 @@ def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]],
     assert all(
         same(*pair) for was, now in zip(rows, found, strict=True) for pair in zip(was, now, strict=True)
     )
-
-
-def test_a_day_and_an_instant_are_stored_as_the_design_says() -> None:
-    schema = to_arrow(Schema((Column("d", DATE), Column("t", TIMESTAMP), Column("p", PERIOD))))
-    assert str(schema.field("t").type) == "timestamp[us, tz=UTC]"
-    assert str(schema.field("p").type) == "struct<begin: timestamp[us, tz=UTC], end: timestamp[us, tz=UTC]>"
-    assert pa.array([date(1970, 1, 2)], schema.field("d").type).cast(pa.int32()).to_pylist() == [1]
-
-
-def test_large_text_has_the_same_esl_type() -> None:
-    schema = Schema((Column("text", VARCHAR), Column("raw", BINARY), Column("n", INT)))
-    large = to_arrow(schema, large=True)
-    assert [str(field.type) for field in large] == ["large_string", "large_binary", "int32"]
-    assert from_arrow(large) == schema
-
-
-@pytest.mark.parametrize("name", ["_ts", "_ARR", "_mask0", "_mask17"])
-def test_a_column_may_not_be_named_like_a_system_column(name: str) -> None:
-    with pytest.raises(ArrowSchemaError, match="rename"):
-        to_arrow(Schema((Column(name, INT),)))
-
-
-def test_types_without_a_counterpart_are_refused_by_name() -> None:
-    with pytest.raises(ArrowSchemaError, match="ANY"):
-        to_arrow(Schema((Column("x", ANY),)))
-    with pytest.raises(ArrowSchemaError, match="column x: no ESL type is like halffloat"):
-        from_arrow(pa.schema([("x", pa.float16())]))
-
-
-def test_system_columns_come_first_and_are_no_esl_columns() -> None:
-    schema = with_system_columns(to_arrow(Schema((Column("n", INT),))), mask_words=2)
-    assert schema.names == ["_ts", "_arr", "_mask0", "_mask1", "n"]
-    assert from_arrow(schema) == Schema((Column("n", INT),))
-    assert not is_system_column("mask0")
-
-
-def test_missing_system_columns_are_filled_and_present_ones_kept() -> None:
-    schema = with_system_columns(to_arrow(Schema((Column("n", INT),))), mask_words=2)
-    stored = pa.table({"n": pa.array([1, 2], pa.int64()), "_mask0": pa.array([5, 6], pa.uint64())})
-    assert conform(stored, schema, stamped_ts=70, arrival_us=80).to_pylist() == [
-        {"_ts": 70, "_arr": 80, "_mask0": 5, "_mask1": 0, "n": 1},
-        {"_ts": 70, "_arr": 80, "_mask0": 6, "_mask1": 0, "n": 2},
-    ]
-    with pytest.raises(ArrowSchemaError, match="_ts is missing"):
-        conform(stored, schema, stamped_ts=None, arrival_us=80)
-
-
-def test_a_column_that_was_not_needed_when_a_chunk_was_written_reads_as_null() -> None:
-    schema = with_system_columns(to_arrow(Schema((Column("n", INT), Column("m", INT)))))
-    stored = pa.table({"n": pa.array([1, 2], pa.int32())})
-    found = conform(stored, schema, stamped_ts=1, arrival_us=80)
-    assert found.column("m").to_pylist() == [None, None] and found.schema.equals(schema)
 
 
 def timed(*ts: int, tag: str = "") -> pa.Table:

@@ -53,7 +53,7 @@ def test_an_epoch_has_its_totals_and_its_rows_in_order_of_time() -> None:
     assert (epoch.number, epoch.rows, epoch.min_ts, epoch.max_ts, epoch.frontier) == (0, 5, 1, 5, 5)
     assert epoch.bytes == sum(chunk.bytes for chunk in chunks)
     table = log.read(0)
-    assert table.column_names == ["_ts", "_arr", "n"]
+    assert table.column_names == ["_ts", "_seq", "_arr", "n"]
     assert table.column("_ts").to_pylist() == [1, 2, 5, 5, 5]
     assert table.column("n").to_pylist() == [0, 10, 1, 2, 11]
     assert set(table.column("_arr").to_pylist()) == {7}
@@ -65,16 +65,6 @@ def test_rows_without_a_timestamp_take_that_of_their_epoch() -> None:
     assert epoch is not None
     assert (epoch.min_ts, epoch.max_ts, epoch.frontier) == (99, 99, 99)
     assert log.read(0).select(["_ts", "n"]).to_pylist() == [{"_ts": 99, "n": 3}, {"_ts": 99, "n": 1}]
-
-
-def test_mask_words_are_read_on_demand_and_zero_where_a_chunk_is_older_than_the_word() -> None:
-    log = new_log()
-    masked = rows(1).append_column("_mask0", pa.array([6], pa.uint64()))
-    log.append("ingest:0", [log.write(masked), log.write(rows(2))], 0)
-    assert log.read(0).column_names == ["_ts", "_arr", "n"]
-    table = log.read(0, mask_words=2)
-    assert table.column("_mask0").to_pylist() == [6, 0]
-    assert table.column("_mask1").to_pylist() == [0, 0]
 
 
 def test_an_empty_epoch_moves_the_frontier() -> None:

@@ -122,9 +122,9 @@ class StreamLog:
         writer, sequence = parse_key(epoch_key)
         return sequence <= self._manifest.writers.get(writer, -1)
 
-    def read(self, number: int, mask_words: int = 0) -> pa.Table:
+    def read(self, number: int) -> pa.Table:
         """The rows of an epoch; see `read_epoch`, which does the same in another process."""
-        return read_epoch(self.folder, self.columns, self.epoch(number), mask_words, self._files)
+        return read_epoch(self.folder, self.columns, self.epoch(number), self._files)
 
     def write(self, table: pa.Table) -> ChunkInfo:
         """Write a chunk for a later `append`. Tasks elsewhere call `write_chunk(folder, CHUNKS, table)`."""
