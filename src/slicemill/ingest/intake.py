@@ -181,7 +181,7 @@ class Intake:
     def _times(self, rows: pa.Table | None) -> Integers:
         if rows is None or not rows.num_rows:
             return np.empty(0, np.int64)
-        return _integers(rows.column(self.stream.time_column).cast(pa.int64()))
+        return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
     def _find_late(self, times: Integers, reached: int | None) -> NDArray[np.bool_]:
         """Which tuples are below the watermark, or by more than the slack below one before them."""
@@ -217,7 +217,8 @@ class Intake:
             if upto < fresh.num_rows:
                 held = fresh.slice(upto)
                 self._held.add(held)
-        return in_order(ready, self._nothing), late, held
+        # A single run is in order already.
+        return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
 
     def _bad(self, errors: pa.Table | None, arrival_us: int, stamp: int) -> pa.Table:
         """Rows that could not be read, as a stream of their own that is stamped on entry."""
