@@ -22,7 +22,6 @@ from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.board import Goal
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.early_choice import EarlyPanes
 from slicemill.engine.program import UnitPlan, warm_up
 from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
@@ -122,7 +121,6 @@ class Mill:
             self._after_run,
             poll_ms / 1000,
         )
-        self.early_panes = EarlyPanes(self.spark.sparkContext.defaultParallelism)
         self.sinks = SinkRunner(self.home)
         self._reader = Reader(self.spark, self.home.sources, self._folder, clock, self.dispatcher.notify)
 
@@ -307,7 +305,6 @@ class Mill:
                 self.home.forget_unit(known.id)
         queries = [query for query in catalog.queries.values() if query.continuous]
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
-        self.early_panes.update(units, [intake.log.folder for intake in self.intakes.values()])
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to every worker: it must not grow with queries that others run.
@@ -385,7 +382,6 @@ class Mill:
                 self._metrics[log].add(rows, arrivals, now / _US, ideal, self._record)
                 query.delivered()
         self.sinks.notify()
-        self.early_panes.update(self.dispatcher.units.values())
         self._runs += 1
         if self._runs % _RUNS_BETWEEN_COLLECTIONS == 0:
             self.collect()
@@ -420,8 +416,7 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            graph = self.early_panes.told(self._graph, self.dispatcher.units.values())
-            return explain_text(graph.only(graph.ancestors(query.name)))
+            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)

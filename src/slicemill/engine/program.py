@@ -19,13 +19,11 @@ from slicemill.engine.steps.hosted import RowStep
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.registry import stateful_step, stateless_step
 from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
-from slicemill.engine.steps.shared_windows import Early, SharedWindowsStep
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
 from slicemill.plan import operators as op
-from slicemill.plan.early_cost import Counted
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit, log_of
@@ -58,7 +56,6 @@ class Outcome:
     """Rows and completeness per output log, errors per output log, and rows out per operator.
 
     `due` is how far the inputs must be complete for something held back to come out; None if nothing is.
-    `panes` counts what went into those of shared windows.
     """
 
     tables: Mapping[str, pa.Table]
@@ -66,7 +63,6 @@ class Outcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: int | None
-    panes: Counted = field(default_factory=Counted)
 
 
 class UnitProgram:
@@ -102,16 +98,10 @@ class UnitProgram:
         inputs: Mapping[str, pa.Table],
         complete: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
-        early: Early = (),
     ) -> Outcome:
-        """`dropping` says what drop boxes do, by node; without it they do nothing.
-
-        `early` are entries that windows get in place of rows.
-        """
+        """`dropping` says what drop boxes do, by node; without it they do nothing."""
         graph, unit = self.plan.graph, self.plan.unit
         self._set_boxes(dropping)
-        for windows in self._windows:
-            windows.early = early
         found: dict[str, Part] = {}
         parts: dict[str, Sequence[Part]] = {}
         for node in graph:
@@ -139,12 +129,7 @@ class UnitProgram:
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
-            sum((step.counted for step in self._windows), Counted()),
         )
-
-    @property
-    def _windows(self) -> list[SharedWindowsStep]:
-        return [step for step in self._stateful.values() if isinstance(step, SharedWindowsStep)]
 
     def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
         for node_id, step in self._steps.items():

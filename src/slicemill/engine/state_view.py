@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 from rich.table import Table
 
-from slicemill.engine.early_choice import choices_in, with_choices
 from slicemill.errors import SlicemillError
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
@@ -58,7 +57,7 @@ def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
 
 
 def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
-    """A graph whose shared joins and windows know what has been measured of them in a home."""
+    """A graph whose shared joins know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
     for _, node_id, _, state in _states_of(home):
         statistics = state.statistics()
@@ -70,7 +69,7 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
         else node
         for node in graph
     }
-    return with_choices(QueryGraph(nodes, graph.streams), choices_in(graph, home))
+    return QueryGraph(nodes, graph.streams)
 
 
 def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:

@@ -18,11 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from slicemill.engine.early_panes import read_panes
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.steps.drop import Dropping
-from slicemill.engine.steps.shared_windows import Early
-from slicemill.plan.early_cost import Counted
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.chunk import ChunkInfo, merge_sorted, write_chunk
@@ -47,7 +44,6 @@ class InputSpan:
     epochs: tuple[Epoch, ...]
     complete: int
     needed: frozenset[str]  # columns that the unit reads
-    panes: str | None = None  # the recipe by which entries are read in place of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,6 @@ class TaskResult:
     cpu_s: float
     seconds: Mapping[str, float]  # what its stages took
     sheds: Mapping[str, Report]  # what was dropped so far, by node
-    panes: Counted = field(default_factory=Counted)  # what went into those of shared windows
 
 
 # Unit folder and bucket → plan digest, slice that holds what it has reached, program.
@@ -93,12 +88,8 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
     began, clock = time.process_time(), [time.perf_counter()]
     program = _program(task, plans)
     tables, complete = {}, {}
-    early: Early = ()
     for log, span in task.inputs.items():
         complete[log] = span.complete
-        if span.panes is not None:
-            early, tables[log] = read_panes(span.folder, span.epochs, span.panes), program.empty_input(log)
-            continue
         parts = [
             read_epoch(span.folder, span.columns, epoch, needed=span.needed)
             for epoch in span.epochs
@@ -106,7 +97,7 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
         ]
         tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
     clock.append(time.perf_counter())
-    outcome = program.run(tables, complete, task.dropping, early)
+    outcome = program.run(tables, complete, task.dropping)
     clock.append(time.perf_counter())
     chunks = {
         log: write_chunk(task.outputs[log], CHUNKS, table, compress=True)
@@ -129,7 +120,6 @@ def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
         time.process_time() - began,
         {name: after - before for name, (before, after) in zip(_STAGES, pairwise(clock), strict=True)},
         program.sheds,
-        outcome.panes,
     )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from slicemill.engine.early_panes import have_panes
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.steps import END
@@ -19,7 +18,6 @@ from slicemill.engine.task import InputSpan, Task, TaskResult, run_task
 from slicemill.ingest.needs import columns_read
 from slicemill.metrics.stages import spent, stage
 from slicemill.metrics.unit_statistics import UnitStatistics, own_seconds
-from slicemill.plan.early_panes import recipe_of_unit
 from slicemill.plan.members import without_outputs
 from slicemill.plan.operators import Sink
 from slicemill.plan.partitions import bucket_count
@@ -98,9 +96,6 @@ class RunningUnit:
             if name in plan.graph.nodes
         }
         self._load = LoadControl(self.plan.unit, self.plan.graph, self.version)
-        # What tasks that read could make for it, and beside which log.
-        found = recipe_of_unit(self.plan.unit, self.plan.graph)
-        self.early = (home.logs[found[0]].folder, found[1]) if found is not None else None
         self._prepare()
         if known != written:
             self._join()
@@ -133,8 +128,6 @@ class RunningUnit:
         )
         self.digest = hashlib.sha256(self.pickled).hexdigest()
         self._needed = self._columns_needed()
-        found = recipe_of_unit(unit, graph)
-        self._recipe = found[1].digest if found is not None else None
 
     def broadcast(self, context: SparkContext) -> Broadcast[bytes]:
         """The pickled plan where tasks find it; a worker fetches it when it first needs it."""
@@ -257,14 +250,10 @@ class RunningUnit:
         for log, new in epochs.items():
             opened = self._home.logs[log]
             inputs[log] = InputSpan(
-                opened.folder, opened.columns, tuple(new), complete[log], self._needed[log], self._panes(new)
+                opened.folder, opened.columns, tuple(new), complete[log], self._needed[log]
             )
         outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
         return Task(bucket, self.digest, state, self._store.folder, inputs, outputs)
-
-    def _panes(self, epochs: Sequence[Epoch]) -> str | None:
-        """The recipe by which all chunks of some epochs have entries, if that is ours: two phases."""
-        return self._recipe if self._recipe is not None and have_panes(epochs, self._recipe) else None
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
         """The columns that members read of each declared stream; other logs have all of theirs, always."""

@@ -134,7 +134,7 @@ def start_ingest(
 
 def _note(row: Row, arrived: Arrived) -> None:
     spent({"ingest task: get rows": row.waited_s, "ingest task: pack": row.packed_s})
-    chunk = ChunkInfo(row.path, row.rows, row.bytes, row.min_ts, row.max_ts, tuple(row.panes.split()))
+    chunk = ChunkInfo(row.path, row.rows, row.bytes, row.min_ts, row.max_ts)
     if row.kind == GOOD:
         arrived.chunks.append(chunk)
     elif row.kind == BAD:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from slicemill.connectors.spark.direct import read_as_declared
 from slicemill.connectors.spark.frame import RAW, REASON
-from slicemill.engine.early_panes import add_panes
 from slicemill.esl.types import Schema
 from slicemill.ingest.intake import packed
 from slicemill.ingest.needs import Need
@@ -32,9 +31,9 @@ GOOD, BAD, PASSED, LEFT = "good", "bad", "passed", "left"
 
 LINE = (
     "stream string, kind string, path string, rows bigint, bytes bigint, min_ts bigint, max_ts bigint, "
-    "panes string, waited_s double, packed_s double"
+    "waited_s double, packed_s double"
 )
-_TYPES = (*[pa.string()] * 3, *[pa.int64()] * 4, pa.string(), *[pa.float64()] * 2)
+_TYPES = (*[pa.string()] * 3, *[pa.int64()] * 4, *[pa.float64()] * 2)
 _NAMES = [part.split()[0] for part in LINE.split(", ")]
 
 
@@ -125,14 +124,13 @@ class Packer:
         read = pa.schema([columns.field(name) for name in self.read])
         timed = packed(table.select(read.names).cast(read), self.time_column)
         stored = timed.select([*([TS] if self.time_column is not None else []), *self.stored])
-        chunk = add_panes(self.folder, write_chunk(self.folder, CHUNKS, stored), stored, self.schema)
-        return self._line(GOOD, chunk, *watch.seconds())
+        return self._line(GOOD, write_chunk(self.folder, CHUNKS, stored), *watch.seconds())
 
     def _line(
         self, kind: str, chunk: ChunkInfo, waited_s: float = 0.0, packed_s: float = 0.0
     ) -> pa.RecordBatch:
         described: tuple[Any, ...] = (self.stream, kind, chunk.path, chunk.rows, chunk.bytes)
-        values = (*described, chunk.min_ts, chunk.max_ts, " ".join(chunk.panes), waited_s, packed_s)
+        values = (*described, chunk.min_ts, chunk.max_ts, waited_s, packed_s)
         return pa.record_batch([pa.array([v], t) for v, t in zip(values, _TYPES, strict=True)], _NAMES)
 
 

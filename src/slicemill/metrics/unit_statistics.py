@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from slicemill.engine.task import TaskResult
-from slicemill.plan.early_cost import Counted, PaneStatistics
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
 
 
@@ -24,7 +23,6 @@ class UnitStatistics:
     rows_by_node: dict[str, int] = field(default_factory=dict)
     cost: BatchCost = field(default_factory=BatchCost)
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
-    panes: PaneStatistics = field(default_factory=PaneStatistics)
 
     def add(
         self, rows_in: int, outputs: Sequence[str], results: Sequence[TaskResult], seconds: float
@@ -35,7 +33,6 @@ class UnitStatistics:
             self.cost.observe(rows_in, seconds)
         self.runs += 1
         self.rows_in += rows_in
-        self.panes.observe(sum((result.panes for result in results), Counted()))
         written = dict.fromkeys(outputs, 0)
         for result in results:
             self.cpu_s += result.cpu_s
@@ -65,14 +62,12 @@ class UnitStatistics:
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
-            "panes": asdict(self.panes),
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         if kept:
             self.cost = BatchCost(**kept["cost"])
             self.selectivities = {log: Selectivity(**known) for log, known in kept["selectivities"].items()}
-            self.panes = PaneStatistics(**kept.get("panes", {}))
 
 
 def task_seconds(result: TaskResult) -> float:

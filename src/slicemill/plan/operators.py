@@ -15,7 +15,6 @@ from slicemill.esl.model_calls import Asked
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
-from slicemill.plan.early_cost import Choice
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.load import LoadBudget
@@ -210,14 +209,10 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows:
-    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one.
-
-    `early` says whether their panes are made in two phases, once that was decided; for people.
-    """
+    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
-    early: Choice | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

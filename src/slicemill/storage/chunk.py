@@ -9,7 +9,7 @@ are compressed instead: most are read once, if at all, and writing fewer bytes t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,25 +37,13 @@ class ChunkError(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class ChunkInfo:
-    """A chunk as manifests name it. Without `_ts` (its epoch has one for all rows) it has no min and max.
-
-    `panes` are the recipes (`plan.early_panes`) by which entries of its rows lie in files beside it.
-    """
+    """A chunk as manifests name it. Without `_ts` (its epoch has one for all rows) it has no min and max."""
 
     path: str  # relative to the log's or unit's folder
     rows: int
     bytes: int
     min_ts: int | None
     max_ts: int | None
-    panes: tuple[str, ...] = ()
-
-    def beside(self, recipe: str) -> str:
-        """The path of the entries that were made by a recipe."""
-        return f"{self.path.removesuffix(SUFFIX)}.{recipe}{SUFFIX}"
-
-    @property
-    def files(self) -> list[str]:
-        return [self.path, *(self.beside(recipe) for recipe in self.panes)]
 
 
 def write_chunk(
@@ -77,19 +65,6 @@ def write_chunk(
     if durable:
         files.sync(folder / path)
     return ChunkInfo(path, table.num_rows, data.size, min_ts, max_ts)
-
-
-def write_beside(
-    folder: Path, chunk: ChunkInfo, recipe: str, entries: pa.Table, files: FileSystem = LOCAL
-) -> ChunkInfo:
-    """Write the entries of a chunk that nobody has named so far; the chunk with a note of them."""
-    files.write(folder / chunk.beside(recipe), _encoded(entries))
-    return replace(chunk, panes=(*chunk.panes, recipe))
-
-
-def open_beside(folder: Path, chunk: ChunkInfo, recipe: str, files: FileSystem = LOCAL) -> pa.Table:
-    """The entries of a chunk, mapped."""
-    return _mapped(folder / chunk.beside(recipe), files)
 
 
 def _encoded(table: pa.Table) -> pa.Buffer:
@@ -153,7 +128,7 @@ def check_chunks(folder: Path, chunks: Iterable[ChunkInfo], files: FileSystem = 
     """Raise if a chunk that is about to be committed is not there in full: swept, or written elsewhere."""
     for chunk in chunks:
         try:
-            found, *_ = (files.stat(folder / path).bytes for path in chunk.files)
+            found = files.stat(folder / chunk.path).bytes
         except FileNotFoundError:
             raise ChunkError(f"chunk {folder / chunk.path} is gone; write it again and commit anew") from None
         if found != chunk.bytes:
@@ -194,9 +169,8 @@ def sorted_by(table: pa.Table, times: NDArray[np.int64]) -> pa.Table:
 
 def encode_chunk(chunk: ChunkInfo) -> list[object]:
     """A chunk in a manifest's JSON."""
-    panes = [chunk.panes] if chunk.panes else []
-    return [chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts, *panes]
+    return [chunk.path, chunk.rows, chunk.bytes, chunk.min_ts, chunk.max_ts]
 
 
 def decode_chunk(line: Sequence[Any]) -> ChunkInfo:
-    return ChunkInfo(*line[:5], *(tuple(panes) for panes in line[5:]))
+    return ChunkInfo(*line)

@@ -2,8 +2,6 @@
 
     <folder>/schema.arrow               the columns; a log exists once this file does
     <folder>/chunks/<unique>.arrow      rows (slicemill.storage.chunk)
-    <folder>/chunks/<unique>.<r>.arrow  entries of panes, made of them (slicemill.engine.early_panes)
-    <folder>/recipes                    which entries are wanted
     <folder>/epochs/<start>-<end>.json  the manifest (slicemill.storage.log_manifest)
     <folder>/base.json                  where the log starts after truncation
 
@@ -191,7 +189,7 @@ class StreamLog:
             freed = known.epochs.since(0, first)
             known.epochs.drop_before(first)
             self._manifest = Manifest(base, known.epochs, known.writers)
-            for path in (path for epoch in freed for chunk in epoch.chunks for path in chunk.files):
+            for path in (chunk.path for epoch in freed for chunk in epoch.chunks):
                 self._files.remove(self.folder / path)
             self._remove_redundant()
             return sum(epoch.bytes for epoch in freed)
@@ -208,7 +206,7 @@ class StreamLog:
                 path for part in (CHUNKS, EPOCHS, "") for path in list_files(self._files, self.folder, part)
             ]
             self.refresh()
-            named = {path for epoch in self.epochs() for chunk in epoch.chunks for path in chunk.files}
+            named = {chunk.path for epoch in self.epochs() for chunk in epoch.chunks}
             orphans = [path for path in listed if is_orphan(path, CHUNKS, named)]
             removed = remove_old(self._files, self.folder, orphans, self._clock() - grace_us)
             self._remove_redundant()

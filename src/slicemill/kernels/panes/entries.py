@@ -32,19 +32,17 @@ def entries_of(
     arrival: Ints,
     lifted: Mapping[str, Columns],
     partials: Partials,
-    rows: Ints | None = None,
 ) -> tuple[Columns, Ints]:
     """The entries of rows, without key and pattern, and the first row of each.
 
-    `cells` numbers what keys and patterns there are among the rows, and says how many. Each row stands for
-    itself, or for so many `rows`: then it is an entry that is put together with others.
+    `cells` numbers what keys and patterns there are among the rows, and says how many.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
     entries: dict[str, Any] = {
         "start": starts[pane],
         "arrival": greatest_by_group(arrival, slot, count),
-        "rows": _counted(slot, count) if rows is None else sum_by_group(rows, slot, count),
+        "rows": _counted(slot, count),
     }
     for name, columns in lifted.items():
         entries |= _stored(name, partials[name].reduce(columns, slot, count))
