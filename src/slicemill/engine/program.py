@@ -23,6 +23,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
+from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers
@@ -47,6 +48,8 @@ class UnitPlan:
 
 def warm_up(plan: UnitPlan) -> None:
     """Compile what a unit will run, so that workers find it compiled."""
+    if any(isinstance(plan.graph[node_id].operator, op.SharedJoin) for node_id in plan.unit.nodes):
+        warm_joins()
     for node_id in plan.unit.nodes:
         warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, 0, 1, None))
 

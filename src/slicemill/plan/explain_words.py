@@ -20,7 +20,7 @@ from slicemill.plan.model_cores import cores_of
 from slicemill.plan.panes import KEPT, edge_grids
 from slicemill.plan.slices.shared import planned_chain
 from slicemill.plan.slices.statistics import ASSUMED
-from slicemill.shedding.load import METHODS
+from slicemill.shedding.load_budget import METHODS
 
 
 class Role(StrEnum):

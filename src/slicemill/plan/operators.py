@@ -17,7 +17,7 @@ from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
-from slicemill.shedding.load import LoadBudget
+from slicemill.shedding.load_budget import LoadBudget
 
 
 @dataclass(frozen=True, slots=True)

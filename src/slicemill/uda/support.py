@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from slicemill.kernels.sorting import sort_by
+
+# Of what only compiled code calls: without the wrappers that Python, or C, would need to call it.
+_INNER = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1
 MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 
-@njit(cache=True)
+@njit(**_INNER)
 def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     """A pool in which partition p has room behind its rows.
 
@@ -37,7 +42,7 @@ def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return pool
 
 
-@njit(cache=True)
+@njit(**_INNER)
 def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     wanted = 0
     for j in range(len(at)):
@@ -54,7 +59,7 @@ def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int)
     return new
 
 
-@njit(cache=True)
+@njit(**_INNER)
 def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
     """The same for rings that never hold more than `most` rows: then a block of that size lasts."""
     wanted = min(2 * n[p] + 4, most)
@@ -75,11 +80,13 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return new
 
 
-@njit(cache=True)
+@njit(**_INNER)
 def longer(array: Any) -> Any:
     """The array with room for as much again."""
     new = np.empty(2 * len(array) + 16, array.dtype)
-    new[: len(array)] = array
+    # A loop: Numba takes eight times as long to compile the assignment of a slice.
+    for i in range(len(array)):
+        new[i] = array[i]
     return new
 
 
@@ -124,7 +131,9 @@ def double_remainder(a: float, b: float) -> float:
 @njit(cache=True)
 def sorted_by(order: Any, keys: Any) -> Any:
     """An order of rows, further sorted by a key; rows with equal keys stay as they were."""
-    return order[np.argsort(keys[order], kind="mergesort")]
+    new = order.copy()
+    sort_by(new, keys, 0, len(new))
+    return new
 
 
 def _unjitted(function: Any) -> Any:

@@ -63,5 +63,6 @@ def windows_of_time(
 @njit(cache=True)
 def _longer(values: Places) -> Places:
     out = np.empty(2 * len(values), np.int64)
-    out[: len(values)] = values
+    for place in range(len(values)):
+        out[place] = values[place]
     return out

@@ -14,7 +14,7 @@ from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
 from slicemill.plan.rules.sharing import digest
 from slicemill.plan.units import log_of
-from slicemill.shedding.load import AGE, WINDOWS
+from slicemill.shedding.load_budget import AGE, WINDOWS
 
 
 def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:

@@ -1,27 +1,29 @@
-"""`slicemill bench NAME…`."""
+"""`slicemill bench NAME…`: measurements beside other systems, with claims."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from slicemill.bench.benchmark import load, names
-from slicemill.lab.cli import ScaleOption
-from slicemill.lab.experiment import to_json
-from slicemill.lab.progress import running
-from slicemill.lab.report import claims_table
+from slicemill.cli.common import Scale
 
 
 def bench(
     chosen: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Such as simulator.")] = None,
     run_all: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per benchmark.")] = False,
-    scale: Annotated[ScaleOption, typer.Option(help="small takes one to ten minutes.")] = ScaleOption.small,
+    scale: Annotated[Scale, typer.Option(help="small takes one to ten minutes.")] = Scale.small,
 ) -> None:
     """Measure; the exit status is 1 when a claim does not hold. Without a name, list the benchmarks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from slicemill.bench.benchmark import load, names
+    from slicemill.lab.experiment import to_json
+    from slicemill.lab.progress import running
+    from slicemill.lab.report import claims_table
+
     console = Console(stderr=as_json)
     if not chosen and not run_all:
         table = Table("name", "title", box=None)

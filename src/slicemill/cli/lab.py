@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from slicemill.lab.experiment import Experiment, to_json
-from slicemill.lab.progress import running
-from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
-from slicemill.lab.report import claims_table
+from slicemill.cli.common import Scale
+
+if TYPE_CHECKING:
+    from slicemill.lab.experiment import Experiment
 
 lab_app = typer.Typer(help="Run published experiments and check their claims.", no_args_is_help=True)
-
-
-class ScaleOption(StrEnum):
-    """The values of --scale."""
-
-    small = "small"
-    full = "full"
 
 
 @lab_app.command("list")
 def list_experiments() -> None:
     """Show every experiment with its title."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from slicemill.lab.registry import experiment_ids, load
+
     table = Table("id", "title")
     for experiment_id in experiment_ids():
         table.add_row(experiment_id, load(experiment_id).title)
@@ -40,10 +35,16 @@ def run_experiments(
     run_all: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per experiment.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Write one image each to DIR.")] = None,
-    scale: Annotated[ScaleOption, typer.Option(help="small ends within a minute.")] = ScaleOption.small,
+    scale: Annotated[Scale, typer.Option(help="small ends within a minute.")] = Scale.small,
     seed: Annotated[int, typer.Option(help="Where the random numbers start.")] = 1,
 ) -> None:
     """Run experiments and check their claims; the exit status is 1 when one does not hold."""
+    from rich.console import Console
+
+    from slicemill.lab.experiment import to_json
+    from slicemill.lab.progress import running
+    from slicemill.lab.report import claims_table
+
     # With --json the tables go to the error stream: standard output is then JSON lines and nothing else.
     console = Console(stderr=as_json)
     holds = True
@@ -62,6 +63,8 @@ def run_experiments(
 
 
 def _chosen(ids: list[str], run_all: bool) -> list[Experiment]:
+    from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
+
     if not ids and not run_all:
         _stop("name an experiment or say --all; `slicemill lab list` shows all ids")
     try:
