@@ -32,8 +32,10 @@ from slicemill.errors import SlicemillError
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.dispatch import Chooser
 from slicemill.scheduling.metrics import Summary
-from slicemill.storage.changes import Change
-from slicemill.storage.home import Home, StorageFull
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.files import StorageFull
+from slicemill.storage.home import Home
+from slicemill.storage.segments import parse_segment
 from slicemill.time import US
 
 Watermark = Callable[[str], tuple[int, int]]
@@ -54,6 +56,7 @@ class Crew:
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
+    writers: set[str] = field(default_factory=set)  # the names under which it writes segments
     asked: tuple[Item, ...] = ()
 
     @property
@@ -111,6 +114,11 @@ class Dispatcher:
     @property
     def units(self) -> dict[str, RunningUnit]:
         return {unit.id: unit for unit in self.board.units}
+
+    @property
+    def writers(self) -> set[str]:
+        """The names of those who may still append to their segments."""
+        return {name for crew in self._crews.values() for name in crew.writers}
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
         """Run these units from now on, for the queries that have these goals; while paused."""
@@ -189,6 +197,12 @@ class Dispatcher:
         for unit in units:
             if unit.dirty and not _stopped(unit):
                 self._give_checkpoint(unit)
+                self._finish_asked()
+
+    def admit_handed(self) -> None:
+        """Admit what was handed over for streams, and run nothing."""
+        with self.paused():
+            while self._give_reads(handed_only=True):
                 self._finish_asked()
 
     def read_all(self) -> None:
@@ -349,6 +363,8 @@ class Dispatcher:
         now = self._clock()
         cost_s = 0.0
         for done in reply:
+            if isinstance(done, ReadDone | RunDone):
+                crew.writers.update(_writers(done.written.values()))
             if isinstance(done, ReadDone):
                 stream = self.streams.get(done.stream)
                 cost_s += done.cpu_s
@@ -573,6 +589,14 @@ class Dispatcher:
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
         return visitor if visitor is not None and visitor.id == unit_id else self.board.unit(unit_id)
+
+
+def _writers(written: Iterable[Appended]) -> Iterator[str]:
+    for appended in written:
+        for extent in appended.extents:
+            parsed = parse_segment(extent.segment)
+            if parsed is not None:
+                yield parsed[0]
 
 
 def _stopped(unit: RunningUnit) -> bool:

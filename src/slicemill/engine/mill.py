@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -28,11 +28,10 @@ from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan, warm_up
 from slicemill.engine.query import Query
-from slicemill.engine.retention import epochs_to_free
 from slicemill.engine.rows import plain_rows
 from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
-from slicemill.engine.streams import RunningStream, logs_of
+from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
@@ -63,6 +62,7 @@ from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home, folder_name
+from slicemill.storage.retention import Retention, keep_from, slowest
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 if TYPE_CHECKING:
@@ -313,7 +313,9 @@ class Mill:
         for relation in catalog.relations.values():
             if isinstance(relation, Table) and relation.name not in self._tables:
                 self._tables[relation.name] = self._rows_of(relation)
-        fresh = [stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams]
+        fresh = [
+            stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
+        ]
         handed = {stream.name: self._is_handed(stream) for stream in fresh}
         if self._ingest.outdated({name: need_of(name, graph) for name in self.streams}):
             self._ingest.stop()
@@ -359,7 +361,9 @@ class Mill:
             for query in catalog.queries.values()
             if query.continuous and query.name not in self.queries
         }
-        change = Change(created={name: columns for name, columns in logs.items() if name not in self.home.logs})
+        change = Change(
+            created={name: columns for name, columns in logs.items() if name not in self.home.logs}
+        )
         for name, columns in logs.items():
             known = self.home.logs.get(name)
             if known is not None and not known.columns.equals(columns, check_metadata=True):
@@ -500,10 +504,20 @@ class Mill:
             return  # who reads what is not known yet
         units = [unit.needed_from for unit in self.dispatcher.units.values()]
         cursors = [*units, *self.sinks.cursors()]
-        kept = dict.fromkeys(self.queries, self._keep_us)
-        freed = epochs_to_free(self.home.logs, cursors, kept, self._clock())
+        freed: dict[str, int] = {}
+        for name, log in self.home.logs.items():
+            if name in self._held_logs:
+                continue  # the stream says itself what it holds back
+            kept = Retention(age_us=self._keep_us if name in self.queries else 0)
+            first = keep_from(log, slowest(cursors, name), kept, self._clock())
+            if first > log.first:
+                freed[name] = first
         self.home.commit(Change(freed=freed))
-        self.home.free()
+        self.home.free(self.dispatcher.writers)
+
+    @property
+    def _held_logs(self) -> set[str]:
+        return {name + HELD for name in self.streams}
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""

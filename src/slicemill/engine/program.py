@@ -42,7 +42,7 @@ class UnitPlan:
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    buckets: int = 1
+    cells: int = 1
     newcomers: Covers = field(default_factory=dict)  # members that are new in the first run to come
 
 
@@ -153,7 +153,7 @@ class UnitProgram:
             return None
         plan = self.plan
         making = Making(
-            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state, plan.newcomers
+            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.cells, state, plan.newcomers
         )
         stateless = stateless_step(making)
         if stateless is not None:

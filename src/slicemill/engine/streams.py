@@ -16,14 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
+from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.home import Home, folder_name
+from slicemill.storage.segments import SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
 
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
@@ -57,7 +62,9 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 class RunningStream:
     """`handed`: its rows come by way of the driver, from Spark or from a program, and not from a reader."""
 
-    def __init__(self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], *, handed: bool) -> None:
+    def __init__(
+        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], *, handed: bool
+    ) -> None:
         self.stream = stream
         self.name = stream.name
         self.handed = handed
@@ -80,7 +87,7 @@ class RunningStream:
         self._announced = BEGINNING
         self._reached_us = 0
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
-        self.committed = threading.Condition()
+        self._committed = threading.Condition()
 
     @property
     def handed_folder(self) -> Path:
@@ -90,19 +97,34 @@ class RunningStream:
         """From now on this is what queries want of it."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.folder / "sources" / folder_name(self.name)
-        plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed)
-        self.pickled = pickle.dumps(plan)
+        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed)
+        self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def hand(self, handed: Handed) -> None:
-        """Rows to admit, in this order; they are committed when `offset` is theirs."""
-        self._inbox.append(handed)
+        """Rows to admit, in this order; they are committed when `offset` is the stream's.
 
-    @property
-    def waiting_handed(self) -> bool:
-        return bool(self._inbox)
+        What the journal has already, a batch that Spark replays, is not admitted again.
+        """
+        if handed.offset > self._offset(ONLY):
+            self._inbox.append(handed)
+
+    def feed(self, table: pa.Table, now: int) -> None:
+        """Hand over rows of a program."""
+        offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
+        writer = SegmentWriter(self.handed_folder, unique_name())
+        extents = (writer.append(table),) if table.num_rows else ()
+        writer.release()
+        self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
+
+    def wait_committed(self, partition: str, offset: int) -> None:
+        with self._committed:
+            self._committed.wait_for(lambda: self._offset(partition) >= offset)
+
+    def _offset(self, partition: str) -> int:
+        return int(self.fields.get("offsets", {}).get(partition, -1))
 
     def wants_read(self, now: int) -> bool:
         if self.reading_us is not None or self.ended:
@@ -175,9 +197,11 @@ class RunningStream:
 
     def took_handed(self) -> None:
         """The oldest of what was handed over is committed."""
-        self._inbox.popleft()
-        with self.committed:
-            self.committed.notify_all()
+        handed = self._inbox.popleft()
+        for extent in (*handed.rows, *handed.errors):
+            LOCAL.remove(handed.folder / extent.segment)
+        with self._committed:
+            self._committed.notify_all()
 
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""

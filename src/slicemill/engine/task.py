@@ -41,7 +41,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.storage.arrow_schema import ARRIVAL
-from slicemill.storage.changes import Appended
+from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, state_bytes, write_checkpoint
 from slicemill.storage.log import read_epochs
 from slicemill.storage.segments import SegmentWriter
@@ -174,7 +174,7 @@ class Worker:
             tables = [getattr(part, role) for part in found.admitted]
             parts = [self._append(folder, table) for table in tables if table.num_rows]
             if parts:
-                written[role] = Appended.joined(parts)
+                written[role] = joined(parts)
         clock.append(time.perf_counter())
         return ReadDone(
             item.stream,
@@ -209,9 +209,13 @@ class Worker:
 
     def _forget(self, item: Forget) -> None:
         everything = not item.units and not item.streams
-        for cell in [key for key in self.cells if key[0] == item.mill and (everything or key[1] in item.units)]:
+        for cell in [
+            key for key in self.cells if key[0] == item.mill and (everything or key[1] in item.units)
+        ]:
             del self.cells[cell]
-        for key in [key for key in self.streams if key[0] == item.mill and (everything or key[1] in item.streams)]:
+        for key in [
+            key for key in self.streams if key[0] == item.mill and (everything or key[1] in item.streams)
+        ]:
             self.streams.pop(key).close()
 
     # -- segments --------------------------------------------------------------------------------------

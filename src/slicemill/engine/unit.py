@@ -19,6 +19,7 @@ import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -33,10 +34,10 @@ from slicemill.plan.partitions import cell_count
 from slicemill.plan.slices.coverage import Covers
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report
-from slicemill.storage.changes import Appended, Change
-from slicemill.storage.home import Home, folder_name
+from slicemill.storage.changes import Appended, Change, joined
+from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch
-from slicemill.time import BEGINNING, END
+from slicemill.time import BEGINNING
 
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
@@ -55,7 +56,6 @@ class Run:
     epochs: Mapping[str, list[Epoch]]
     told: Mapping[str, int]
     shares: float
-    began_s: float
     done: list[RunDone]
     lost: int = 0  # cells that could not be run
     failed: str | None = None
@@ -78,7 +78,9 @@ class RunningUnit:
     """A unit whose fields are in a home; `newcomers` are members that have no state yet."""
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
-        self.plan = replace(plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"])))
+        self.plan = replace(
+            plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"]))
+        )
         self.id = plan.unit.id
         self.pickled = cloudpickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
@@ -175,7 +177,7 @@ class RunningUnit:
             log: self._span(log, epochs[log], told[log], watermarks[log][1]) for log in self.plan.unit.inputs
         }
         self._dropping = dropping
-        self.run = Run(self, self._runs, epochs, told, shares, time.perf_counter(), [])
+        self.run = Run(self, self._runs, epochs, told, shares, [])
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
@@ -197,8 +199,8 @@ class RunningUnit:
         )
 
     @property
-    def state_folder(self) -> Any:
-        return self._home.folder / "checkpoints" / folder_name(self.id)
+    def state_folder(self) -> Path:
+        return self._home.checkpoint_folder(self.id)
 
     def _restore(self, cell: int) -> Restore:
         if not self.plan.unit.stateful:
@@ -232,7 +234,7 @@ class RunningUnit:
             self.sheds |= done.sheds
         self.state_bytes = sum(done.state_bytes for done in run.done)
         outputs = [log for _, log in self.plan.unit.outputs]
-        self.statistics.add(run.rows, outputs, run.done, time.perf_counter() - run.began_s)
+        self.statistics.add(run.rows, outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
         complete: dict[str, int] = {}
         for node_id, log in self.plan.unit.outputs:
@@ -268,7 +270,7 @@ class RunningUnit:
         change.units.setdefault(self.id, {})["failed"] = {**self.failed, **stopped}
 
     def _appended(self, node_id: str, log: str, parts: Iterable[Appended], run: Run, now: int) -> Appended:
-        whole = Appended.joined(parts)
+        whole = joined(parts)
         if isinstance(self.plan.graph[node_id].operator, Sink):
             # Results are kept from now on.
             whole.arrival_us = now
@@ -315,9 +317,17 @@ class RunningUnit:
         return True
 
     def _note_checkpoint(
-        self, fields: dict[str, Any], cursors: Mapping[str, int], told: Mapping[str, int], files: Sequence[Any]
+        self,
+        fields: dict[str, Any],
+        cursors: Mapping[str, int],
+        told: Mapping[str, int],
+        files: Sequence[Any],
     ) -> None:
-        fields["checkpoint"] = {"cursors": dict(cursors), "told": dict(told), "files": [list(f) for f in files]}
+        fields["checkpoint"] = {
+            "cursors": dict(cursors),
+            "told": dict(told),
+            "files": [list(f) for f in files],
+        }
         fields["newcomers"] = None
         fields["statistics"] = self.statistics.plain()
         self._rows_since_checkpoint = 0

@@ -1,7 +1,7 @@
 """A declared stream in the worker that reads it: readers of its partitions, its intake, what queries need.
 
-    reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
-               (the others move time)
+reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
+           (the others move time)
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Handed:
     errors: tuple[Extent, ...]
     offset: Any
     arrival_us: int
+    in_order: bool = False  # as they arrived; a batch of Spark's partitions has no order but that of time
 
 
 @dataclass(slots=True)
@@ -139,6 +140,8 @@ class OpenStream:
         rows = [read_extent(handed.folder, extent) for extent in handed.rows]
         errors = [read_extent(handed.folder, extent) for extent in handed.errors]
         table = self._as_declared(pa.concat_tables(rows)) if rows else None
+        if table is not None and self.plan.external and not handed.in_order:
+            table = table.sort_by(str(self.plan.stream.time_column))
         bad = pa.concat_tables(errors) if errors else None
         batch = Batch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
         self._take(ONLY, batch, announced, now_us, found)

@@ -41,7 +41,7 @@ def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
     return keys or None
 
 
-def bucket_count(unit: Unit, graph: QueryGraph, wanted: int) -> int:
+def cell_count(unit: Unit, graph: QueryGraph, wanted: int) -> int:
     """How many buckets a unit can be split into: all of its results must come from one keyed operator."""
     stateful = [n for n in unit.nodes if not isinstance(graph[n].operator, _STATELESS)]
     if len(stateful) != 1 or partition_keys(graph[stateful[0]].operator) is None:

@@ -147,7 +147,7 @@ def _time(mill: Mill, unit: RunningUnit, runs: _Runs) -> None:
     took, job_s = time.perf_counter() - began, stages["unit job"].seconds
     tasks_s = sum(stage.seconds for name, stage in stages.items() if name.startswith("unit task:"))
     runs.tasks[rows].append(tasks_s)
-    runs.beside.append(job_s - tasks_s / unit.plan.buckets)
+    runs.beside.append(job_s - tasks_s / unit.plan.cells)
     runs.driver.append(took - job_s)
     runs.rows_in += rows
     for (_, name), log, head in zip(unit.plan.unit.outputs, logs, heads, strict=True):
@@ -167,9 +167,9 @@ def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
                 unit.id,
                 unit.plan.unit.inputs,
                 tuple(output_of(log, runs.per_row(log), mill.catalog) for _, log in unit.plan.unit.outputs),
-                splits=unit.plan.buckets > 1,
+                splits=unit.plan.cells > 1,
                 driver_s=median(runs.driver) if runs.driver else 0.0,
-                task_s=cost.overhead / unit.plan.buckets,
+                task_s=cost.overhead / unit.plan.cells,
                 row_s=cost.per_row,
             )
         )

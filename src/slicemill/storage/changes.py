@@ -46,6 +46,21 @@ class Appended:
         return sum(extent.length for extent in self.extents)
 
 
+def joined(parts: Iterable[Appended]) -> Appended:
+    """Several parts of one epoch as one, such as those of a unit's cells."""
+    found = list(parts)
+    if len(found) == 1:
+        return found[0]
+    firsts = [part.min_ts for part in found if part.min_ts is not None]
+    lasts = [part.max_ts for part in found if part.max_ts is not None]
+    return Appended(
+        [extent for part in found for extent in part.extents],
+        min(firsts, default=None),
+        max(lasts, default=None),
+        min(part.arrival_us for part in found),
+    )
+
+
 @dataclass(slots=True)
 class Change:
     """All that one commit changes in a home.

@@ -10,7 +10,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.model_cores import cores_of
 from slicemill.plan.operators import Part, SharedModels, WindowAggregate
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.svg import explain_svg
 from slicemill.plan.units import cut
 
@@ -46,7 +46,7 @@ def test_the_unit_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
     (less,) = cut(shared(B))
     assert unit.id == less.id == "models of s by k"
     assert unit.shared and [log for _, log in unit.outputs] == ["a", "b"]
-    assert bucket_count(unit, shared(A + B), 4) == 4
+    assert cell_count(unit, shared(A + B), 4) == 4
 
 
 def test_other_conditions_are_another_input() -> None:

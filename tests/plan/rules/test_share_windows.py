@@ -10,7 +10,7 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Part, SharedWindows
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.svg import explain_svg
 from slicemill.plan.units import cut
 
@@ -51,7 +51,7 @@ def test_all_queries_of_a_shared_node_are_one_unit_whose_id_lasts() -> None:
     (less,) = cut(shared(OVER))
     assert unit.id == less.id == "windows of Bid by item"
     assert unit.shared and [log for _, log in unit.outputs] == ["mean", "dear", "beside"]
-    assert bucket_count(unit, shared(MEAN + DEAR + OVER), 5) == 5
+    assert cell_count(unit, shared(MEAN + DEAR + OVER), 5) == 5
 
 
 def test_other_keys_are_another_unit_and_so_are_other_inputs() -> None:

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from slicemill.connectors.sinks.cursor import Cursor
 from slicemill.connectors.sinks.sink import Sink, SinkError
-from slicemill.storage.arrow_schema import ARRIVAL
-from slicemill.storage.log import StreamLog
-from slicemill.storage.log_epoch import Epoch
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ
+from slicemill.storage.log import Epoch, Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
@@ -56,7 +55,7 @@ class Delivery:
     def __init__(
         self,
         name: str,
-        log: StreamLog,
+        log: Log,
         sink: Sink,
         cursor: Cursor,
         report: Callable[[str], None],
@@ -125,9 +124,9 @@ class Delivery:
 
     def _hand_over(self, epochs: list[Epoch]) -> int:
         first, last = epochs[0].number, epochs[-1].number
-        filled = [self._log.read(epoch.number) for epoch in epochs if epoch.rows]
+        filled = [self._log.read(epoch) for epoch in epochs if epoch.rows]
         if filled:
-            table = pa.concat_tables(filled).drop_columns([ARRIVAL])
+            table = pa.concat_tables(filled).drop_columns([SEQ, ARRIVAL])
             self.sink.deliver(first, last, table)
             self._rows += table.num_rows
         self.cursor.advance(last)

@@ -52,7 +52,7 @@ class SinkRunner:
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
         cursor = open_cursor(self._home.folder, SINKS, name, query, self._files, self._durable)
-        delivery = Delivery(name, self._home.log(query), sink, cursor, self._report, self._clock)
+        delivery = Delivery(name, self._home.logs[query], sink, cursor, self._report, self._clock)
         with self._changed:
             self._deliveries[name] = delivery
             if self._running:

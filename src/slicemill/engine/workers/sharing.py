@@ -55,7 +55,9 @@ def borrow(context: SparkContext, execution: Execution) -> Pool:
         if idle:
             return idle.pop()
     count = max(1, worker_count(context))
-    pool: Pool = (WorkerPool if execution == "workers" else JobPool)(context, count, HANDLER, limit_s=_LIMIT_S)
+    pool: Pool = (WorkerPool if execution == "workers" else JobPool)(
+        context, count, HANDLER, limit_s=_LIMIT_S
+    )
     pool.start()
     return pool
 
@@ -78,6 +80,8 @@ def kept_workers(context: SparkContext) -> Iterator[None]:
     finally:
         with _kept.lock:
             _kept.contexts.discard(id(context))
-            pools = [pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)]
+            pools = [
+                pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)
+            ]
         for pool in pools:
             pool.stop()
