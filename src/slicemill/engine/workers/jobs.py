@@ -126,6 +126,8 @@ def _handler(work: _Work, worker: int, attempt: int) -> _Made:
 class JobPool:
     """The interface of `WorkerPool` over ordinary jobs: a worker is a task that can be under way."""
 
+    resident = False
+
     def __init__(self, context: SparkContext, count: int, handler: str, *, limit_s: float = 60.0) -> None:
         self._context = context
         self._group = f"slicemill-jobs-{secrets.token_hex(4)}"
@@ -133,6 +135,7 @@ class JobPool:
         self._incarnations = [0] * count
         self._collected: list[_Sent] = []
         self._outstanding: dict[int, _Sent] = {}
+        self._told: set[int] = set()
         self._events: deque[list[Event]] = deque()  # by threads of jobs
         self._awake = threading.Event()
         self._threads: set[threading.Thread] = set()
@@ -143,6 +146,10 @@ class JobPool:
         self._interrupts.take()
         self._events.append([self._joined(worker) for worker in range(len(self._incarnations))])
         self._awake.set()
+
+    def members(self) -> list[Joined]:
+        """The workers that `wait` has told of."""
+        return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
 
     def send(self, worker: int, message: object) -> None:
         """Collect a message for the job that the next `wait` submits."""
@@ -170,6 +177,7 @@ class JobPool:
                 self._outstanding.pop(event.worker, None)
             elif isinstance(event, Joined):
                 self._incarnations[event.worker] = event.incarnation
+                self._told.add(event.worker)
         return events
 
     def wake(self) -> None:

@@ -102,6 +102,8 @@ class WorkerPool:
     `send` and `wait` are called by one thread, `wake` by any.
     """
 
+    resident = True
+
     def __init__(
         self,
         context: SparkContext,
@@ -155,6 +157,14 @@ class WorkerPool:
         self._interrupts.take()
         for supervisor in self._supervisors:
             supervisor.start()
+
+    def members(self) -> list[Joined]:
+        """The workers that have joined and have not left."""
+        return [
+            Joined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
+            for worker, place in enumerate(self._places)
+            if (seat := place.seat) is not None and seat.ready
+        ]
 
     def send(self, worker: int, message: object) -> None:
         """Send a message to a worker that has joined and has answered the last one.
