@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # How many workers stay; where it is not set, all slots but one.
 WORKERS = "spark.slicemill.workers"
+# Where the driver of a cluster listens for its workers; where it is not set, at any port.
+PORT = "spark.slicemill.port"
 
 # Measured on two cores: offset and commit logs fall from about 45 ms each to 5 ms. The default manager forks
 # a process per file to set permissions, and so does the default way of launching that process.
@@ -102,6 +104,13 @@ def local_session(
 def is_local(context: SparkContext) -> bool:
     """Whether tasks run on the driver's machine, in processes that it can end."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
+
+
+def listen_address(context: SparkContext) -> tuple[str, int]:
+    """Where the driver of a cluster listens: on the interface on which it listens for executors."""
+    settings = context.getConf()
+    host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
+    return host or "", int(settings.get(PORT, "0") or 0)
 
 
 def worker_count(context: SparkContext) -> int:
