@@ -162,9 +162,13 @@ def test_cancelled_jobs_of_workers_are_submitted_again(resident: Driver, context
     assert resident.ask(0, "echo", 1) == 1
 
 
+def open_files() -> int:
+    return psutil.Process().num_fds()
+
+
 @pytest.mark.parametrize("busy", [False, True])
 def test_stop_leaves_no_process_no_thread_no_file_and_no_job(context: SparkContext, busy: bool) -> None:
-    threads, files = set(threading.enumerate()), set(os.listdir("/proc/self/fd"))
+    threads, files = set(threading.enumerate()), open_files()
     with driving(WorkerPool(context, 2, OBEDIENT)) as driver:
         processes = [psutil.Process(driver.there(worker).pid) for worker in (0, 1)]
         if busy:
@@ -172,7 +176,7 @@ def test_stop_leaves_no_process_no_thread_no_file_and_no_job(context: SparkConte
         sockets = set(Path(tempfile.gettempdir()).glob("slicemill-*/s"))
     assert not any(process.is_running() for process in processes)
     assert set(threading.enumerate()) <= threads
-    assert len(os.listdir("/proc/self/fd")) <= len(files)
+    assert open_files() <= files
     assert any(not path.parent.exists() for path in sockets)
     assert not context.statusTracker().getActiveJobsIds()
     driver.pool.stop()

@@ -20,7 +20,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import TypeAlias
@@ -73,12 +72,17 @@ def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
     near.settimeout(None)
     connection: Connection[bytes, bytes] = Connection(near.detach())
     try:
-        answer_challenge(connection, key)
-        deliver_challenge(connection, key)
+        prove(connection, key)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
+    """Show the key to the driver, and have it shown."""
+    answer_challenge(connection, key)
+    deliver_challenge(connection, key)
 
 
 def _tune(tcp: socket.socket) -> None:
@@ -288,7 +292,8 @@ class Entrance:
             frame = connection.recv_bytes()
             hello = pickle.loads(frame[1:]) if frame[:1] == HELLO else None
             return hello if isinstance(hello, Hello) else None
-        except (AuthenticationError, EOFError, OSError, AssertionError, pickle.UnpicklingError):
+        except Exception:
+            # Whatever a stranger says or does not say.
             return None
         finally:
             if connection is not None:

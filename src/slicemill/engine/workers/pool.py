@@ -36,6 +36,7 @@ from slicemill.engine.workers.channel import (
     MESSAGE,
     NOTICE,
     READY,
+    Address,
     Channel,
     Entrance,
     Hello,
@@ -126,6 +127,7 @@ class WorkerPool:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._entrance: Entrance | None = None
+        self.address: Address | None = None  # where workers connect
         self._supervisors: list[Supervisor] = []
         self._interrupts = Interrupts()
         self._stopped = False
@@ -134,7 +136,7 @@ class WorkerPool:
         """Submit the workers' jobs; returns at once, `wait` says who has joined."""
         listen = None if self._local else listen_address(self._context)
         self._entrance = Entrance(listen, self._key, self._arrived)
-        address = self._entrance.address
+        self.address = address = self._entrance.address
         if not isinstance(address, str):
             # The name by which executors reach the driver need not be one that it can listen on.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
