@@ -130,8 +130,8 @@ class JobPool:
 
     def __init__(self, context: SparkContext, count: int, handler: str, *, limit_s: float = 60.0) -> None:
         self._context = context
-        self._group = f"slicemill-jobs-{secrets.token_hex(4)}"
-        self._work = _Work(self._group, handler, limit_s)
+        self.group = f"slicemill-jobs-{secrets.token_hex(4)}"
+        self._work = _Work(self.group, handler, limit_s)
         self._incarnations = [0] * count
         self._collected: list[_Sent] = []
         self._outstanding: dict[int, _Sent] = {}
@@ -189,7 +189,7 @@ class JobPool:
         self._stopped = True
         if any(thread.is_alive() for thread in self._threads):
             with contextlib.suppress(Exception):
-                self._context.cancelJobGroup(self._group)
+                self._context.cancelJobGroup(self.group)
         for thread in self._threads:
             thread.join(_CANCEL_S)
         self._interrupts.give_back()
@@ -203,7 +203,7 @@ class JobPool:
         events: list[Event] = []
         reason = "the processes of its task ended"
         try:
-            self._context.setJobGroup(self._group, "slicemill messages", interruptOnCancel=True)
+            self._context.setJobGroup(self.group, "slicemill messages", interruptOnCancel=True)
             pairs = [(sent.worker, sent.message) for sent in job]
             for done in self._context.parallelize(pairs, len(pairs)).mapPartitions(self._work).collect():
                 if done.answer is not None:
