@@ -13,14 +13,15 @@ from urllib.parse import unquote
 from rich.table import Table
 
 from slicemill.engine.early_choice import choices_in, with_choices
+from slicemill.engine.task import load_state
 from slicemill.errors import SlicemillError
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
+from slicemill.storage.checkpoints import SliceFile
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import IDENTITY, StateStore
-from slicemill.storage.state_slices import load_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def slices_of(home: Path) -> Iterator[HeldSlice]:
     for unit, _, bucket, state in _states_of(home):
         for held in state.held():
             stored = held.slice.stored if held.slice is not None else None
-            size = stored.bytes if isinstance(stored, ChunkInfo) else 0
+            size = stored.bytes if isinstance(stored, SliceFile) else 0
             wanted: dict[str, int] = {}
             for member, rows in held.wanted.items():
                 query = member.split(":")[0]

@@ -8,7 +8,7 @@ number of a version would not do: a run that was never committed has the same on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -25,11 +25,12 @@ from slicemill.engine.steps.shared_windows import Early
 from slicemill.plan.early_cost import Counted
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.chunk import ChunkInfo, merge_sorted, write_chunk
 from slicemill.storage.log import CHUNKS
 from slicemill.storage.log_epoch import Epoch
 from slicemill.storage.log_read import read_epoch
-from slicemill.storage.state_slices import load_state, store_state
+from slicemill.storage.state import SLICES
 
 # When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
 # epochs, so there are few times. Rows that time alone has made are not counted.
@@ -75,6 +76,17 @@ class TaskResult:
     seconds: Mapping[str, float]  # what its stages took
     sheds: Mapping[str, Report]  # what was dropped so far, by node
     panes: Counted = field(default_factory=Counted)  # what went into those of shared windows
+
+
+def store_state(folder: Path, states: Mapping[str, object]) -> tuple[ChunkInfo, ...]:
+    """Write a checkpoint to a unit's folder; its files as the unit's versions name them."""
+    written = write_checkpoint(folder / SLICES, states)
+    return tuple(ChunkInfo(f"{SLICES}/{path}", 0, size, None, None) for path, size in written)
+
+
+def load_state(folder: Path, chunks: Sequence[ChunkInfo]) -> Mapping[str, object]:
+    written = [[chunk.path.removeprefix(f"{SLICES}/"), chunk.bytes] for chunk in chunks]
+    return read_checkpoint(folder / SLICES, written)
 
 
 # Unit folder and bucket → plan digest, slice that holds what it has reached, program.

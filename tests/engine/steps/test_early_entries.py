@@ -19,6 +19,7 @@ from slicemill.engine.program import Outcome, UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.engine.steps.early import reduction_of
+from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
@@ -32,7 +33,6 @@ from slicemill.plan.partitions import bucket_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo, merge_sorted
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2), at timestamp) ORDER BY at;

@@ -17,6 +17,7 @@ from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.load import UTILITY, in_whole_windows, keep_random, keep_useful, keep_windows
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Dropping:
 NOTHING = Dropping()
 
 
+@stored_as("drop", version=1)
 @dataclass(slots=True)
 class DropState:
     report: Report = field(default_factory=Report)
