@@ -28,7 +28,7 @@ from slicemill.bench.process_tree import Usage, measured
 from slicemill.engine.mill import Mill, wall_clock_us
 from slicemill.engine.session import local_session
 from slicemill.ingest.needs import need_of
-from slicemill.ingest.reader import Reader
+from slicemill.ingest.spark_groups import Reader
 from slicemill.lab.claims import Claim, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.plan.build import build_graph

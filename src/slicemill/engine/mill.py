@@ -41,7 +41,7 @@ from slicemill.execution.relation_query import evaluate_relation
 from slicemill.execution.translate import relation_rows
 from slicemill.ingest.intake import Intake
 from slicemill.ingest.needs import Need, need_of
-from slicemill.ingest.reader import Reader
+from slicemill.ingest.spark_groups import Reader
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.plan.build import build_graph
