@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote
 
 from rich.table import Table
 
-from slicemill.engine.early_choice import choices_in, with_choices
-from slicemill.engine.task import load_state
 from slicemill.errors import SlicemillError
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
-from slicemill.storage.checkpoints import SliceFile
-from slicemill.storage.chunk import ChunkInfo
-from slicemill.storage.state import IDENTITY, StateStore
+from slicemill.storage.checkpoints import SliceFile, read_checkpoint
+from slicemill.storage.home_reader import HomeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +67,17 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
         else node
         for node in graph
     }
-    return with_choices(QueryGraph(nodes, graph.streams), choices_in(graph, home))
+    return QueryGraph(nodes, graph.streams)
 
 
 def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:
-    """Unit, operator, bucket and what it keeps."""
-    folder = home / "units"
-    if not folder.exists():
-        raise SlicemillError(f"{home} is no home of a mill; give the folder that `run --home` was given")
-    for unit in sorted(path for path in folder.iterdir() if (path / IDENTITY).exists()):
-        version = StateStore(unit).latest()
-        buckets: dict[int, list[ChunkInfo]] = {}
-        for part in version.slices if version is not None else ():
-            buckets.setdefault(part.bucket, []).append(part.chunk)
-        for bucket, chunks in sorted(buckets.items()):
-            for node_id, state in load_state(unit, chunks).items():
+    """Unit, operator, cell and what it keeps."""
+    found = HomeReader(home)
+    for unit, fields in sorted(found.units.items()):
+        for cell, files in enumerate(fields["checkpoint"]["files"]):
+            for node_id, state in read_checkpoint(found.checkpoint_folder(unit), files).items():
                 if isinstance(state, Telling):
-                    yield unquote(unit.name), node_id, bucket, state
+                    yield unit, node_id, cell, state
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
