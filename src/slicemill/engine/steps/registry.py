@@ -36,7 +36,7 @@ def stateless_step(making: Making) -> Step | None:
     if isinstance(operator, op.Project):
         return ProjectStep(operator.items, making.schemas[0])
     if isinstance(operator, op.InOrder):
-        return InOrderStep(operator, making.node.schema)
+        return InOrderStep(operator, making.node.schema, making.seq_bits)
     if isinstance(operator, op.WholeWindows):
         return WholeWindowsStep(operator)
     if isinstance(operator, op.Sink):
@@ -74,7 +74,8 @@ def _hosted(making: Making) -> StatefulStep:
     state = making.state
     if not isinstance(state, RowState):
         state = RowState(making.translator.operator(making.node))
-    return RowStep(state, schemas, making.node.schema, share)
+    seq_bits = None if keys is None else making.seq_bits
+    return RowStep(state, schemas, making.node.schema, share, seq_bits)
 
 
 MAKERS: tuple[Maker, ...] = (
