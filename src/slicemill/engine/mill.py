@@ -199,7 +199,8 @@ class Mill:
 
     def feed(self, name: str, table: pa.Table) -> None:
         """Hand rows to a stream that has no source of its own; they arrive now, in this order."""
-        stream = self.streams.get(name.lower())
+        declared = self.catalog.relation(name)
+        stream = self.streams.get(declared.name) if declared is not None else None
         if stream is None or not stream.handed:
             raise SlicemillError(f"{name} is no stream that a program feeds; declare it without a SOURCE")
         stream.feed(table, self._clock())
