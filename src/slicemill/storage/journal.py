@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from slicemill.storage.files import TEMPORARY, FileSystem, full_message, is_full, write_whole
+from slicemill.storage.files import FileSystem, full_message, is_full, write_whole
 from slicemill.storage.home_state import HomeError, HomeState
 from slicemill.storage.lines import frame, split_lines
 from slicemill.storage.snapshot import SnapshotDamaged, decode_snapshot
@@ -202,10 +202,3 @@ def write_snapshot(
         for old in bases(names, suffix):
             if old < oldest:
                 files.remove(home / JOURNAL / f"{old:012d}{suffix}")
-
-
-def remove_temporary(home: Path, files: FileSystem) -> None:
-    """Remove what a crash left of a snapshot that was being written."""
-    for name in files.names(home / JOURNAL):
-        if name.endswith(TEMPORARY):
-            files.remove(home / JOURNAL / name)

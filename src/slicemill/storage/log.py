@@ -292,9 +292,6 @@ class Log:
         self._extents[0] = array("q", moved[np.frombuffer(self._extents[0], np.int64)].tobytes())
         self._segments, self._positions = kept, {segment: place for place, segment in enumerate(kept)}
         self._live = {segment: self._live[segment] for segment in kept}
-        self._newest.clear()
-        for segment in kept:
-            self._note_newest(segment)
 
 
 def read_epochs(
