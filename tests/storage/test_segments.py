@@ -146,7 +146,7 @@ def test_a_dictionary_column_is_refused() -> None:
 
 
 def test_reading_copies_nothing(tmp_path: Path) -> None:
-    half = 500_000
+    half = 100_000
     extent = SegmentWriter(tmp_path, "w").append(
         pa.concat_tables([rows(*range(half)), rows(*range(half), seq=half)])
     )

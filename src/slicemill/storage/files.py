@@ -167,7 +167,7 @@ def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> Non
 
 
 def remove_temporary(files: FileSystem, folder: Path) -> None:
-    """Remove what crashes left of files that were being written whole; nobody may be writing in the folder."""
+    """Remove what crashes left of files that were being written whole; nobody may be writing there."""
     for name in files.names(folder):
         if name.endswith(TEMPORARY):
             files.remove(folder / name)

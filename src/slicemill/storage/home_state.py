@@ -96,10 +96,12 @@ class HomeState:
         before = self.units.get(name, {})
         # A new dictionary: whoever has the old one goes on seeing what held then.
         now = self.units[name] = _merged(before, fields)
-        if any(field.startswith(CHECKPOINT_FIELD) for field in fields):
-            replaced = checkpoint_files(before) - checkpoint_files(now)
-            if replaced:
-                self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+        for field_name in fields:
+            if field_name.startswith(CHECKPOINT_FIELD):
+                replaced = checkpoint_files(before) - checkpoint_files(now)
+                if replaced:
+                    self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+                break
 
 
 def checkpoint_files(unit: Mapping[str, Any]) -> set[str]:
