@@ -45,7 +45,9 @@ app = typer.Typer(
 )
 log_app = typer.Typer(help="Look into the logs of a home.", no_args_is_help=True)
 app.add_typer(lab_app, name="lab")
+home_app = typer.Typer(help="Look after the home of a mill.", no_args_is_help=True)
 app.add_typer(log_app, name="log")
+app.add_typer(home_app, name="home")
 app.command(epilog="Example: slicemill bench simulator --json")(bench)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
@@ -287,6 +289,48 @@ def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -
     from slicemill.engine.console import logs_table
 
     Console().print(logs_table(home))
+
+
+HomeFolder = Annotated[Path, typer.Argument(metavar="HOME", help="The home of a mill.")]
+
+
+@home_app.command("check", epilog="Example: slicemill home check work")
+def check_home(home: HomeFolder) -> None:
+    """Read everything that a home should hold, and name what is missing or damaged."""
+    from slicemill.storage.check import check_home as checked
+
+    with Console(stderr=True).status("checking") as status:
+        report = checked(home, progress=status.update)
+    typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
+    typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.units} units")
+    if report.torn:
+        typer.echo(f"{report.torn} bytes of a commit that did not end; the next start cuts them off")
+    for mistake in report.mistakes:
+        typer.echo(mistake, err=True)
+    if report.mistakes:
+        raise typer.Exit(1)
+    typer.echo("everything is there")
+
+
+@home_app.command("backup", epilog="Example: slicemill home backup work /backup/work-monday")
+def backup_home(
+    home: HomeFolder,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder that does not exist yet.")],
+) -> None:
+    """Copy a home in which no mill runs, and check the copy."""
+    from slicemill.storage.backup import backup_home as copied
+
+    with Console(stderr=True).status("copying") as status:
+        report = copied(home, target, status.update)
+    typer.echo(f"{target}: epoch {report.epoch}, {report.rows:,} rows; everything is there")
+
+
+@home_app.command("upgrade", epilog="Example: slicemill home upgrade work")
+def upgrade_home(home: HomeFolder) -> None:
+    """Bring a home that an older slicemill made to the format of this one."""
+    from slicemill.storage.backup import upgrade_home as upgraded
+
+    typer.echo(upgraded(home))
 
 
 def read(file: Path) -> Source:

@@ -20,7 +20,8 @@ from slicemill.storage.home import Home, HomeError
 from slicemill.storage.home_format import FormatError
 from slicemill.storage.home_lock import HomeLocked
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.segments import SegmentWriters
+from slicemill.storage.home_state import HomeState
+from slicemill.storage.segments import Extent, SegmentWriters
 from storage.faulty_files import PARTS, FullFiles, MemoryFiles, SpyFiles
 from storage.homes import FOLDER, append, commit_rows, memory_files, small_home, view
 from storage.tables import COLUMNS, rows
@@ -70,6 +71,10 @@ def test_what_is_in_memory_does_not_change_with_what_the_caller_gave() -> None:
         (Change(created={"bid": COLUMNS}), "log bid .* already"),
         (Change(dropped_logs=["ask"]), "no log ask .* to drop"),
         (Change(dropped_logs=["bid"], freed={"bid": 1}), "no log bid"),
+        (Change(logs={"bid": Appended([], 1.5, 2, 0)}), "log bid: .* 64-bit integers"),  # type: ignore[arg-type]
+        (Change(logs={"bid": Appended([], 2**63, 2, 0)}), "log bid: .* 64-bit integers"),
+        (Change(logs={"bid": Appended([Extent("w-0.arrows", 1, "2", 3)], 1, 2, 0)}), "log bid"),  # type: ignore[arg-type]
+        (Change(units={"u": 3}), "u: fields must be a dictionary"),  # type: ignore[dict-item]
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_and_nothing_is_written(change: Change, message: str) -> None:
@@ -79,6 +84,23 @@ def test_a_change_that_does_not_fit_is_refused_and_nothing_is_written(change: Ch
     with pytest.raises(HomeError, match=message):
         home.commit(change)
     assert view(small_home(files)) == view(home)
+
+
+def test_a_commit_that_is_interrupted_does_not_let_the_next_one_write_its_epoch_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = memory_files()
+    home = small_home(files)
+
+    def interrupted(state: HomeState, record: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(HomeState, "apply", interrupted)
+        home.commit(Change(units={"u": {"n": 1}}))
+    with pytest.raises(HomeError, match="open the home again"):
+        home.commit(Change(units={"u": {"n": 2}}))
+    assert small_home(files).units == {"u": {"n": 1}}
 
 
 def test_a_log_that_is_dropped_and_made_again_has_nothing_of_the_old_one() -> None:

@@ -127,7 +127,7 @@ class Home:
             self._state = loaded.state
             if loaded.torn:
                 tell(f"journal: {loaded.torn} bytes of a commit that did not end are cut off")
-            self._journal = JournalWriter(self.folder, loaded.position, self._files, self._durable)
+            self._journal = JournalWriter(self.folder, loaded, self._files, self._durable)
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
             removed = self.sweep()
@@ -146,11 +146,12 @@ class Home:
             journal = self._opened()
             self._state.check(change)
             folders = self._make_folders(change) if change.created else {}
-            content = encode_record(self._state.epoch + 1, self._clock(), change, folders)
-            journal.append(content)
+            epoch = self._state.epoch + 1
+            content = encode_record(epoch, self._clock(), change, folders)
+            journal.append(epoch, content)
             # What is in memory is what reading the record again will give.
             self._state.apply(json.loads(content))
-            if journal.end > min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
+            if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
                 self._take_snapshot(journal)
             return self._state.epoch
 
@@ -184,6 +185,8 @@ class Home:
     def _opened(self) -> JournalWriter:
         if self._journal is None:
             raise HomeError(f"home {self.folder} is not open")
+        if self._journal.epoch != self._state.epoch:
+            raise HomeError(f"a commit to {self.folder} was interrupted; open the home again")
         return self._journal
 
     def _make_folders(self, change: Change) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from slicemill.storage.files import LOCAL, FileSystem, exists
-from slicemill.storage.home_format import check_format
+from slicemill.storage.home_format import check_format, require_home
 from slicemill.storage.home_state import Garbage, HomeError, HomeState
 from slicemill.storage.journal import JournalDamaged, Position, apply_lines, load, records_path
 from slicemill.storage.log import Log
@@ -31,11 +31,13 @@ class HomeReader:
     """Follows the journal of a home. Use it from one thread; call `poll` to see what is new."""
 
     def __init__(self, folder: Path, files: FileSystem = LOCAL) -> None:
+        require_home(folder, files)
         check_format(folder, files)
         self.folder = folder
         self._files = files
         self._state = HomeState(folder, files)
         self._position = Position(0, 0)
+        self.torn = 0  # bytes after the last whole record, when the journal was loaded
         self._load()
 
     @property
@@ -63,6 +65,10 @@ class HomeReader:
     @property
     def statements(self) -> list[dict[str, Any]]:
         return self._state.statements
+
+    def checkpoint_folder(self, unit: str) -> Path:
+        """Where a unit's state files lie."""
+        return self._state.checkpoint_folder(unit)
 
     def poll(self) -> int:
         """See what was committed since; how many epochs those were."""
@@ -93,7 +99,7 @@ class HomeReader:
         for _ in range(_ATTEMPTS):
             try:
                 loaded = self._repeated(lambda: load(self.folder, self._files, _silent))
-                self._state, self._position = loaded.state, loaded.position
+                self._state, self._position, self.torn = loaded
             except FileNotFoundError:
                 continue
             return
