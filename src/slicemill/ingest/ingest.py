@@ -57,7 +57,7 @@ class Feed:
 
 
 def open_feed(
-    spark: SparkSession, intake: Intake, need: Need, home: Path, folder: Path, given: DataFrame | None = None
+    spark: SparkSession, intake: Intake, need: Need, folder: Path, given: DataFrame | None = None
 ) -> Feed:
     """A stream's source, or the frame that was given for it, without rows and columns that no query wants."""
     stream = intake.stream
@@ -69,7 +69,7 @@ def open_feed(
     files = direct_files(spark, stream, folder)
     if files is not None:
         return Feed(files.paths().mapInArrow(packer.from_files, LINE), packer, files)
-    return Feed(_by_catalyst(streaming_frame(spark, stream, home, folder), packer), packer)
+    return Feed(_by_catalyst(streaming_frame(spark, stream, folder), packer), packer)
 
 
 def _by_catalyst(frame: DataFrame, packer: Packer) -> DataFrame:

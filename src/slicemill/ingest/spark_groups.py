@@ -82,7 +82,7 @@ class Reader:
 
     def _feed(self, intake: Intake, need: Need) -> Feed:
         given = self.frames.get(intake.stream.name.lower())
-        return open_feed(self.spark, intake, need, self.sources, self.folder, given)
+        return open_feed(self.spark, intake, need, self.folder, given)
 
     def _groups(self, intakes: Mapping[str, Intake]) -> list[list[str]]:
         groups = self._known_groups()
