@@ -1,4 +1,4 @@
-"""Points in time: microseconds since 1970 as integers, with a beginning and an end that nothing lies beyond."""
+"""Points in time: microseconds since 1970 as integers, between a beginning and an end."""
 
 from __future__ import annotations
 

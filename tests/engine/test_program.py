@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.chunk import merge_sorted
 from support.corpus import Case, Runnable, TimedRow, check_rows, parameters, prepare
 
@@ -47,7 +50,8 @@ class Memory:
                     self.complete[other.name] = event.arrival_us
 
 
-def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]]:
+def run(runnable: Runnable, seed: int, buckets: int, folder: Path | None = None) -> dict[str, list[TimedRow]]:
+    """The rows of all queries; with a folder, every unit goes on from a checkpoint after each of its runs."""
     chooser = random.Random(seed)
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     memory = Memory(graph, runnable)
@@ -79,6 +83,10 @@ def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]
             outcomes = [
                 part.run(inputs, {log: memory.complete[log] for log in unit.inputs}) for part in parts
             ]
+            if folder is not None:
+                for bucket, part in enumerate(parts):
+                    files = json.loads(json.dumps(write_checkpoint(folder, part.states)))
+                    parts[bucket] = UnitProgram(part.plan, bucket, read_checkpoint(folder, files))
             for _, log in unit.outputs:
                 assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
                 table: pa.Table = merge_sorted([outcome.tables[log] for outcome in outcomes])
@@ -100,3 +108,11 @@ def test_runs_cut_anywhere_and_any_number_of_buckets_give_the_rows_of_the_case(c
             # Between buckets, rows of the same time come in any order.
             expected = whole if buckets == 1 else replace(whole, ordered=False)
             check_rows(expected, results[query.lower()], f"{query}, seed {seed}, {buckets} buckets")
+
+
+@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
+def test_units_that_go_on_from_checkpoints_give_the_same_rows_to_the_bit(case: Case, tmp_path: Path) -> None:
+    runnable = prepare(case)
+    for seed, buckets in ((5, 1), (6, 3)):
+        results = run(runnable, seed, buckets, tmp_path)
+        assert repr(results) == repr(run(runnable, seed, buckets))

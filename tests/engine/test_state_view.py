@@ -10,6 +10,7 @@ from rich.console import Console
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.state_view import slices_of, state_tables, with_measures
+from slicemill.engine.task import store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
@@ -20,7 +21,6 @@ from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.storage.home import Home
 from slicemill.storage.state import SliceInfo, UnitVersion
-from slicemill.storage.state_slices import store_state
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;

@@ -1,8 +1,8 @@
-"""The dispatcher: decides what workers do next, and commits what they have done, a round at a time (DESIGN §2).
+"""The dispatcher: decides what workers do next, and commits what they have done (DESIGN §2).
 
-    wait for answers ──► what they did as ONE journal record ──► deliver ──► policy ──► a message per idle worker
-          ▲                                                                                    │
-          └────────────────────────────────────────────────────────────────────────────────────┘
+    wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
+          ▲                                                                     │
+          └─────────────────────────────────────────────────────────────────────┘
 
 There is no barrier: a worker that answers gets its next message while others are at work. A message holds
 reads of sources first, then runs of units in the order of the policy, as many as fit into a quantum of
@@ -576,7 +576,7 @@ class Dispatcher:
             if self._pool.resident:
                 crew.plans.update(plans)
             crew.asked = tuple(items)
-            self._pool.send(worker, Message(crew.asked, plans, self._home.durability == "machine"))
+            self._pool.send(worker, Message(crew.asked, plans, self._home.durable))
 
     def _pickled(self, item: Item) -> bytes:
         stream = getattr(item, "stream", None)

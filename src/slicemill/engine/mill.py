@@ -77,7 +77,8 @@ class Mill:
     `folder` is where relative paths of sources begin, `cells` how many ways keyed work is split, `keep_s` how
     long results can be read after all who follow them have them, `policy` which query runs next where several
     could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
-    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay.
+    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
+    `read_sources` all rows come by `feed`.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Mill:
         execution: Execution = "workers",
         clock: Callable[[], int] = wall_clock_us,
         pool: Pool | None = None,
+        read_sources: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         chooser = Chooser(policy_named(policy))
@@ -121,6 +123,7 @@ class Mill:
         self._folder = Path(folder)
         self._cells = cells or self._default_cells()
         self._poll_ms = poll_ms
+        self._read_sources = read_sources
         self._keep_us = int(keep_s * US)
         self._clock = clock
         self._tables: dict[str, Sequence[Row]] = {}
@@ -236,7 +239,8 @@ class Mill:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
         self.open()
         self._started = True
-        self._ingest.start(self.streams, self._poll_ms)
+        if self._read_sources:
+            self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
 
@@ -258,7 +262,8 @@ class Mill:
         """Read all that the sources hold now into the logs, and run nothing."""
         self.open()
         self.dispatcher.read_all()
-        self._ingest.read_to_the_end(self.streams)
+        if self._read_sources:
+            self._ingest.read_to_the_end(self.streams)
         for stream in self.streams.values():
             if stream.error is not None:
                 raise SlicemillError(f"reading {stream.name} stopped: {stream.error}")
@@ -272,7 +277,7 @@ class Mill:
         self.sinks.deliver_new()
 
     def close(self, *, checkpoint: bool = True) -> None:
-        """Stop, write the state that only workers have, and end the Spark session if this mill has made it."""
+        """Stop, write the state that only workers have, and end the session if this mill has made it."""
         if self._closed:
             return
         self._closed = True
@@ -337,7 +342,7 @@ class Mill:
                 self.sinks.add(name, sink)
             self._note_statements(catalog)
             self.catalog, self._graph = catalog, graph
-        if self._started:
+        if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
 
     def _rows_of(self, table: Table) -> Sequence[Row]:
@@ -347,8 +352,8 @@ class Mill:
         return plain_rows(found, table.schema)
 
     def _is_handed(self, stream: Stream) -> bool:
-        """Do its rows come by way of the driver: from a frame, a format that only Spark reads, or a program?"""
-        if stream.name.lower() in self._ingest.frames:
+        """Do its rows come by way of the driver: from Spark, or from a program?"""
+        if stream.name.lower() in self._ingest.frames or not self._read_sources:
             return True
         spool = self.home.folder / "sources" / folder_name(stream.name)
         readers = open_readers(stream, stream.schema.names, self._folder, spool, _nobody, self._clock)
@@ -361,16 +366,14 @@ class Mill:
             for query in catalog.queries.values()
             if query.continuous and query.name not in self.queries
         }
-        change = Change(
-            created={name: columns for name, columns in logs.items() if name not in self.home.logs}
-        )
+        fresh = {name: columns for name, columns in logs.items() if name not in self.home.logs}
         for name, columns in logs.items():
             known = self.home.logs.get(name)
             if known is not None and not known.columns.equals(columns, check_metadata=True):
                 raise SlicemillError(
                     f"{name} is kept in {self.home.folder} with other columns; drop it there, or rename it"
                 )
-        self.home.commit(change)
+        self.home.commit(Change(created=fresh))
 
     def _note_statements(self, catalog: Catalog) -> None:
         """Keep what is declared in the journal, so that a home can be read without its script."""
@@ -402,6 +405,9 @@ class Mill:
         running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
+        for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
+            if log in self.queries:
+                self.queries[log].error = why  # one that has failed stays stopped
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
         if gone:
             # Its queries are gone, and so is what it kept for them.

@@ -12,14 +12,16 @@ from urllib.parse import unquote
 
 from rich.table import Table
 
+from slicemill.engine.early_choice import choices_in, with_choices
+from slicemill.engine.task import load_state
 from slicemill.errors import SlicemillError
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
+from slicemill.storage.checkpoints import SliceFile
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import IDENTITY, StateStore
-from slicemill.storage.state_slices import load_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def slices_of(home: Path) -> Iterator[HeldSlice]:
     for unit, _, bucket, state in _states_of(home):
         for held in state.held():
             stored = held.slice.stored if held.slice is not None else None
-            size = stored.bytes if isinstance(stored, ChunkInfo) else 0
+            size = stored.bytes if isinstance(stored, SliceFile) else 0
             wanted: dict[str, int] = {}
             for member, rows in held.wanted.items():
                 query = member.split(":")[0]
@@ -57,7 +59,7 @@ def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
 
 
 def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
-    """A graph whose shared joins know what has been measured of them in a home."""
+    """A graph whose shared joins and windows know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
     for _, node_id, _, state in _states_of(home):
         statistics = state.statistics()
@@ -69,7 +71,7 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
         else node
         for node in graph
     }
-    return QueryGraph(nodes, graph.streams)
+    return with_choices(QueryGraph(nodes, graph.streams), choices_in(graph, home))
 
 
 def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:

@@ -164,10 +164,11 @@ class RunningStream:
         assert self.reading_us is not None
         self.reading_us, self.error, self._failures = None, None, 0
         before = self.fields
-        self.fields = {**before, **done.progress, "offsets": dict(done.offsets)}
-        self.fields.pop(ENDED, None)  # of this mill only: the next one may read on
+        # That a stream has ended holds for this mill only: the next one may read on.
+        said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
+        self.fields = {name: value for name, value in said.items() if value is not None}
         if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
-            change.streams[self.name] = dict(self.fields)
+            change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
         self.counts.rows += _rows(done, "rows")

@@ -209,14 +209,12 @@ class Worker:
 
     def _forget(self, item: Forget) -> None:
         everything = not item.units and not item.streams
-        for cell in [
-            key for key in self.cells if key[0] == item.mill and (everything or key[1] in item.units)
-        ]:
-            del self.cells[cell]
-        for key in [
-            key for key in self.streams if key[0] == item.mill and (everything or key[1] in item.streams)
-        ]:
-            self.streams.pop(key).close()
+        for mill, unit, cell in list(self.cells):
+            if mill == item.mill and (everything or unit in item.units):
+                del self.cells[mill, unit, cell]
+        for mill, stream in list(self.streams):
+            if mill == item.mill and (everything or stream in item.streams):
+                self.streams.pop((mill, stream)).close()
 
     # -- segments --------------------------------------------------------------------------------------
 

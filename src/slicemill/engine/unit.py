@@ -78,6 +78,7 @@ class RunningUnit:
     """A unit whose fields are in a home; `newcomers` are members that have no state yet."""
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
+        self._home = home
         self.plan = replace(
             plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"]))
         )
@@ -90,7 +91,6 @@ class RunningUnit:
         self.state_bytes = 0
         self.strikes = 0
         self.run: Run | None = None
-        self._home = home
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -275,7 +275,7 @@ class RunningUnit:
             # Results are kept from now on.
             whole.arrival_us = now
         else:
-            # Rows of a derived stream are on their way to results, and have waited since the oldest of them came.
+            # Rows of a derived stream are on their way to results: they wait since the oldest of them came.
             came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
             whole.arrival_us = min(came, default=now)
         return whole

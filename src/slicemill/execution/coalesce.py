@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from slicemill.execution.aggregate import comparable, shown
 from slicemill.execution.coalesce_windows import SlidingPartitions
 from slicemill.execution.operator import Row, Timed
+from slicemill.storage.codec import stored_as
 
 Period = tuple[int, int]
 
@@ -35,6 +37,7 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
     return runs
 
 
+@stored_as("coalesce.partition", version=1)
 @dataclass(slots=True)
 class _Partition:
     """The tuples of one partition that may still be in a window, each with its arrival number.
@@ -49,6 +52,12 @@ class _Partition:
 
 class Coalesce(SlidingPartitions[_Partition]):
     """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's."""
+
+    def state(self) -> Any:
+        return {"partitions": self._partitions, "next_end": self._next_end}
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
 
     def _new_partition(self, head: Row) -> _Partition:
         return _Partition(head)

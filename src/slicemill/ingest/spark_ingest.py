@@ -1,7 +1,7 @@
 """Streams that only Spark can read: one Structured Streaming query brings their rows to the workers.
 
-    any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents ──► the driver hands
-    them to the worker that reads the stream ──► intake, as for every stream
+    any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
+                   ──► the driver hands them to the worker that reads the stream ──► intake
 
 Spark notes a batch as done when the journal has it; a batch that it replays is known by its number, which is
 the stream's offset. A checkpoint of Spark's belongs to one set of sources, so streams that are first read

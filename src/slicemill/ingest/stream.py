@@ -50,7 +50,7 @@ class StreamPlan:
 
     @property
     def read(self) -> list[str]:
-        """The columns that are read: those that are stored, the timestamp, and what the condition looks at."""
+        """The columns that are read: what is stored, the timestamp, and what the condition looks at."""
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
         return [name for name in self.stream.schema.names if name in wanted]
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.vectors import Mask, Vector, to_arrow
+from slicemill.storage.codec import stored_as
 
 _TS, _ARRIVAL = "_ts", "_arr"
 
@@ -37,6 +38,7 @@ class Answered(Protocol):
     def needed_from(self) -> int: ...
 
 
+@stored_as("assembly.returned", version=1)
 @dataclass(slots=True)
 class _Returned:
     """Answers of one call that have not left yet, in order; `place` counts several to the same tuple."""
@@ -53,6 +55,7 @@ class _Returned:
         return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
 
 
+@stored_as("assembly", version=1)
 @dataclass(slots=True)
 class AssemblyState:
     """The tuples that a call may still answer, from arrival number `first` on, and answers that wait."""

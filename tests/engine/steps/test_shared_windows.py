@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
+from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
@@ -28,7 +29,6 @@ from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;

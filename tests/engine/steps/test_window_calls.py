@@ -18,6 +18,7 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
+from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
@@ -29,7 +30,6 @@ from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
 

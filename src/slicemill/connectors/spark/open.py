@@ -20,9 +20,8 @@ from pyspark.sql import types as s
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from slicemill.connectors.generators.highway import HighwaySource, highway_options
-from slicemill.connectors.generators.nexmark import NexmarkSource, nexmark_options
-from slicemill.connectors.generators.rfid import RfidSource, rfid_options
+from slicemill.connectors.generators.generator import GENERATORS, generator_of
+from slicemill.connectors.generators.spark_source import SOURCES
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
 from slicemill.connectors.tcp import source as tcp_source
@@ -65,15 +64,9 @@ def _opened(
         return _lines_of_files(spark, reader, origin, schema, folder)
     if form in TYPED_FILES:
         return _typed_files(spark, reader, origin, schema, folder), None
-    if form == "nexmark":
-        nexmark_options(origin.options)
-        spark.dataSource.register(NexmarkSource)
-    if form == "highway":
-        highway_options(origin.options)
-        spark.dataSource.register(HighwaySource)
-    if form == "rfid":
-        rfid_options(origin.options)
-        spark.dataSource.register(RfidSource)
+    if form in GENERATORS:
+        generator_of(form, origin.options)
+        spark.dataSource.register(SOURCES[form])
     frame = loaded(reader, form, origin.without("lines"))
     lines = origin.option("lines") or (EITHER if form == "kafka" else None)
     if lines is None:

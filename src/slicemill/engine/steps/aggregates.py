@@ -19,9 +19,11 @@ from slicemill.kernels.keys import Keys
 from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import ARRIVAL, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
 from slicemill.uda.run import Answers, Tuples, Uda, prepare
 
 
+@stored_as("group", version=1)
 @dataclass(slots=True)
 class GroupState:
     """Per call its partitions' keys and the state of its routines; the rows that wait for answers."""

@@ -19,8 +19,10 @@ from slicemill.execution.operator import Timed
 from slicemill.plan import operators as op
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify", version=1)
 @dataclass(slots=True)
 class ClassifyState:
     """What is learnt, the next time unit to decide on, and the values of units that are not over."""

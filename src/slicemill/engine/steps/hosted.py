@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,16 +17,21 @@ from slicemill.engine.steps.step import END
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import shown
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
-from slicemill.execution.operator import Holding, Operator, Row, Timed
+from slicemill.execution.operator import Holding, Operator, Restorable, Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("rows", version=1)
 @dataclass(slots=True)
 class RowState:
-    """What a hosted operator keeps from run to run: its own state and tuples that have to wait."""
+    """What a hosted operator keeps from run to run: its own state and tuples that have to wait.
 
-    operator: Operator
+    The operator itself is made from the plan.
+    """
+
+    operator: Any
     waiting: list[list[tuple[Timed, int]]] = field(default_factory=list)
     finished: bool = False
 
@@ -51,17 +57,31 @@ class RowStep:
     """
 
     def __init__(
-        self, state: RowState, schemas: Sequence[Schema], output: Schema, share: Share | None
+        self,
+        operator: Operator,
+        schemas: Sequence[Schema],
+        output: Schema,
+        share: Share | None,
+        known: RowState | None = None,
     ) -> None:
-        self.state = state
+        assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"
+        self._operator = operator
         self._schemas = schemas
         self._output = output
         self._share = share
-        if not state.waiting:
-            state.waiting = [[] for _ in schemas]
+        self._waiting: list[list[tuple[Timed, int]]] = [[] for _ in schemas]
+        self._finished = False
+        if known is not None:
+            operator.restore(known.operator)
+            self._waiting, self._finished = known.waiting, known.finished
+
+    @property
+    def state(self) -> RowState:
+        assert isinstance(self._operator, Restorable), "it was when the step was made"
+        return RowState(self._operator.state(), self._waiting, self._finished)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        for waiting, table, schema in zip(self.state.waiting, tables, self._schemas, strict=True):
+        for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):
             waiting += self._mine(
                 zip(timed_rows(table, schema), table.column(ARRIVAL).to_pylist(), strict=True)
             )
@@ -70,15 +90,15 @@ class RowStep:
         arrivals: list[int] = []
         last_arrival = 0
         for port, timed, arrival in self._ready(until):
-            made = self.state.operator.process(port, timed)
+            made = self._operator.process(port, timed)
             last_arrival = max(last_arrival, arrival)
             out += made
             arrivals += [arrival] * len(made)
-        operator = self.state.operator
+        operator = self._operator
         late: list[Timed] = []
-        if until == END and not self.state.finished:
+        if until == END and not self._finished:
             late = list(operator.finish())
-            self.state.finished = True
+            self._finished = True
         elif operator.waits_for_time and until > -END:
             late = list(operator.advance(until))
         out += late
@@ -89,12 +109,12 @@ class RowStep:
     @property
     def shed(self) -> Report | None:
         """What the operator has dropped for lack of memory, if it may drop anything."""
-        operator = self.state.operator
+        operator = self._operator
         return operator.report if isinstance(operator, SheddingCoalesce) else None
 
     def due(self) -> int | None:
-        waiting = [queue[0][0].ts + 1 for queue in self.state.waiting if queue]
-        operator = self.state.operator
+        waiting = [queue[0][0].ts + 1 for queue in self._waiting if queue]
+        operator = self._operator
         held = operator.due() if isinstance(operator, Holding) else None
         return min([*waiting, *([] if held is None else [held])], default=None)
 
@@ -104,13 +124,13 @@ class RowStep:
 
     def _ready(self, until: int) -> list[tuple[int, Timed, int]]:
         """Tuples that may go in now, in order; the others wait on."""
-        single = len(self.state.waiting) == 1
+        single = len(self._waiting) == 1
         ready: list[tuple[int, Timed, int]] = []
-        for port, waiting in enumerate(self.state.waiting):
+        for port, waiting in enumerate(self._waiting):
             # One input is in order by itself: nothing can come before what is here.
             count = len(waiting) if single else _count_before(waiting, until)
             ready += [(port, timed, arrival) for timed, arrival in waiting[:count]]
-            self.state.waiting[port] = waiting[count:]
+            self._waiting[port] = waiting[count:]
         return ready if single else sorted(ready, key=lambda entry: (entry[1].ts, entry[0]))
 
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 from slicemill.esl.types import Schema
 from slicemill.kernels.merge import BEGINNING, merge
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("merge", version=1)
 @dataclass(slots=True)
 class MergeState:
     """Rows that wait for earlier ones of other inputs, and how far each input is known."""

@@ -24,6 +24,7 @@ from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
+from slicemill.plan import state_codecs  # noqa: F401 - says how states store what they hold of a plan
 from slicemill.plan.partitions import partition_keys
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
@@ -71,10 +72,8 @@ def _hosted(making: Making) -> StatefulStep:
     share = None
     if making.buckets > 1 and keys is not None:
         share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
-    state = making.state
-    if not isinstance(state, RowState):
-        state = RowState(making.translator.operator(making.node))
-    return RowStep(state, schemas, making.node.schema, share)
+    known = making.state if isinstance(making.state, RowState) else None
+    return RowStep(making.translator.operator(making.node), schemas, making.node.schema, share, known)
 
 
 MAKERS: tuple[Maker, ...] = (

@@ -1,9 +1,9 @@
 """Messages between driver and workers: framing, authentication and the socket that accepts workers.
 
-Frames are those of `multiprocessing.connection` (a length of four bytes, then as many bytes), so that a worker
-uses its `Connection` and its key exchange. The driver's end never blocks: a worker that is stopped in the
-middle of a message, or does not read, must not hold the dispatcher. The first byte of a frame says what it is;
-the rest is a pickle. Nothing is unpickled that comes from a peer without the key.
+Frames are those of `multiprocessing.connection` (a length of four bytes, then as many bytes): a worker uses
+its `Connection` and its key exchange. The driver's end never blocks: a worker that is stopped in the middle
+of a message, or does not read, must not hold the dispatcher. The first byte of a frame says what it is; the
+rest is a pickle. Nothing is unpickled that comes from a peer without the key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import TypeAlias
@@ -69,23 +68,31 @@ def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
         near.connect(address)
     else:
         near = socket.create_connection(address, HANDSHAKE_S)
-        _without_delay(near)
+        _tune(near)
     near.settimeout(None)
     connection: Connection[bytes, bytes] = Connection(near.detach())
     try:
-        answer_challenge(connection, key)
-        deliver_challenge(connection, key)
+        prove(connection, key)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _without_delay(tcp: socket.socket) -> None:
-    # A message of 20 KB is written in two parts: without this it would wait 40 ms for an acknowledgement. And
-    # a host that vanishes without a word must be noticed some time.
+def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
+    """Show the key to the driver, and have it shown."""
+    answer_challenge(connection, key)
+    deliver_challenge(connection, key)
+
+
+def _tune(tcp: socket.socket) -> None:
+    # A message of 20 KB is written in two parts: without this it would wait 40 ms for an acknowledgement.
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A host that vanishes without a word is noticed after half a minute, not after hours.
     tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            tcp.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Channel:
@@ -184,36 +191,51 @@ class Channel:
 
 
 class Entrance:
-    """The socket to which workers connect: a Unix socket on one machine, else TCP.
+    """The socket to which workers connect: TCP if it is given where to listen, else a Unix socket.
 
     Each peer has a thread and a limited time to show the key and say hello; `admit` gets those that have.
     """
 
-    def __init__(self, host: str | None, key: bytes, admit: Callable[[Hello, socket.socket], None]) -> None:
+    def __init__(
+        self,
+        listen: tuple[str, int] | None,
+        key: bytes,
+        admit: Callable[[Hello, socket.socket], None],
+        *,
+        limit_s: float = HANDSHAKE_S,
+    ) -> None:
         self._key = key
         self._admit = admit
+        self._limit_s = limit_s
+        self._peers: dict[threading.Thread, socket.socket] = {}  # in the middle of the handshake
+        self._changing = threading.Lock()
         self._folder: Path | None = None
         self._stopping = threading.Event()
         self._wake, self._woken = socket.socketpair()
-        self._busy = threading.BoundedSemaphore(_HANDSHAKES)
         self.address: Address
-        if host is None:
+        if listen is None:
             self._folder = _socket_folder()
             self.address = str(self._folder / "s")
             self._socket = socket.socket(socket.AF_UNIX)
             self._socket.bind(self.address)
         else:
-            self._socket = socket.create_server((host, 0))
-            self.address = (host, self._socket.getsockname()[1])
+            self._socket = socket.create_server(listen)
+            self.address = self._socket.getsockname()[:2]
         self._socket.listen(128)
         self._socket.setblocking(False)
         self._thread = threading.Thread(target=self._accept, name="slicemill entrance", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        """Admit nobody any more, and turn away who is about to show the key."""
         self._stopping.set()
         self._wake.send(b"\0")
         self._thread.join()
+        with self._changing:
+            peers = dict(self._peers)
+        for greeter, peer in peers.items():
+            _hang_up(peer)
+            greeter.join()
         for each in (self._socket, self._wake, self._woken):
             each.close()
         if self._folder is not None:
@@ -234,39 +256,44 @@ class Entrance:
                 # The peer is gone already, or files are short: others may come.
                 self._stopping.wait(0.01)
                 continue
-            if not self._busy.acquire(blocking=False):
+            if len(self._peers) == _HANDSHAKES:
                 peer.close()
                 continue
-            threading.Thread(target=self._greet, args=(peer,), name="slicemill greeter", daemon=True).start()
+            greeter = threading.Thread(
+                target=self._greet, args=(peer,), name="slicemill greeter", daemon=True
+            )
+            with self._changing:
+                self._peers[greeter] = peer
+            greeter.start()
 
     def _greet(self, peer: socket.socket) -> None:
         # The limit is for all of it: a peer that says a byte now and then is turned away, too.
-        late = threading.Timer(HANDSHAKE_S, _hang_up, (peer,))
+        late = threading.Timer(self._limit_s, _hang_up, (peer,))
         late.daemon = True
         late.start()
-        try:
-            hello = self._introduction(peer)
-        finally:
-            late.cancel()
-            self._busy.release()
-        if hello is None or self._stopping.is_set():
+        hello = self._introduction(peer)
+        late.cancel()
+        if hello is None:
             peer.close()
         else:
             self._admit(hello, peer)
+        with self._changing:
+            del self._peers[threading.current_thread()]
 
     def _introduction(self, peer: socket.socket) -> Hello | None:
         connection: Connection[bytes, bytes] | None = None
         try:
             peer.setblocking(True)
             if peer.family != socket.AF_UNIX:
-                _without_delay(peer)
+                _tune(peer)
             connection = Connection(os.dup(peer.fileno()))
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             frame = connection.recv_bytes()
             hello = pickle.loads(frame[1:]) if frame[:1] == HELLO else None
             return hello if isinstance(hello, Hello) else None
-        except (AuthenticationError, EOFError, OSError, AssertionError, pickle.UnpicklingError):
+        except Exception:
+            # Whatever a stranger says or does not say.
             return None
         finally:
             if connection is not None:

@@ -1,8 +1,8 @@
 """Ctrl-C while workers stay.
 
 PySpark's handler cancels all jobs before it raises KeyboardInterrupt: that would end the workers in the
-middle of their runs. While a pool runs, KeyboardInterrupt is raised and nothing else; who catches it stops the
-pool.
+middle of their runs. While a pool runs, KeyboardInterrupt is raised and nothing else; who catches it stops
+the pool.
 """
 
 from __future__ import annotations

@@ -126,13 +126,16 @@ def _handler(work: _Work, worker: int, attempt: int) -> _Made:
 class JobPool:
     """The interface of `WorkerPool` over ordinary jobs: a worker is a task that can be under way."""
 
+    resident = False
+
     def __init__(self, context: SparkContext, count: int, handler: str, *, limit_s: float = 60.0) -> None:
         self._context = context
-        self._group = f"slicemill-jobs-{secrets.token_hex(4)}"
-        self._work = _Work(self._group, handler, limit_s)
+        self.group = f"slicemill-jobs-{secrets.token_hex(4)}"
+        self._work = _Work(self.group, handler, limit_s)
         self._incarnations = [0] * count
         self._collected: list[_Sent] = []
         self._outstanding: dict[int, _Sent] = {}
+        self._told: set[int] = set()
         self._events: deque[list[Event]] = deque()  # by threads of jobs
         self._awake = threading.Event()
         self._threads: set[threading.Thread] = set()
@@ -143,6 +146,10 @@ class JobPool:
         self._interrupts.take()
         self._events.append([self._joined(worker) for worker in range(len(self._incarnations))])
         self._awake.set()
+
+    def members(self) -> list[Joined]:
+        """The workers that `wait` has told of."""
+        return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
 
     def send(self, worker: int, message: object) -> None:
         """Collect a message for the job that the next `wait` submits."""
@@ -170,6 +177,7 @@ class JobPool:
                 self._outstanding.pop(event.worker, None)
             elif isinstance(event, Joined):
                 self._incarnations[event.worker] = event.incarnation
+                self._told.add(event.worker)
         return events
 
     def wake(self) -> None:
@@ -181,7 +189,7 @@ class JobPool:
         self._stopped = True
         if any(thread.is_alive() for thread in self._threads):
             with contextlib.suppress(Exception):
-                self._context.cancelJobGroup(self._group)
+                self._context.cancelJobGroup(self.group)
         for thread in self._threads:
             thread.join(_CANCEL_S)
         self._interrupts.give_back()
@@ -195,7 +203,7 @@ class JobPool:
         events: list[Event] = []
         reason = "the processes of its task ended"
         try:
-            self._context.setJobGroup(self._group, "slicemill messages", interruptOnCancel=True)
+            self._context.setJobGroup(self.group, "slicemill messages", interruptOnCancel=True)
             pairs = [(sent.worker, sent.message) for sent in job]
             for done in self._context.parallelize(pairs, len(pairs)).mapPartitions(self._work).collect():
                 if done.answer is not None:

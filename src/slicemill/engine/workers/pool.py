@@ -28,7 +28,7 @@ from typing import TypeAlias
 import psutil
 from pyspark import SparkContext
 
-from slicemill.engine.session import is_local
+from slicemill.engine.session import is_local, listen_address
 from slicemill.engine.workers.channel import (
     ANSWER,
     END,
@@ -36,6 +36,7 @@ from slicemill.engine.workers.channel import (
     MESSAGE,
     NOTICE,
     READY,
+    Address,
     Channel,
     Entrance,
     Hello,
@@ -102,6 +103,8 @@ class WorkerPool:
     `send` and `wait` are called by one thread, `wake` by any.
     """
 
+    resident = True
+
     def __init__(
         self,
         context: SparkContext,
@@ -126,23 +129,23 @@ class WorkerPool:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._entrance: Entrance | None = None
+        self.address: Address | None = None  # where workers connect
         self._supervisors: list[Supervisor] = []
         self._interrupts = Interrupts()
         self._stopped = False
 
     def start(self) -> None:
         """Submit the workers' jobs; returns at once, `wait` says who has joined."""
-        host = None if self._local else self._context.getConf().get("spark.driver.host")
-        self._entrance = Entrance(host, self._key, self._arrived)
+        listen = None if self._local else listen_address(self._context)
+        self._entrance = Entrance(listen, self._key, self._arrived)
+        self.address = address = self._entrance.address
+        if not isinstance(address, str):
+            # The name by which executors reach the driver need not be one that it can listen on.
+            address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
+        limit_s = None if self._local else self._limit_s
         run = secrets.token_hex(4)
         for worker in range(self._count):
-            ticket = Ticket(
-                worker,
-                self._entrance.address,
-                self._key,
-                self._handler,
-                None if self._local else self._limit_s,
-            )
+            ticket = Ticket(worker, address, self._key, self._handler, limit_s)
             self._supervisors.append(
                 Supervisor(
                     self._context,
@@ -155,6 +158,14 @@ class WorkerPool:
         self._interrupts.take()
         for supervisor in self._supervisors:
             supervisor.start()
+
+    def members(self) -> list[Joined]:
+        """The workers that have joined and have not left."""
+        return [
+            Joined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
+            for worker, place in enumerate(self._places)
+            if (seat := place.seat) is not None and seat.ready
+        ]
 
     def send(self, worker: int, message: object) -> None:
         """Send a message to a worker that has joined and has answered the last one.
@@ -212,7 +223,10 @@ class WorkerPool:
             self._wake.send(b"\0")
 
     def stop(self) -> None:
-        """End all workers and their jobs; those that are busy get a moment. No process is left."""
+        """End all workers and their jobs; those that are busy get a moment. No process is left.
+
+        Called by the thread that waits, or when it waits no more.
+        """
         if self._stopped:
             return
         self._stopped = True
@@ -223,7 +237,7 @@ class WorkerPool:
         self._hang_up_on_arrivals()
         processes = [seat.process for seat in self._seats() if seat.process is not None]
         self._end_connected()
-        for supervisor, place in zip(self._supervisors, self._places, strict=True):
+        for supervisor, place in zip(self._supervisors, self._places, strict=False):
             if not (place.connected and supervisor.join(_GRACE_S)):
                 supervisor.cancel()
         for supervisor in self._supervisors:
@@ -268,7 +282,7 @@ class WorkerPool:
                 self._watch(seat)
             for frame in seat.channel.receive():
                 self._read(seat, frame, events)
-        except (EOFError, OSError):
+        except (EOFError, OSError, MemoryError):
             events.append(self._leave(place, seat.reason))
 
     def _read(self, seat: _Seat, frame: memoryview, events: list[Event]) -> None:

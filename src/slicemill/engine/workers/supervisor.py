@@ -21,7 +21,8 @@ _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.25
 
 Task = Callable[[Iterable[Any]], Iterable[Any]]
-# Called after each job: why it failed (None if it did not), and whether another one follows.
+# Called after each job: why it has ended (what its task returned, or how it failed), and whether another one
+# follows.
 Report = Callable[[str | None, bool], None]
 
 
@@ -73,10 +74,10 @@ class Supervisor:
     def _job(self) -> str | None:
         try:
             self._context.setJobGroup(self._group, f"slicemill {self._what}", interruptOnCancel=True)
-            self._context.parallelize([0], 1).mapPartitions(self._task).collect()
+            said = self._context.parallelize([0], 1).mapPartitions(self._task).collect()
         except Exception as error:
             return why(error)
-        return None
+        return str(said[0]) if said else None
 
 
 def is_running(context: SparkContext) -> bool:

@@ -64,15 +64,17 @@ class Ticket:
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """The body of the task. It returns nothing: what there is to say goes through the channel."""
+    """The body of the task. It returns the reason if it could not connect; else the channel has told it."""
     task = TaskContext.get()
     assert task is not None
     retire()
+    try:
+        connection = connect(ticket.address, ticket.key)
+    except (EOFError, OSError, AuthenticationError) as error:
+        where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
+        return iter([f"it could not connect to {where}: {failure(error).error}"])
     # The driver is gone, or has ended this pool, or a newer attempt has taken this one's place.
-    with (
-        contextlib.suppress(EOFError, OSError, AuthenticationError),
-        connect(ticket.address, ticket.key) as connection,
-    ):
+    with contextlib.suppress(EOFError, OSError), connection:
         _Worker(ticket, task.taskAttemptId(), connection).run()
     return iter(())
 

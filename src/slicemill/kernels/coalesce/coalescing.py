@@ -27,12 +27,14 @@ from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Mask, Numbers, Places, by_partition
 from slicemill.kernels.windows.pieces import kept
 from slicemill.plan.operators import Coalesce
+from slicemill.storage.codec import stored_as
 
 TS, ARRIVAL = "_ts", "_arr"
 KEY, TIME, SELECTED, NUMBER = "key", "ts", "selected", "number"
 BEGINNING, END = -(2**63), 2**63 - 1
 
 
+@stored_as("coalesce", version=1)
 @dataclass(slots=True)
 class CoalescingState:
     """Tuples that windows may still show, in order of arrival.

@@ -36,12 +36,14 @@ from slicemill.kernels.windows.events import (
 from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.kernels.windows.intervals import Places
+from slicemill.storage.codec import stored_as
 
 TS, ARRIVAL = "_ts", "_arr"
 _BEGINNING, _END = -(2**63), 2**63 - 1
 _FEW_KEYS = 1000
 
 
+@stored_as("over.partitions", version=1)
 @dataclass(slots=True)
 class PartitionState:
     """The partitions met so far, and how many tuples each has had."""
@@ -51,6 +53,7 @@ class PartitionState:
     arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
+@stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
     """All that is kept from run to run: `now` is how far time is known, `sequence` counts tuples."""
