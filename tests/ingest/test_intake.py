@@ -25,7 +25,7 @@ def test_a_file_of_eight_rows_and_eight_files_of_one_row_have_the_same_late_rows
 
 def test_tuples_within_the_slack_are_put_in_order_and_the_newest_held_back() -> None:
     kept = run(external(slack=5), [9, 5, 12, 6, 11], [])
-    assert [(ts, seq) for ts, seq, _, _ in kept.admitted] == [(5, 1)]
+    assert [(ts, n) for ts, _, _, n in kept.admitted] == [(5, 1)]
     assert [seq for seq, _, _ in kept.late] == [3]
     assert kept.progress["watermark"] == 7 and kept.progress["held_from"] == 9
     assert [ts for ts, *_ in tuples(kept.held[0], "_ts")] == [9, 11, 12]
@@ -40,7 +40,8 @@ def test_the_end_of_a_stream_admits_what_is_held() -> None:
 
 def test_equal_timestamps_keep_the_order_of_arrival() -> None:
     kept = run(external(slack=2), [3, 1, 3, 2, 3, 9], [2, 3])
-    assert [(ts, seq) for ts, seq, _, _ in kept.admitted] == [(1, 1), (2, 3), (3, 0), (3, 2), (3, 4)]
+    assert [(ts, n) for ts, _, _, n in kept.admitted] == [(1, 1), (2, 3), (3, 0), (3, 2), (3, 4)]
+    assert [seq for _, seq, _, _ in kept.admitted] == [0, 1, 2, 3, 4]
 
 
 def test_rows_have_the_columns_of_the_log_and_their_own_arrivals() -> None:
@@ -61,12 +62,12 @@ def test_an_announced_watermark_lets_out_what_is_held_below_it() -> None:
     assert tuples(intake.admit("", None, 2, 20, 2).rows, "_ts") == [(10,), (20,)]
 
 
-def test_rows_that_no_query_wants_move_time_and_have_numbers() -> None:
+def test_rows_that_no_query_wants_move_time() -> None:
     times = np.array([1, 9, 5, 9])
     found = Intake(external(), {}).admit(
         "", rows([1, 5, 9], [0, 2, 3]), 7, BEGINNING, 7, passed=Passed(times, np.array([1, 0, 1, 1], bool))
     )
-    assert tuples(found.rows, "_ts", "_seq", "n") == [(1, 0, 0), (9, 3, 3)]
+    assert tuples(found.rows, "_ts", "_seq", "n") == [(1, 0, 0), (9, 1, 3)]
     assert tuples(found.late, "_seq", "n") == [(2, 2)]
 
 
@@ -88,10 +89,10 @@ def test_a_stream_without_timestamps_is_stamped_with_the_moment_of_reading(kind:
     ]  # fmt: skip
 
 
-def test_rows_of_an_internal_stream_that_nobody_wants_leave_gaps_in_its_numbers() -> None:
+def test_wanted_rows_of_an_internal_stream_are_numbered() -> None:
     passed = Passed(np.zeros(3, np.int64), np.array([False, True, True]))
     found = Intake(internal(), {}).admit("", rows([0, 0]), 30, BEGINNING, 50, passed=passed)
-    assert tuples(found.rows, "_ts", "_seq") == [(50, 1), (50, 2)]
+    assert tuples(found.rows, "_ts", "_seq") == [(50, 0), (50, 1)]
 
 
 def test_bad_and_late_rows_are_streams_that_are_stamped_on_entry() -> None:

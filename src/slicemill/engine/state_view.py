@@ -19,10 +19,8 @@ from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
-from slicemill.storage.files import folder_name
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.home_state import CHECKPOINTS
 from slicemill.storage.open_home import open_home
 
 T = TypeVar("T")
@@ -88,7 +86,7 @@ def _looked(home: Path | Home, look: _Look[T]) -> list[T]:
 
 
 def _looked_at(home: Home | HomeReader, unit: str, look: _Look[T]) -> list[T]:
-    folder = home.folder / CHECKPOINTS / folder_name(unit)
+    folder = home.checkpoint_folder(unit)
     while True:
         cells = _files(home, unit)
         try:

@@ -6,6 +6,7 @@ plans, and open segments. All of it can be lost at any time: a checkpoint and th
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 import traceback
@@ -42,14 +43,16 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
-from slicemill.storage.checkpoints import read_checkpoint, state_bytes, write_checkpoint
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.log import read_epochs
 from slicemill.storage.segments import SegmentWriter
+from slicemill.storage.state_size import state_bytes
 from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
 _COMPRESSED_ROWS = 2_000
+_COUNT_BYTES_S = 0.5
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class Cell:
     plan: str
     run: int
     program: UnitProgram
+    bytes: int = 0
+    measured_s: float = -math.inf  # when its bytes were counted
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Worker:
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _writers: dict[Path, SegmentWriter] = field(default_factory=dict)
     _written: set[Path] = field(default_factory=set)
+    _taken: Cell | None = None
 
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
@@ -114,9 +120,8 @@ class Worker:
             if table.num_rows:
                 written[log] = self._append(item.outputs[log], table, compress=True)
                 arrivals[log] = _arrivals(table, tables, item.inputs)
-        states = program.states
-        files = tuple(write_checkpoint(item.state_folder, states)) if item.checkpoint else None
-        self.cells[item.mill, item.unit, item.cell] = Cell(item.plan, item.run, program)
+        files = tuple(write_checkpoint(item.state_folder, program.states)) if item.checkpoint else None
+        cell = self._keep(item, program)
         clock.append(time.perf_counter())
         return RunDone(
             item.unit,
@@ -129,16 +134,27 @@ class Worker:
             arrivals,
             outcome.due,
             program.sheds,
-            state_bytes(states),
+            cell.bytes,
             time.process_time() - began,
             _stages(_STAGES, clock),
             files,
         )
 
+    def _keep(self, item: RunUnit, program: UnitProgram) -> Cell:
+        """Put a program back after its run. Counting its bytes takes longer than many a run: not each time."""
+        known = self._taken or Cell(item.plan, item.run, program)
+        known.run = item.run
+        now_s = time.monotonic()
+        if item.dropping or now_s - known.measured_s >= _COUNT_BYTES_S:
+            known.bytes, known.measured_s = state_bytes(program.states), now_s
+        self.cells[item.mill, item.unit, item.cell] = known
+        return known
+
     def _program(self, item: RunUnit) -> UnitProgram:
-        known = self.cells.pop((item.mill, item.unit, item.cell), None)
+        known = self._taken = self.cells.pop((item.mill, item.unit, item.cell), None)
         if known is not None and (known.plan, known.run) == (item.plan, item.after):
             return known.program
+        self._taken = None
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))

@@ -1,10 +1,10 @@
-"""The intake of a stream: numbers its tuples, finds the late ones and puts the others in order (M24-M27).
+"""The intake of a stream: finds the late tuples, puts the others in order and numbers them (M24-M27).
 
 It is a state machine without clock, files or threads. A worker gives it what a reader has read, batch by
 batch, and what it answers becomes one record of the journal. It decides tuple by tuple in arrival order, so
 nothing depends on where batches end:
 
-    SLACK 5                     arrival number   0    1    2    3    4
+    SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
     running maximum before it - 5                -    4    4    7    7
                                                  ok   ok   ok  late  ok
@@ -14,10 +14,12 @@ nothing depends on where batches end:
 - Late is what is below the watermark that was announced, or more than SLACK below an earlier tuple of its own
   partition. A partition that returns from silence is judged by the stream's watermark.
 - Tuples above the stream's watermark are held back, here and, once each, in the stream's held log. Those at
-  or below it come out in the order of (`_ts`, `_seq`). So what is held after a restart is all of the held log
-  from `held_from` on.
-- Every tuple that is read has an arrival number, also those that no query wants: who is interested in a
-  stream changes neither numbers nor times.
+  or below it come out by timestamp, equal ones as they arrived. So what is held after a restart is all of the
+  held log from `held_from` on.
+- `_seq` is a tuple's number in that order, given when it comes out: it rises with `_ts`, so the order of
+  tuples by (`_ts`, `_seq`) is that by `_seq` alone. In the held log and in the late stream, `_seq` counts
+  arrivals.
+- Rows that no query wants move time like others: who is interested in a stream changes no tuple's fate.
 - Streams that are not external, and those of late and bad rows, are stamped with the moment of reading.
 """
 
@@ -47,9 +49,9 @@ from slicemill.ingest.watermarks import (
 )
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 
-# More fields of a stream's progress: the next arrival number, that of the next bad row, and the last stamp of
-# late and bad rows.
-NEXT_SEQ, NEXT_ERROR, SIDE_STAMP = "next_seq", "next_error", "side_stamp"
+# More fields of a stream's progress: the number of the next tuple that comes out, of the next arrival and of
+# the next bad row, and the last stamp of late and bad rows.
+NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR, SIDE_STAMP = "next_seq", "next_arrival", "next_error", "side_stamp"
 
 # A source without partitions has this one.
 ONLY = ""
@@ -98,6 +100,7 @@ class Intake:
         self._partitions = {name: known.get(name, PartitionProgress()) for name in partitions}
         self._watermark: int = progress.get(WATERMARK, BEGINNING)
         self._next_seq: int = progress.get(NEXT_SEQ, 0)
+        self._next_arrival: int = progress.get(NEXT_ARRIVAL, 0)
         self._next_error: int = progress.get(NEXT_ERROR, 0)
         self._stamp: int = progress.get(STAMP, BEGINNING)
         self._side_stamp: int = progress.get(SIDE_STAMP, BEGINNING)
@@ -141,8 +144,8 @@ class Intake:
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
         count = len(passed.times) if passed is not None else rows.num_rows if rows is not None else 0
-        seqs = np.arange(self._next_seq, self._next_seq + count, dtype=np.int64)
-        self._next_seq += count
+        seqs = np.arange(self._next_arrival, self._next_arrival + count, dtype=np.int64)
+        self._next_arrival += count
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
         side = max(seen_us, side_promised, self._side_stamp)
         was = self._partitions.get(partition, PartitionProgress())
@@ -170,12 +173,13 @@ class Intake:
         bad = self._bad(errors, seen_us, side)
         if bad.num_rows or late.num_rows:
             self._side_stamp = side
-        return Admitted(admitted, late, held, bad, self._progress(ended=False))
+        return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False))
 
     def flush(self) -> Admitted:
         """The stream has ended: admit what is held back."""
         self._watermark = max(self._watermark, self._held.greatest)
         rows = in_order(self._held.release(self._watermark), self._nothing)
+        rows = self._numbered(rows)
         return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True))
 
     def _times(self, rows: pa.Table | None) -> Integers:
@@ -220,6 +224,11 @@ class Intake:
         # A single run is in order already.
         return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
 
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """Tuples that come out, with their numbers in the stream."""
+        first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
+        return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
+
     def _bad(self, errors: pa.Table | None, arrival_us: int, stamp: int) -> pa.Table:
         """Rows that could not be read, as a stream of their own that is stamped on entry."""
         if errors is None or not errors.num_rows:
@@ -232,6 +241,7 @@ class Intake:
     def _progress(self, ended: bool) -> dict[str, Any]:
         return {
             NEXT_SEQ: self._next_seq,
+            NEXT_ARRIVAL: self._next_arrival,
             NEXT_ERROR: self._next_error or None,
             PARTITIONS: {name: list(part) for name, part in self._partitions.items()},
             WATERMARK: _unless_beginning(self._watermark),

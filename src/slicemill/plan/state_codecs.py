@@ -11,7 +11,7 @@ from slicemill.esl.model_calls import Asked
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.plan import operators
-from slicemill.shedding.load import LoadBudget
+from slicemill.shedding.load_budget import LoadBudget
 from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {

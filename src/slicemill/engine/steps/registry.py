@@ -37,7 +37,7 @@ def stateless_step(making: Making) -> Step | None:
     if isinstance(operator, op.Project):
         return ProjectStep(operator.items, making.schemas[0])
     if isinstance(operator, op.InOrder):
-        return InOrderStep(operator, making.node.schema)
+        return InOrderStep(operator, making.node.schema, making.seq_bits)
     if isinstance(operator, op.WholeWindows):
         return WholeWindowsStep(operator)
     if isinstance(operator, op.Sink):
@@ -73,7 +73,9 @@ def _hosted(making: Making) -> StatefulStep:
     if making.buckets > 1 and keys is not None:
         share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
     known = making.state if isinstance(making.state, RowState) else None
-    return RowStep(making.translator.operator(making.node), schemas, making.node.schema, share, known)
+    operator = making.translator.operator(making.node)
+    seq_bits = None if keys is None else making.seq_bits
+    return RowStep(operator, schemas, making.node.schema, share, seq_bits, known)
 
 
 MAKERS: tuple[Maker, ...] = (

@@ -32,6 +32,7 @@ class BudgetState(CoalescingState):
     next_end: int | None = None
     until: deque[tuple[int, int]] = field(default_factory=deque)
     report: MemoryReport = field(default_factory=MemoryReport)
+    next_seq: int = 0
 
     def plain(self) -> dict[str, Any]:
         stored = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -96,9 +96,9 @@ class SharedWindows:
         places = state.seen + np.arange(rows)
         panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
         lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
-        arrival = selected.table.column("_arr").to_numpy()
+        seqs = selected.table.column("_seq").to_numpy()
         state.seen += rows
-        numbers, patterns = self._put(selected, panes, arrival, lifted)
+        numbers, patterns = self._put(selected, panes, seqs, lifted)
         if self._values:
             self._take_values(selected.table, panes, numbers, patterns, columns, places)
         for name, member in self._live():
@@ -110,7 +110,7 @@ class SharedWindows:
         self,
         selected: Selected,
         panes: tuple[Ints, Ints],
-        arrival: Ints,
+        seqs: Ints,
         lifted: Mapping[str, Columns],
     ) -> tuple[Ints, Ints]:
         """Put rows into the panes that they lie in; their keys and patterns."""
@@ -123,7 +123,7 @@ class SharedWindows:
         self._note(panes, found, names)
         if any(not isinstance(member, ValueGroups) for _, member in self._live()):
             cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
-            entries, first = entries_of(panes, cells, arrival, lifted, self._partials)
+            entries, first = entries_of(panes, cells, seqs, lifted, self._partials)
             entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
             state.entries.append(entries, self._partials)
         return numbers, patterns
@@ -158,7 +158,7 @@ class SharedWindows:
             "start": np.repeat(panes[0], np.diff(panes[1]))[rows],
             "key": numbers[rows],
             "pattern": patterns[rows],
-            "arrival": table.column("_arr").to_numpy()[rows],
+            "seq": table.column("_seq").to_numpy()[rows],
             "rows": np.ones(len(rows), np.int64),
         }
         for name, partial in self._values.items():
