@@ -12,7 +12,6 @@ from rich.console import Console
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.state_view import slices_of, state_tables, with_measures
-from slicemill.engine.task import store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
@@ -20,8 +19,11 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
+from slicemill.storage.changes import Change
+from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
-from slicemill.storage.state import SliceInfo, UnitVersion
+from slicemill.storage.home_reader import HomeReader
+from support.engine import Clock, fed_mill, inline_pool, rows_as_table
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;
@@ -124,7 +126,9 @@ def _home_with(folder: Path, unit: str, states: Sequence[Mapping[str, object]]) 
     """A home where a unit's last checkpoint has these states, cell by cell."""
     home = Home(folder)
     home.open()
-    cells = [write_checkpoint(home.checkpoint_folder(unit), cell) for cell in states]
+    checkpoints = home.checkpoint_folder(unit)
+    checkpoints.mkdir(exist_ok=True)
+    cells = [write_checkpoint(checkpoints, cell) for cell in states]
     home.commit(Change(units={unit: {"cells": len(cells), "checkpoint": {"files": cells}}}))
     home.free()
     home.close()
