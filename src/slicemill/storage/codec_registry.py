@@ -20,7 +20,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from operator import attrgetter
+from functools import partial
+from operator import attrgetter, getitem
 from typing import Any, TypeVar
 
 from slicemill.errors import SlicemillError
@@ -113,7 +114,9 @@ def stored_as(
 
     def registered(cls: C) -> C:
         if issubclass(cls, Enum):
-            _add(Codec(name, version, cls, True, (), _member_name, cls.__getitem__, upgrade or {}))
+            # Not its method `__getitem__`, which one that consists of strings has from these.
+            find = partial(getitem, cls)
+            _add(Codec(name, version, cls, True, (), attrgetter("name"), find, upgrade or {}))
             return cls
         names = _fields_of(cls) if fields is None else fields
         if issubclass(cls, tuple):
@@ -196,10 +199,6 @@ def _fields_of(cls: type) -> tuple[str, ...]:
 def _is_frozen(cls: type) -> bool:
     parameters = getattr(cls, "__dataclass_params__", None)
     return parameters is not None and bool(parameters.frozen)
-
-
-def _member_name(value: Any) -> str:
-    return str(value.name)
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
