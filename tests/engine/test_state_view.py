@@ -115,6 +115,8 @@ def test_a_query_tells_what_it_keeps_after_a_checkpoint_of_its_own(tmp_path: Pat
         mill.open()
         for stream, keys in (("A", [1, 2, 3]), ("B", [2])):
             mill.feed(stream, rows_as_table(mill, stream, [(key,) for key in keys]))
+        mill.dispatcher.admit_handed()
+        clock.now += SECOND
         mill.dispatcher.run_all()
         held = mill.queries["long"].state()
         assert sum(part.wanted["long"] for part in held) == 3
