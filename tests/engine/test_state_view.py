@@ -128,9 +128,7 @@ def _home_with(folder: Path, unit: str, states: Sequence[Mapping[str, object]]) 
     """A home where a unit's last checkpoint has these states, cell by cell."""
     home = Home(folder)
     home.open()
-    checkpoints = home.checkpoint_folder(unit)
-    checkpoints.mkdir(exist_ok=True)
-    cells = [write_checkpoint(checkpoints, cell) for cell in states]
+    cells = [write_checkpoint(home.checkpoint_folder(unit), cell) for cell in states]
     home.commit(Change(units={unit: {"cells": len(cells), "checkpoint": {"files": cells}}}))
     home.free()
     home.close()
