@@ -183,15 +183,19 @@ class Dispatcher:
         """
         self._visitor = unit
         try:
-            while unit.pending() and not _stopped(unit):
-                self._give_runs([unit], math.inf)
-                self._finish_asked()
+            self.catch_up(unit)
             while unit.unwritten and not _stopped(unit):
                 self._give_runs([unit], math.inf, checkpoint=True)
                 self._finish_asked()
         finally:
             self._visitor = None
             self._unload(unit.id)
+
+    def catch_up(self, unit: RunningUnit) -> None:
+        """Run a unit, while paused, until it has read all there is."""
+        while unit.pending() and not _stopped(unit):
+            self._give_runs([unit], math.inf)
+            self._finish_asked()
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
         """Write the state of units, while paused, so that nobody has to replay what came before."""

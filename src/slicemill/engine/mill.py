@@ -108,6 +108,8 @@ class Mill:
         try:
             self.home.open(progress)
             self._owns_session = spark is None and pool is None
+            if self._owns_session and progress is not None:
+                progress("starting Spark")
             self._spark = session(master) if self._owns_session else spark
             if self._spark is not None:
                 configure(self._spark)
@@ -286,6 +288,13 @@ class Mill:
         with self.dispatcher.paused():
             if checkpoint:
                 self.dispatcher.checkpoint(self.dispatcher.units.values())
+                # What was learned of units without state is written nowhere else.
+                learned = {
+                    unit.id: {"statistics": unit.statistics.plain()}
+                    for unit in self.dispatcher.units.values()
+                    if unit.statistics.runs
+                }
+                self.home.commit(Change(units=learned))
             self.dispatcher.forget((), ())
         self.sinks.close()
         if self._borrowed:
@@ -312,7 +321,13 @@ class Mill:
         graph = share(optimize(build_graph(catalog)), catalog)
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
-            query.name: open_sink(query.options.sink, query.name, query.schema, folder=self._folder)
+            query.name: open_sink(
+                query.options.sink,
+                query.name,
+                query.schema,
+                folder=self._folder,
+                durable=self.home.durable,
+            )
             for query in catalog.queries.values()
             if query.continuous and query.options.sink is not None and query.name not in self.sinks
         }

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from slicemill.kernels.slice import Slice
 from slicemill.storage.codec import Encoded, StorageError, decode, encode
-from slicemill.storage.files import LOCAL, FileSystem, unique_name
+from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, unique_name
 
 # Plain JSON: [path, bytes] of each file, relative to the folder, the head file first.
 CheckpointFiles: TypeAlias = list[list[Any]]
@@ -84,6 +84,7 @@ def write(
     """Write a head file, and the slices that are not in the folder yet."""
     if states.empty:
         return []
+    ensure_folder(files, folder, durable)
     slices = [_stored(folder, slice_, files, durable) for slice_ in states.slices]
     data = _head(states.encoded, slices)
     path = unique_name() + HEAD_SUFFIX
