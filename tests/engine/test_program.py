@@ -17,7 +17,7 @@ from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import merge_sorted
 from support.corpus import Case, Runnable, TimedRow, check_rows, parameters, prepare
@@ -53,7 +53,7 @@ def run(runnable: Runnable, seed: int, buckets: int) -> dict[str, list[TimedRow]
     memory = Memory(graph, runnable)
     programs = []
     for unit in cut(graph):
-        count = bucket_count(unit, graph, buckets)
+        count = cell_count(unit, graph, buckets)
         plan = UnitPlan(unit, graph, runnable.catalog, runnable.tables, count)
         programs.append((unit, [UnitProgram(plan, bucket) for bucket in range(count)]))
     read: dict[tuple[str, str], int] = defaultdict(int)

@@ -47,9 +47,10 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
+from slicemill.plan.members import kept_nodes
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import Unit, cut
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
@@ -321,7 +322,7 @@ class Mill:
         ]
 
     def _split(self, unit: Unit, graph: QueryGraph) -> int:
-        return bucket_count(unit, graph, self._buckets)
+        return cell_count(unit, graph, self._buckets)
 
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
         """The unit of a plan: as it runs already, changed, or new and starting from now."""
@@ -333,7 +334,7 @@ class Mill:
             # Queries that come and go change a unit between two runs: what is there is finished first.
             self.dispatcher.catch_up(known)
             known.settle()
-            if plan.unit.stateful and not plan.unit.shared:
+            if plan.unit.stateful and not kept_nodes(known.plan.unit.stateful_nodes, plan.unit):
                 self.home.forget_unit(plan.unit.id)
         warm_up(plan)
         start_at = {log: self.home.logs[log].head for log in plan.unit.inputs}

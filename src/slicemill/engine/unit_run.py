@@ -18,10 +18,10 @@ from slicemill.engine.task import InputSpan, Task, TaskResult, run_task
 from slicemill.ingest.needs import columns_read
 from slicemill.metrics.stages import spent, stage
 from slicemill.metrics.unit_statistics import UnitStatistics, own_seconds
-from slicemill.plan.members import without_outputs
+from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.plan.operators import Sink
-from slicemill.plan.partitions import bucket_count
-from slicemill.plan.slices.coverage import Covers, admitted, members_behind, parts_behind
+from slicemill.plan.partitions import cell_count
+from slicemill.plan.slices.coverage import Covers, admitted, members_behind
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report
 from slicemill.storage.home import Home
@@ -79,7 +79,7 @@ class RunningUnit:
         self.statistics.restore(self._extra(_STATISTICS))
         # State is split as it was when the unit began, however many cores there are now.
         split = int(str(self.version.extra[_SPLIT]))
-        self.plan = replace(plan, buckets=bucket_count(plan.unit, plan.graph, split))
+        self.plan = replace(plan, buckets=cell_count(plan.unit, plan.graph, split))
         self._broadcast: Broadcast[bytes] | None = None
         # What its inputs had reached when a query came: it has seen all that is later.
         self.since |= {log: ts for log, ts in self._extra(_SINCE).items() if log in written}
@@ -111,7 +111,9 @@ class RunningUnit:
             if -END < passed < END:
                 self.since |= {log: max(self.since[log] or passed, passed) for log in self._joining}
             served, self.since = admitted(members, self._joining, self._newcomers, self.since)
-            alone = {part: (None, None) for root in new for part in parts_behind(graph, root)}
+            alone = {
+                name: (None, None) for root in new for name in names_of_state(graph, self.plan.unit, root)
+            }
             self._newcomers = {**alone, **served}
             self._joining = frozenset()
             self._prepare()

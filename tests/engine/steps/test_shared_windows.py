@@ -24,7 +24,7 @@ from slicemill.execution.translate import translate
 from slicemill.kernels.panes import state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
@@ -179,8 +179,8 @@ def together(
         kept = stored
         stored = {}
         for unit in cut(graph):
-            assert unit.shared
-            count = bucket_count(unit, graph, buckets)
+            assert unit.stateful
+            count = cell_count(unit, graph, buckets)
             plan = UnitPlan(unit, graph, catalog, {}, count)
             for bucket in range(count):
                 program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))

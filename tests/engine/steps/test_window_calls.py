@@ -25,7 +25,7 @@ from slicemill.execution.operator import Timed
 from slicemill.execution.window_frame import Frame
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
@@ -119,7 +119,7 @@ def run(
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
             for unit in cut(graph):
-                count = bucket_count(unit, graph, buckets)
+                count = cell_count(unit, graph, buckets)
                 plan = UnitPlan(unit, graph, catalog, {}, count)
                 for bucket in range(count):
                     program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))

@@ -24,7 +24,7 @@ from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
-from slicemill.plan.partitions import partition_keys
+from slicemill.plan.log_keys import partition_keys
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
 
