@@ -279,6 +279,11 @@ class Mill:
         self.dispatcher.run_all()
         self.sinks.deliver_new()
 
+    def checkpoint(self) -> None:
+        """Write the state that only workers have, so that a restart has nothing to replay."""
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint(self.dispatcher.units.values())
+
     def close(self, *, checkpoint: bool = True) -> None:
         """Stop, write the state that only workers have, and end the session if this mill has made it."""
         if self._closed:
@@ -567,8 +572,7 @@ class Mill:
             return self._complete_from(query.name)
 
         def state() -> list[HeldSlice]:
-            with self.dispatcher.paused():
-                self.dispatcher.checkpoint(self.dispatcher.units.values())
+            self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
         counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
