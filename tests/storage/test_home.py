@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,9 +153,9 @@ def test_a_home_holds_what_a_model_in_memory_holds_whenever_it_is_opened_again(
                 reader.poll()
                 assert plain(reader) == model.view()
             case ("remove files", True):
-                home.free([writers._writer])
+                home.free([writers.name])
             case ("remove files", False):
-                home.sweep([writers._writer])
+                home.sweep([writers.name])
             case _:
                 change = model.change(operation, turn, home, writers)
                 if change:
@@ -518,6 +519,59 @@ def test_a_home_that_is_not_open_takes_no_commits() -> None:
     home = Home(FOLDER, files=memory_files())
     with pytest.raises(HomeError, match="not open"):
         home.commit(Change(units={"u": {}}))
+
+
+def test_a_folder_is_not_used_again_while_workers_may_have_its_segments_open() -> None:
+    files = memory_files()
+    home = small_home(files)
+    folders = []
+    for _ in range(3):
+        home.commit(Change(created={"bid": COLUMNS}))
+        folders.append(home.logs["bid"].folder.name)
+        home.commit(Change(dropped_logs=["bid"]))
+        home.free(["w"])
+    assert folders == ["bid", "bid~2", "bid~4"]
+    assert files.names(FOLDER / "logs") == []
+
+
+def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
+    home = Home(tmp_path, snapshot_every=(3_000, 6_000))
+    home.open()
+    home.commit(Change(created={"bid": COLUMNS}))
+    numbers: list[int] = []
+    problems: list[BaseException] = []
+
+    def work(thread: int) -> None:
+        try:
+            writers = SegmentWriters(f"w{thread}")
+            for n in range(100):
+                log = f"{thread}.{n % 10}"
+                change = Change(
+                    logs={"bid": append(home, writers, "bid", n)}, units={f"{thread}.{n}": {"n": n}}
+                )
+                if n < 10:
+                    change.created[log] = COLUMNS
+                numbers.append(home.commit(change))
+                assert len(home.logs["bid"].epochs()) <= home.logs["bid"].rows
+                assert sum(log.rows for log in home.logs.values()) <= 400
+                assert all("n" in unit for unit in home.units.values())
+                home.commit(Change(freed={"bid": home.epoch - 50}))
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert len(set(numbers)) == 400 and home.epoch == 800 and len(home.units) == 400
+    held = view(home)
+    home.close()
+    again = Home(tmp_path)
+    again.open()
+    assert view(again) == held
+    again.close()
 
 
 def test_snapshots_in_the_background_hold_the_same(tmp_path: Path) -> None:

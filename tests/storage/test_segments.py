@@ -162,7 +162,10 @@ def test_rows_at_the_end_of_a_growing_segment_are_read_at_once(tmp_path: Path) -
         assert read_extent(tmp_path, writer.append(rows(n, seq=n))).equals(rows(n, seq=n))
 
 
-def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(tmp_path: Path) -> None:
+def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "_MAPS_BETWEEN_LOOKS", 1)
     reader = SegmentReader(LOCAL)
     writer = SegmentWriter(tmp_path, "w", roll_bytes=400_000)
     extents = [writer.append(rows(n, seq=n)) for n in range(1_500)]
@@ -212,6 +215,23 @@ def test_a_full_disk_loses_nothing_and_appending_goes_on_later(part: str) -> Non
                 files.room = None
         assert len(kept) >= 5
         assert all(read_extent(FOLDER, extent, memory).equals(table) for extent, table in kept)
+
+
+def test_a_disk_that_stays_full_does_not_fill_with_empty_segments() -> None:
+    files = FullFiles(MemoryFiles(), part="half")
+    writer = SegmentWriter(FOLDER, "w", files=files)
+    first = writer.append(rows(1))
+    for schema_changes in (False, True):
+        files.room = 1
+        for n in range(20):
+            with pytest.raises(StorageFull):
+                for _ in range(3):
+                    writer.append(rows(n).drop_columns("n") if schema_changes else rows(n))
+            files.room = 1 if schema_changes else 0
+    assert len(files.names(FOLDER)) <= 3
+    files.room = None
+    assert read_extent(FOLDER, writer.append(rows(5)), files).equals(rows(5))
+    assert read_extent(FOLDER, first, files).equals(rows(1))
 
 
 def test_syncing_comes_to_the_segment_and_then_to_its_folder_and_only_where_something_was_appended() -> None:
