@@ -94,7 +94,8 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
 
 def _tied_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where a row has the timestamp of the one before it, and no smaller arrival number."""
-    return (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
+    tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
+    return tied
 
 
 def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
