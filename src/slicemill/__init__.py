@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
 
 if TYPE_CHECKING:
     from slicemill.engine.mill import Mill
     from slicemill.engine.query import Query
+    from slicemill.esl import EslError
 
 __version__ = "0.1.0"
 __all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__"]
 
 
+_LAZY = {"EslError": "slicemill.esl", "Mill": "slicemill.engine.mill", "Query": "slicemill.engine.query"}
+
+
 def __getattr__(name: str) -> object:
-    # PySpark takes a second to import: only those who run queries on it should pay.
-    if name == "Mill":
-        from slicemill.engine.mill import Mill
-
-        return Mill
-    if name == "Query":
-        from slicemill.engine.query import Query
-
-        return Query
+    # PySpark takes a second to import, and ESL's grammar a third of one: only those who use them should pay.
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from slicemill.lab import cli
+from slicemill.cli.lab import lab_app
+from slicemill.lab import registry
 from slicemill.lab.claims import Claim
-from slicemill.lab.cli import lab_app
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
 
@@ -28,8 +28,8 @@ def experiment(experiment_id: str, *claims: Claim) -> Experiment:
 def lab(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     """A lab of two small experiments, of which the second has a claim that does not hold."""
     known = {e.id: e for e in (experiment("toy-E1", GOOD), experiment("toy-E2", GOOD, BAD))}
-    monkeypatch.setattr(cli, "experiment_ids", lambda: list(known))
-    monkeypatch.setattr(cli, "load", known.__getitem__)
+    monkeypatch.setattr(registry, "experiment_ids", lambda: list(known))
+    monkeypatch.setattr(registry, "load", known.__getitem__)
     return CliRunner()
 
 

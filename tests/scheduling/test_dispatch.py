@@ -13,7 +13,7 @@ from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.deadlines import Instant, Rule, play
 from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
 from slicemill.scheduling.fas import fas_priority
-from slicemill.scheduling.registry import UnknownPolicyError
+from slicemill.scheduling.policy_names import UnknownPolicyError
 
 
 def batches(n: int, **columns: object) -> Batches:

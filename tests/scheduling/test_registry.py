@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from scheduling.queues import queue, unit
-from slicemill.scheduling.registry import POLICIES, UnknownPolicyError, make
+from slicemill.scheduling.policy_names import UnknownPolicyError
+from slicemill.scheduling.registry import POLICIES, make
 
 
 @pytest.mark.parametrize("name", POLICIES)

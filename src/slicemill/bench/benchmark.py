@@ -15,7 +15,6 @@ from slicemill.lab.experiment import Result, Scale
 _HELPERS = (
     "benchmark",
     "bids",
-    "cli",
     "coalesce_rivals",
     "events",
     "latency",

@@ -6,10 +6,30 @@ EslError that lists every mistake with its place.
 
 from __future__ import annotations
 
-from slicemill.esl.binder import Bound, bind_script
-from slicemill.esl.catalog import Catalog
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from slicemill.esl.errors import EslError
 from slicemill.esl.source import Source
+
+if TYPE_CHECKING:
+    from slicemill.esl.binder import Bound, bind_script
+    from slicemill.esl.catalog import Catalog
+
+__all__ = ["Bound", "Catalog", "EslError", "Source", "bind", "bind_script"]
+
+_LAZY = {
+    "Bound": "slicemill.esl.binder",
+    "Catalog": "slicemill.esl.catalog",
+    "bind_script": "slicemill.esl.binder",
+}
+
+
+def __getattr__(name: str) -> object:
+    # The grammar takes a third of a second to import: not for those who only want an error's class.
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def bind(text: str | Source, catalog: Catalog | None = None) -> Bound:
@@ -19,11 +39,10 @@ def bind(text: str | Source, catalog: Catalog | None = None) -> Bound:
     >>> bound.catalog.queries["query_1"].schema.names
     ('item',)
     """
+    from slicemill.esl.binder import bind_script
+
     source = text if isinstance(text, Source) else Source(text)
     bound = bind_script(source, catalog)
     if bound.diagnostics:
         raise EslError(source, bound.diagnostics)
     return bound
-
-
-__all__ = ["Bound", "Catalog", "EslError", "Source", "bind", "bind_script"]

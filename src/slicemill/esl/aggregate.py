@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from slicemill.esl.expression import Expr
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Schema
-from slicemill.model.model import Model
+
+if TYPE_CHECKING:
+    from slicemill.model.model import Model
 
 RETURN = "RETURN"
 INWINDOW = "inwindow"

@@ -15,7 +15,7 @@ from slicemill.esl.query import Continuous, Select, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.service_level import ServiceLevel
 from slicemill.esl.types import VARCHAR, Column, Schema
-from slicemill.shedding.load import LoadBudget
+from slicemill.shedding.load_budget import LoadBudget
 
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
 LATE = "_late"

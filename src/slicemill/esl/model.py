@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
-from slicemill.model.catalogue import CATALOGUE
-from slicemill.model.model import Model, expression
+from slicemill.model.formulas import CATALOGUE
+
+if TYPE_CHECKING:
+    from slicemill.model.model import Model
 
 # Everybody has these without declaring them; aggregates that are built in keep their names.
 PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUILTINS}
@@ -47,4 +50,8 @@ class ModelDefinition:
 def predefined(name: str) -> ModelDefinition | None:
     """The model that everybody has by that name."""
     text = PREDEFINED.get(name.lower())
-    return None if text is None else ModelDefinition(name.lower(), expression(text))
+    if text is None:
+        return None
+    from slicemill.model.model import expression
+
+    return ModelDefinition(name.lower(), expression(text))

@@ -6,11 +6,17 @@
 INCREMENTAL 5
 """
 
-from slicemill.model.classify import Classification, Kind, Way
-from slicemill.model.core import Core
-from slicemill.model.model import Model, expression, shared_cores
-from slicemill.model.naive import Nulls
-from slicemill.model.terms import ModelError
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slicemill.model.classify import Classification, Kind, Way
+    from slicemill.model.core import Core
+    from slicemill.model.model import Model, expression, shared_cores
+    from slicemill.model.naive import Nulls
+    from slicemill.model.terms import ModelError
 
 __all__ = [
     "Classification",
@@ -23,3 +29,22 @@ __all__ = [
     "expression",
     "shared_cores",
 ]
+
+_LAZY = {
+    "Classification": "classify",
+    "Core": "core",
+    "Kind": "classify",
+    "Model": "model",
+    "ModelError": "terms",
+    "Nulls": "naive",
+    "Way": "classify",
+    "expression": "model",
+    "shared_cores": "model",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Scripts without models are most scripts: they should not wait for the algebra to be imported.
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

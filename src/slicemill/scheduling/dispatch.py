@@ -9,7 +9,6 @@ two decisions, so one can be put in the place of another at any time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +16,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from slicemill.esl.errors import did_you_mean
 from slicemill.scheduling import batches as forms
 from slicemill.scheduling.batches import Batches, Priority
-from slicemill.scheduling.registry import UnknownPolicyError
+from slicemill.scheduling.policy_names import AIMS, parse_policy
 
 PATIENCE_S = 30.0
 GUARDED_EVERY = 10
@@ -35,26 +33,23 @@ class BatchPolicy:
     aim: str
 
 
+_PRIORITIES: Mapping[str, Priority] = {
+    "fcfs": forms.fcfs,
+    "rr": forms.round_robin,
+    "srpt": forms.srpt,
+    "hr": forms.hr,
+    "hnr": forms.hnr,
+    "lsf": forms.lsf,
+    "brt": forms.brt,
+    "bsd": forms.bsd,
+    "fas": forms.fas,
+    "chain": forms.chain,
+    "edf": forms.edf,
+    "hybrid": forms.hybrid,
+}
 POLICIES: Mapping[str, BatchPolicy] = MappingProxyType(
-    {
-        policy.name: policy
-        for policy in (
-            BatchPolicy("fcfs", forms.fcfs, "longest response time"),
-            BatchPolicy("rr", forms.round_robin, "nothing: each unit in turn"),
-            BatchPolicy("srpt", forms.srpt, "time until the next unit is done"),
-            BatchPolicy("hr", forms.hr, "mean response time"),
-            BatchPolicy("hnr", forms.hnr, "mean slowdown"),
-            BatchPolicy("lsf", forms.lsf, "greatest slowdown"),
-            BatchPolicy("brt", forms.brt, "l2 norm of response times"),
-            BatchPolicy("bsd", forms.bsd, "l2 norm of slowdowns"),
-            BatchPolicy("fas", forms.fas, "staleness"),
-            BatchPolicy("chain", forms.chain, "rows that wait"),
-            BatchPolicy("edf", forms.edf, "missed service levels, while all can be met"),
-            BatchPolicy("hybrid", forms.hybrid, "tardiness against service levels"),
-        )
-    }
+    {name: BatchPolicy(name, _PRIORITIES[name], aim) for name, aim in AIMS.items()}
 )
-_WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
 def policy_named(text: str) -> BatchPolicy:
@@ -63,19 +58,11 @@ def policy_named(text: str) -> BatchPolicy:
     >>> policy_named("FAS(0.25)").name
     'fas(0.25)'
     """
-    match = _WITH_NUMBER.fullmatch(text)
-    name = match[1].lower() if match else ""
-    if match is None or name not in POLICIES:
-        hint = did_you_mean(name or text, POLICIES) or f"there are {', '.join(POLICIES)}"
-        raise UnknownPolicyError(f"there is no policy {text.strip()}; {hint}")
-    if match[2] is None:
-        return POLICIES[name]
-    beta = float(match[2])
-    if name != "fas":
-        raise UnknownPolicyError(f"{name} takes no number; only fas does, as in fas(0.5)")
-    if beta > 1:
-        raise UnknownPolicyError(f"the number of fas lies between 0 and 1, not at {beta:g}")
-    return BatchPolicy(f"fas({beta:g})", partial(forms.fas, beta=beta), POLICIES["fas"].aim)
+    wanted = parse_policy(text)
+    policy = POLICIES[wanted.name]
+    if wanted.beta is None:
+        return policy
+    return BatchPolicy(str(wanted), partial(forms.fas, beta=wanted.beta), policy.aim)
 
 
 @dataclass(slots=True)

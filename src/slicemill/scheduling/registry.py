@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from slicemill.errors import SlicemillError
 from slicemill.scheduling.brt import brt
 from slicemill.scheduling.bsd import bsd
 from slicemill.scheduling.component import component
@@ -19,6 +18,7 @@ from slicemill.scheduling.lsf import lsf
 from slicemill.scheduling.mss import mss
 from slicemill.scheduling.oracle import hnr_oracle, hr_oracle
 from slicemill.scheduling.policy import Policy, Unit
+from slicemill.scheduling.policy_names import UnknownPolicyError
 from slicemill.scheduling.round_robin import round_robin
 from slicemill.scheduling.srpt import srpt
 from slicemill.scheduling.time_slices import time_slices
@@ -55,10 +55,6 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
         "staleness": "fas",
     }
 )
-
-
-class UnknownPolicyError(SlicemillError):
-    """A policy name that is not in the registry."""
 
 
 def make(name: str, units: Sequence[Unit], **options: float) -> Policy:

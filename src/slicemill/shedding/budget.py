@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from slicemill.shedding.blind import BlindMemory
-from slicemill.shedding.chains import Memory
-from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import DEFAULT, method_of
-from slicemill.shedding.runs import RunMemory
+
+if TYPE_CHECKING:
+    from slicemill.shedding.chains import Memory
 
 
 class Slot(StrEnum):
@@ -30,6 +30,11 @@ class Budget:
 
     def memory(self) -> Memory:
         """An empty memory of that size."""
+        # The binder makes budgets, and needs no memories for that.
+        from slicemill.shedding.blind import BlindMemory
+        from slicemill.shedding.fast import FastMemory
+        from slicemill.shedding.runs import RunMemory
+
         method = method_of(self.method, self.threshold)
         if self.slot is Slot.RUNS:
             return RunMemory(self.capacity, method)

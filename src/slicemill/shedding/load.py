@@ -1,4 +1,4 @@
-"""What a query gives up under load: how far it may fall behind or grow, and which tuples go first.
+"""Which tuples a query gives up under load.
 
 A drop box stands between a stream and a query. Each function here says which tuples of a batch stay, of which
 a share can be afforded; the same batch and share give the same answer wherever it is asked.
@@ -7,34 +7,12 @@ a share can be afforded; the same batch and share give the same answer wherever 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Mask = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.int64]
-
-RANDOM = "random"
-UTILITY = "utility"
-WINDOWS = "windows"
-AGE = "age"
-METHODS = {
-    RANDOM: "tuples at random",
-    UTILITY: "the tuples of least utility",
-    WINDOWS: "whole windows, so that the others are exact",
-    AGE: "pairs of a join, the oldest first",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LoadBudget:
-    """Results within `lag_us`, state of at most `memory` bytes; the share `least` of tuples stays anyway."""
-
-    lag_us: int | None = None
-    memory: int | None = None
-    method: str = RANDOM
-    least: float = 0.0
 
 
 def keep_random(times: Times, share: float) -> Mask:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,21 @@ class Appended:
     @property
     def bytes(self) -> int:
         return sum(extent.length for extent in self.extents)
+
+
+def joined(parts: Iterable[Appended]) -> Appended:
+    """Several parts of one epoch as one, such as those of a unit's cells."""
+    found = list(parts)
+    if len(found) == 1:
+        return found[0]
+    firsts = [part.min_ts for part in found if part.min_ts is not None]
+    lasts = [part.max_ts for part in found if part.max_ts is not None]
+    return Appended(
+        [extent for part in found for extent in part.extents],
+        min(firsts, default=None),
+        max(lasts, default=None),
+        min(part.arrival_us for part in found),
+    )
 
 
 @dataclass(slots=True)

@@ -76,6 +76,11 @@ class Home:
         return self._state.epoch
 
     @property
+    def durable(self) -> bool:
+        """Whether commits outlive a loss of power."""
+        return self._durable
+
+    @property
     def logs(self) -> Mapping[str, Log]:
         return self._state.logs
 

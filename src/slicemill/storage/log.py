@@ -63,6 +63,7 @@ class Log:
         self.folder = folder
         self.columns = columns
         self.first = 0
+        self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
         self.head = -1
         self.frontier: int | None = None
         self._files = files
@@ -175,6 +176,7 @@ class Log:
             end = bisect_left(self._epochs[0], first, lo=self._start)
             if end == self._start:
                 return []
+            self.freed = self._epochs[0][end - 1]
             begin_extent, end_extent = self._extents_until(self._start), self._extents_until(end)
             places, _, lengths, _ = self._extents
             emptied = []

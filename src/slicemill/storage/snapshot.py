@@ -1,6 +1,6 @@
 """A snapshot: all that a home held before an epoch, in one file.
 
-    <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, head, …], …]}\\n
+    <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\\n
     Arrow stream: the epochs of all logs, one log after the other
     Arrow stream: their extents
 
@@ -48,6 +48,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
                 encode_schema(log.columns),
                 log.folder.name,
                 log.first,
+                log.freed,
                 log.head,
                 log.frontier,
                 len(columns.epochs[0]),
@@ -78,9 +79,9 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
         raise SnapshotDamaged("its log indexes are damaged")
     epochs, extents = (_columns(part) for part in parts)
     epoch_at = extent_at = 0
-    for name, schema, place, first, last, frontier, epoch_count, extent_count, segments in head["logs"]:
+    for name, schema, place, *ends, epoch_count, extent_count, segments in head["logs"]:
         log = state.logs[name] = state.new_log(name, schema, place)
-        log.first, log.head, log.frontier = first, last, frontier
+        log.first, log.freed, log.head, log.frontier = ends
         log.load(
             LogColumns(_cut(epochs, epoch_at, epoch_count), _cut(extents, extent_at, extent_count), segments)
         )

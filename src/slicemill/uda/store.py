@@ -20,6 +20,7 @@ from typing import Any
 
 import numba
 
+from slicemill.kernels import sorting
 from slicemill.model import heaps, numerics
 from slicemill.uda import exact, support
 
@@ -36,7 +37,7 @@ def cache_folder() -> Path:
 @cache
 def _surroundings() -> bytes:
     """What machine code depends on beside its own source."""
-    texts = [Path(str(module.__file__)).read_bytes() for module in (exact, support, numerics, heaps)]
+    texts = [Path(str(module.__file__)).read_bytes() for module in (exact, support, sorting, numerics, heaps)]
     versions = f"{sys.version} {numba.__version__} {platform.machine()}".encode()
     return b"\0".join([versions, *texts])
 

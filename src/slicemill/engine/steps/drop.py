@@ -14,9 +14,11 @@ from slicemill.engine.steps.making import Making
 from slicemill.kernels.expressions import compile_vector
 from slicemill.plan import operators as op
 from slicemill.shedding.accuracy import Sums
-from slicemill.shedding.load import UTILITY, in_whole_windows, keep_random, keep_useful, keep_windows
+from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
+from slicemill.shedding.load_budget import UTILITY
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Dropping:
 NOTHING = Dropping()
 
 
+@stored_as("drop", version=1)
 @dataclass(slots=True)
 class DropState:
     report: Report = field(default_factory=Report)

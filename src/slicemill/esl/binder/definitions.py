@@ -34,8 +34,7 @@ from slicemill.esl.query import Continuous, Frame, Union
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.service_level import MEASURES, service_level
 from slicemill.esl.types import Kind, Schema
-from slicemill.scheduling.dispatch import policy_named
-from slicemill.scheduling.registry import UnknownPolicyError
+from slicemill.scheduling.policy_names import UnknownPolicyError, parse_policy
 
 CURRENT_TIME = "current_time"
 
@@ -246,7 +245,7 @@ def bind_setting(node: nodes.SetOption) -> Setting:
         hint = did_you_mean(name, ("policy",)) or "there is one setting, policy"
         raise Mistake(f"there is no setting {node.this.name}", span_of(node.this), hint)
     try:
-        return Setting(name, policy_named(value.name).name)
+        return Setting(name, str(parse_policy(value.name)))
     except UnknownPolicyError as error:
         message, _, hint = str(error).partition("; ")
         raise Mistake(message, span_of(value), hint) from None

@@ -17,7 +17,7 @@ from slicemill.esl.binder.calls import (
     single_column,
 )
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.models import check_model_over
+from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.builtins import BUILTINS

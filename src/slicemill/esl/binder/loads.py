@@ -19,7 +19,7 @@ from slicemill.esl.query import Continuous, Frame, Select
 from slicemill.esl.relation import RelationQuery
 from slicemill.esl.types import Kind
 from slicemill.esl.units import UNITS_US, unit_name
-from slicemill.shedding.load import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
+from slicemill.shedding.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN)
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)

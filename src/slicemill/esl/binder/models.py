@@ -1,14 +1,13 @@
-"""CREATE MODEL: names, parameters, mistakes at their place in the expression; which windows fit a model."""
+"""CREATE MODEL: names, parameters, mistakes at their place in the expression."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
 from slicemill.esl import nodes
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
@@ -16,7 +15,6 @@ from slicemill.esl.functions import SCALARS
 from slicemill.esl.grammar.statements import MAX_HEIGHT
 from slicemill.esl.model import ModelDefinition
 from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Frame, Window
 from slicemill.esl.source import Span
 from slicemill.esl.types import DOUBLE, Schema
 from slicemill.model.macros import MACROS
@@ -162,38 +160,3 @@ def _words(text: str) -> Iterator[tuple[str, int, bool]]:
         elif _WORD.fullmatch(token.group()):
             yield token.group(), token.start(), any(open_calls)
         before = token.group()
-
-
-def check_model_over(definition: AggregateDefinition | None, window: Window, node: exp.Expression) -> None:
-    """What a model needs of a window in OVER."""
-    model = None if definition is None else definition.model
-    if model is None:
-        return
-    if window.active:
-        raise Mistake(
-            "a model answers when tuples come, not when they expire",
-            span_of(node),
-            "leave ACTIVE EXPIRATION out",
-        )
-    check_positions(model, [window], grouped=False, node=node)
-
-
-def check_positions(
-    model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
-) -> None:
-    """A model that goes by position needs a number of positions that does not follow from the data (C6)."""
-    if not model.uses_position:
-        return
-    by_time = any(w is not None and w.extent is not None and w.frame is Frame.RANGE for w in windows)
-    if by_time:
-        raise Mistake(
-            "this model uses position i, and a window of time has no fixed number of positions",
-            span_of(node),
-            "use ROWS … PRECEDING, or weights by age",
-        )
-    if grouped:
-        raise Mistake(
-            "this model uses position i, and a group of a window has no fixed number of positions",
-            span_of(node),
-            "use OVER (PARTITION BY … ROWS … PRECEDING)",
-        )

@@ -12,7 +12,6 @@ from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.models import bind_model
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.catalog import Catalog, Statement
 from slicemill.esl.errors import Diagnostic, Mistake
@@ -81,6 +80,9 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
     if isinstance(node, nodes.CreateClassifier):
         return bind_classifier(node, context)
     if isinstance(node, nodes.CreateModel):
+        # The algebra of models takes as long to import as all the rest of the binder.
+        from slicemill.esl.binder.models import bind_model
+
         return bind_model(node, context)
     if isinstance(node, nodes.CreateAggregate):
         return bind_aggregate(node, context)

@@ -19,7 +19,7 @@ from slicemill.esl.binder.items import (
     schema_of_items,
     with_unique_names,
 )
-from slicemill.esl.binder.models import check_positions
+from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope

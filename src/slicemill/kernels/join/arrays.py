@@ -1,7 +1,6 @@
 """Types of the vectors that compiled loops take, for readers and for Numba.
 
-Signatures are given, so that loops are compiled, or read from Numba's cache, when their module is imported:
-before a worker forks. Vectors of slices are mapped files, so what is only read is declared read-only.
+Vectors of slices are mapped files, so what is only read is declared read-only.
 """
 
 from __future__ import annotations

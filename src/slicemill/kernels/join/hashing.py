@@ -18,6 +18,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from slicemill.kernels.join.arrays import Hashes, Times, hashes_in, hashes_out, times_in
+from slicemill.kernels.join.loops import loop
 
 _NAN_BITS = np.array([np.nan]).view(np.int64)[0]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -89,7 +90,7 @@ def _buffer(column: pa.Array, place: int, dtype: type[np.generic]) -> NDArray[An
     return np.frombuffer(buffer, dtype) if buffer is not None else np.zeros(0, dtype)
 
 
-@njit(types.uint64(types.uint64), cache=True, inline="always")
+@njit(cache=True, inline="always")
 def _mixed(word: np.uint64) -> np.uint64:
     """The finaliser of splitmix64: a bijection of 64-bit words."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -97,13 +98,13 @@ def _mixed(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(types.void(hashes_in, hashes_out), cache=True)
+@loop(types.void(hashes_in, hashes_out))
 def _mix_words(words: Hashes, hashes: Hashes) -> None:
     for row in range(len(words)):
         hashes[row] = _mixed((words[row] ^ hashes[row]) + _STEP)
 
 
-@njit(types.void(times_in, _bytes_in, hashes_out), cache=True)
+@loop(types.void(times_in, _bytes_in, hashes_out))
 def _mix_bytes(offsets: Times, data: NDArray[np.uint8], hashes: Hashes) -> None:
     for row in range(len(hashes)):
         first, end = offsets[row], offsets[row + 1]

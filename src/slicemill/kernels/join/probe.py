@@ -25,17 +25,19 @@ from slicemill.kernels.join.arrays import (
     words_in,
     words_out,
 )
+from slicemill.kernels.join.loops import loop
+from slicemill.kernels.sorting import sort_by
 
 _SHORT = 16  # rows up to which a group is put in order by insertion
 
 
-@njit(types.int64(types.uint64, types.int64), cache=True, inline="always")
+@njit(cache=True, inline="always")
 def _part(hash_: Any, parts: Any) -> Any:
     """In which of so many equal parts of all 64-bit numbers a hash lies."""
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
-@njit(types.void(hashes_in, places_out, places_out), cache=True)
+@loop(types.void(hashes_in, places_out, places_out))
 def group(hashes: Hashes, order: Places, first: Places) -> None:
     """The rows in order of their hashes, equal ones as they were, and the directory of that order."""
     rows = len(hashes)
@@ -72,17 +74,10 @@ def group(hashes: Hashes, order: Places, first: Places) -> None:
             for place in range(start + 1, end):
                 same = same and hashes[order[place]] == hashes[order[start]]
             if not same:
-                rows_here = order[start:end].copy()
-                sorted_ = np.argsort(hashes[rows_here], kind="mergesort")
-                for place in range(end - start):
-                    order[start + place] = rows_here[sorted_[place]]
+                sort_by(order, hashes, start, end)
 
 
-@njit(
-    types.int64(hashes_in, times_in, types.int64, types.int64, types.uint64, types.int64),
-    cache=True,
-    inline="always",
-)
+@njit(cache=True, inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
     """The first row of start … end that is not before (hash, bound)."""
     while end - start > 8:
@@ -96,13 +91,12 @@ def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound
     return start
 
 
-@njit(
+@loop(
     types.int64(
         hashes_in, times_in, times_in, types.int64, types.int64,
         hashes_in, places_in, times_in, times_in, types.int64, types.int64,
         types.int64, places_out, places_out,
-    ),
-    cache=True,
+    )
 )  # fmt: skip
 def find_spans(
     probe_hashes: Hashes,
@@ -157,13 +151,12 @@ def find_spans(
     return total
 
 
-@njit(
+@loop(
     types.int64(
         places_in, places_in, places_in, types.int64, types.int64,
         times_in, times_in, words_in, times_in, times_in, words_in, word_in,
         times_in, words_in, times_in, words_in, places_out, places_out, words_out,
-    ),
-    cache=True,
+    )
 )  # fmt: skip
 def find_pairs(
     starts: Places,

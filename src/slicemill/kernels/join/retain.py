@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from slicemill.kernels.join.arrays import (
@@ -18,9 +18,10 @@ from slicemill.kernels.join.arrays import (
     word_in,
     words_in,
 )
+from slicemill.kernels.join.loops import loop
 
 
-@njit(types.void(words_in, word_in, places_in, word_in, times_out, times_out), cache=True)
+@loop(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
 def count_wanted(
     words: Words,
     live: Word,
@@ -40,7 +41,7 @@ def count_wanted(
                     first = False
 
 
-@njit(
+@loop(
     types.void(
         times_in,
         times_in,
@@ -53,8 +54,7 @@ def count_wanted(
         places_in,
         word_in,
         flags_out,
-    ),
-    cache=True,
+    )
 )
 def find_alive(
     times: Times,

@@ -1,0 +1,62 @@
+"""The command line: `slicemill check | explain | run | simulate | state | log | lab | bench`.
+
+A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
+once, without Spark, Numba or NumPy.
+
+A user's mistake is printed as a message with its place, never as a stack trace; its exit status is 1. Wrong
+usage of the command itself gives 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from slicemill import __version__
+from slicemill.cli import bench, check, explain, lab, log, run, simulate, state
+from slicemill.errors import SlicemillError
+
+app = typer.Typer(
+    help="Many continuous queries over streams, planned together and run on Spark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(epilog="Example: slicemill check examples/auction.esl")(check.check)
+app.command(epilog="Example: slicemill explain examples/auction.esl --format svg --output auction.svg")(
+    explain.explain
+)
+app.command(epilog="Example: slicemill run examples/auction.esl --for 30s")(run.run)
+app.command(
+    epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
+    "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
+)(simulate.simulate)
+app.command(epilog="Example: slicemill state work")(state.state)
+app.command(epilog="Example: slicemill bench simulator --json")(bench.bench)
+app.add_typer(lab.lab_app, name="lab")
+app.add_typer(log.log_app, name="log")
+
+
+def main() -> None:
+    try:
+        app()
+    except SlicemillError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"slicemill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,70 @@
+"""`slicemill check`: the statements of a script, or its mistakes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slicemill.cli.common import File, read
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from slicemill.esl import Bound
+
+
+def check(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print statements and mistakes as JSON.")] = False,
+) -> None:
+    """List the statements of a script, or every mistake in it."""
+    from rich.console import Console
+
+    from slicemill.esl import EslError, bind_script
+
+    bound = bind_script(read(file))
+    if as_json:
+        typer.echo(json.dumps(_check_json(bound), indent=2))
+    elif not bound.diagnostics:
+        Console().print(_statements_table(bound))
+    if bound.diagnostics:
+        count = len(bound.diagnostics)
+        if not as_json:
+            typer.echo(f"{EslError(bound.source, bound.diagnostics)}\n", err=True)
+            typer.echo(f"{count} mistake{'s' if count > 1 else ''} in {bound.source.name}", err=True)
+        raise typer.Exit(1)
+
+
+def _statements_table(bound: Bound) -> Table:
+    from rich.table import Table
+
+    from slicemill.esl.summary import describe
+
+    table = Table("line", "kind", "name", "what", box=None, header_style="bold", pad_edge=False)
+    for statement, span in bound.statements:
+        line, _ = bound.source.position(span.start)
+        kind, what = describe(statement)
+        table.add_row(str(line), kind, statement.name, what)
+    return table
+
+
+def _check_json(bound: Bound) -> dict[str, object]:
+    from slicemill.esl import EslError
+    from slicemill.esl.summary import describe
+
+    statements = []
+    for statement, span in bound.statements:
+        line, column = bound.source.position(span.start)
+        kind, what = describe(statement)
+        statements.append(
+            {"line": line, "column": column, "kind": kind, "name": statement.name, "what": what}
+        )
+    mistakes = []
+    for diagnostic in EslError(bound.source, bound.diagnostics).diagnostics:
+        line, column = bound.source.position(diagnostic.span.start)
+        mistakes.append(
+            {"line": line, "column": column, "message": diagnostic.message, "hint": diagnostic.hint}
+        )
+    return {"file": bound.source.name, "statements": statements, "mistakes": mistakes}

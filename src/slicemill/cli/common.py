@@ -1,0 +1,55 @@
+"""What several commands share: the script argument, and lengths of time as people write them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slicemill.errors import SlicemillError
+
+if TYPE_CHECKING:
+    from slicemill.esl import Source
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
+
+
+class Scale(StrEnum):
+    """The values of --scale."""
+
+    small = "small"
+    full = "full"
+
+
+def read(file: Path) -> Source:
+    """The script in a file, or a message that says why there is none."""
+    from slicemill.esl import Source
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SlicemillError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SlicemillError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
+    return Source(text, "<stdin>" if str(file) == "-" else str(file))
+
+
+def seconds_of(duration: str | None) -> float | None:
+    """A length of time as people write it, in seconds.
+
+    >>> seconds_of("30s"), seconds_of("2 min"), seconds_of("1.5h")
+    (30.0, 120.0, 5400.0)
+    """
+    from slicemill.esl.units import UNITS_US, unit_name
+
+    if duration is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", duration.lower())
+    unit = unit_name(match[2]) if match else None
+    if match is None or unit not in UNITS_US:
+        raise SlicemillError(f"{duration!r} is no length of time; write it as in --for 30s")
+    return float(match[1]) * UNITS_US[unit] / 1_000_000

@@ -1,0 +1,101 @@
+"""`slicemill explain`: the query graph of a script, one query of it, an aggregate or a model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slicemill.cli.common import File, read
+from slicemill.errors import SlicemillError
+
+if TYPE_CHECKING:
+    from slicemill.esl.catalog import Catalog
+    from slicemill.plan.graph import QueryGraph
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+    svg = "svg"
+
+
+def explain(
+    file: File,
+    form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
+    query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
+    uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
+    model: Annotated[str | None, typer.Option(help="What this model keeps and costs, or its graph.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+) -> None:
+    """Show the query graph: what flows where, through which operators."""
+    from slicemill.esl import bind
+    from slicemill.plan.build import build_graph
+    from slicemill.plan.optimize import optimize, share
+
+    catalog = bind(read(file)).catalog
+    if uda is not None:
+        from slicemill.uda.explain import explain_uda
+
+        typer.echo(explain_uda(uda, catalog))
+        return
+    if model is not None:
+        _write(_explained_model(model, catalog, form), output)
+        return
+    graph = share(optimize(build_graph(catalog)), catalog)
+    if home is not None:
+        from slicemill.engine.state_view import with_measures
+
+        graph = with_measures(graph, home)
+    if query is not None:
+        graph = _only(graph, query)
+    _write(_explained(graph, form), output)
+
+
+def _explained(graph: QueryGraph, form: Format) -> str:
+    if form is Format.svg:
+        from slicemill.plan.svg import explain_svg
+
+        return explain_svg(graph)
+    if form is Format.json:
+        from slicemill.plan.explain_json import explain_json
+
+        return explain_json(graph)
+    from rich.console import Console
+
+    from slicemill.plan.explain import explain_text
+
+    return explain_text(graph, Console().width)
+
+
+def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
+    from slicemill.plan.model_explain import explain_model, explain_model_json, model_named, uses_of
+    from slicemill.plan.model_svg import model_svg
+
+    definition = model_named(name, catalog)
+    if form is Format.svg:
+        return model_svg(definition.name, definition.model, uses_of(name, catalog)[0])
+    if form is Format.json:
+        return explain_model_json(definition, catalog)
+    return explain_model(definition, catalog)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _only(graph: QueryGraph, name: str) -> QueryGraph:
+    by_name = {node.id.lower(): node.id for node in graph.sinks} | {
+        stream.lower(): node_id for stream, node_id in graph.streams.items()
+    }
+    if name.lower() not in by_name:
+        raise SlicemillError(f"there is no query or stream {name}; known are {', '.join(by_name)}")
+    return graph.only(graph.ancestors(by_name[name.lower()]))

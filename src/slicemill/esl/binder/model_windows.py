@@ -1,0 +1,51 @@
+"""Which windows fit a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.errors import Mistake
+from slicemill.esl.nodes import span_of
+from slicemill.esl.query import Frame, Window
+
+if TYPE_CHECKING:
+    from slicemill.model.model import Model
+
+
+def check_model_over(definition: AggregateDefinition | None, window: Window, node: exp.Expression) -> None:
+    """What a model needs of a window in OVER."""
+    model = None if definition is None else definition.model
+    if model is None:
+        return
+    if window.active:
+        raise Mistake(
+            "a model answers when tuples come, not when they expire",
+            span_of(node),
+            "leave ACTIVE EXPIRATION out",
+        )
+    check_positions(model, [window], grouped=False, node=node)
+
+
+def check_positions(
+    model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
+) -> None:
+    """A model that goes by position needs a number of positions that does not follow from the data (C6)."""
+    if not model.uses_position:
+        return
+    by_time = any(w is not None and w.extent is not None and w.frame is Frame.RANGE for w in windows)
+    if by_time:
+        raise Mistake(
+            "this model uses position i, and a window of time has no fixed number of positions",
+            span_of(node),
+            "use ROWS … PRECEDING, or weights by age",
+        )
+    if grouped:
+        raise Mistake(
+            "this model uses position i, and a group of a window has no fixed number of positions",
+            span_of(node),
+            "use OVER (PARTITION BY … ROWS … PRECEDING)",
+        )
