@@ -124,6 +124,22 @@ def test_two_writers_of_one_name_do_not_share_a_segment() -> None:
     assert [one.append(rows(1)).segment, other.append(rows(2)).segment] == ["w-0.arrows", "w-1.arrows"]
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_a_writer_whose_segment_was_removed_starts_another_one(tmp_path: Path, released: bool) -> None:
+    writers = SegmentWriters("w")
+    first = writers.append(tmp_path, rows(1))
+    if released:
+        writers.close()
+    (tmp_path / first.segment).unlink()
+    second = writers.append(tmp_path, rows(2))
+    assert (first.segment, second.segment) == ("w-0.arrows", "w-1.arrows")
+    assert read_extent(tmp_path, second).equals(rows(2))
+    writers.forget(tmp_path)
+    assert writers.append(tmp_path, rows(3)).segment == "w-2.arrows"
+    writers.sync()
+    writers.close()
+
+
 def test_many_chunks_become_one_batch_so_that_kernels_get_vectors() -> None:
     files = MemoryFiles()
     extent = SegmentWriter(FOLDER, "w", files=files).append(pa.concat_tables([rows(1), rows(2), rows(3)]))

@@ -124,9 +124,7 @@ class SegmentWriter:
         schema = table.schema
         start = -1
         try:
-            if self._schema is None or self._end >= self._roll_bytes or not _same(schema, self._schema):
-                self._roll(schema)
-            file = self._file or self._reopened()
+            file = self._segment(schema)
             start = self._end
             for message in _messages(table, compress):
                 file.write(message)
@@ -144,7 +142,7 @@ class SegmentWriter:
         for number in sorted(self._unsynced):
             if number == self._number and self._file is not None:
                 self._file.sync()
-            else:
+            elif exists(self._files, self._path(number)):
                 self._files.sync(self._path(number))
         if self._unsynced:
             self._files.sync(self._folder)
@@ -156,20 +154,31 @@ class SegmentWriter:
             self._file.close()
             self._file = None
 
+    def finish(self) -> None:
+        """Append no more to the segment; the next append starts another one."""
+        self.release()
+        self._schema = None
+
     def _path(self, number: int) -> Path:
         return self._folder / segment_name(self._writer, number)
 
-    def _reopened(self) -> AppendFile:
-        self._file = self._files.append(self._path(self._number))
-        return self._file
+    def _segment(self, schema: pa.Schema) -> AppendFile:
+        """The segment to append to: the last one, unless it is full, has another schema or was removed."""
+        if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
+            if self._file is None and exists(self._files, self._path(self._number)):
+                self._file = self._files.append(self._path(self._number))
+            # A home may be opened again beside a worker that stays, and then removes what nobody names.
+            if self._file is not None and not self._file.is_removed():
+                return self._file
+        return self._roll(schema)
 
-    def _roll(self, schema: pa.Schema) -> None:
+    def _roll(self, schema: pa.Schema) -> AppendFile:
         """Start a segment; its first message is the schema."""
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
-        self.release()
-        self._schema = None
+        self.finish()
         while self._file is None:
+            # Never a number that was used before: others may remember the segment of that name.
             self._number += 1
             try:
                 self._file = self._files.append(self._path(self._number), new=True)
@@ -181,6 +190,7 @@ class SegmentWriter:
         head = schema.serialize()
         self._file.write(head)
         self._schema, self._end = schema, len(head)
+        return self._file
 
     def _undo(self, end: int) -> None:
         """Cut off what a failed append has left, so that the segment goes on from there."""
@@ -193,8 +203,7 @@ class SegmentWriter:
                 self._file.cut(end)
                 self._end = end
             except OSError:
-                self.release()
-                self._schema = None
+                self.finish()
 
 
 class SegmentWriters:
@@ -223,11 +232,10 @@ class SegmentWriters:
             writer.sync()
 
     def forget(self, folder: Path) -> None:
-        """Give up what belongs to a log that was dropped."""
+        """Give up the segment of a log that was dropped."""
         self._open.pop(folder, None)
-        writer = self._writers.pop(folder, None)
-        if writer is not None:
-            writer.release()
+        if folder in self._writers:
+            self._writers[folder].finish()
 
     def close(self) -> None:
         for writer in self._writers.values():
