@@ -273,18 +273,27 @@ def test_what_a_dead_writer_left_goes_and_what_the_others_write_stays() -> None:
 
 
 def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> None:
+    now_us = 0
     files = memory_files()
-    home = small_home(files)
+    files.clock = lambda: now_us
+    home = Home(FOLDER, files=files, clock=lambda: now_us)
+    home.open()
     folder = home.checkpoint_folder("a unit")
     files.make_folder(folder)
-    for name in ("one", "two", "three", "under way"):
+    for name in ("one", "two", "three", "never named"):
         files.write(folder / name, b"state")
-    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["one", 1, 5], ["two", 1, 5]]}, "rows": 3}}))
-    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["two", 1, 5]], "1": [["three", 1, 5]]}}}))
+    now_us = 100_000_000
+    files.write(folder / "under way", b"state")
+    home.commit(Change(units={"a unit": {"rows": 4}}))
+    assert home.free(["w"]) == 0, "there is no checkpoint yet"
+    home.commit(
+        Change(units={"a unit": {"checkpoint": {"0": [["one", 5], ["two", 5]], "1": [["three", 5]]}}})
+    )
+    assert home.free(["w"]) == 1
+    assert sorted(files.names(folder)) == ["one", "three", "two", "under way"]
+    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["two", 5]], "1": [["three", 5]]}}}))
     assert home.free(["w"]) == 1
     assert sorted(files.names(folder)) == ["three", "two", "under way"]
-    home.commit(Change(units={"a unit": {"rows": 4}}))
-    assert home.free(["w"]) == 0
     reopened = small_home(files)
     assert sorted(files.names(folder)) == ["three", "two"]
     reopened.commit(Change(dropped_units=["a unit"]))

@@ -31,7 +31,9 @@ class Garbage:
     """Files that no record refers to any more, to be removed."""
 
     segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
-    checkpoints: dict[Path, set[str]] = field(default_factory=dict)  # by the unit's folder
+    checkpoints: dict[Path, int] = field(
+        default_factory=dict
+    )  # by the unit's folder: when the last was committed
     folders: set[Path] = field(default_factory=set)  # of dropped logs and units
 
 
@@ -92,7 +94,7 @@ class HomeState:
         for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():
             self.logs[name].append(epoch, extents, min_ts, max_ts, arrival_us)
         for name, fields in record.get("units", {}).items():
-            self._set_unit(name, fields)
+            self._set_unit(name, fields, record["at"])
         for name, fields in record.get("streams", {}).items():
             self.streams = _with(self.streams, name, _merged(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
@@ -110,15 +112,11 @@ class HomeState:
     def checkpoint_folder(self, unit: str) -> Path:
         return self.folder / CHECKPOINTS / folder_name(unit)
 
-    def _set_unit(self, name: str, fields: dict[str, Any]) -> None:
-        before = self.units.get(name, {})
-        now = _merged(before, fields)
-        self.units = _with(self.units, name, now)
+    def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
+        self.units = _with(self.units, name, _merged(self.units.get(name, {}), fields))
         for field_name in fields:
             if field_name.startswith(CHECKPOINT_FIELD):
-                replaced = checkpoint_files(before) - checkpoint_files(now)
-                if replaced:
-                    self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+                self.garbage.checkpoints[self.checkpoint_folder(name)] = at_us
                 break
 
 
