@@ -19,7 +19,7 @@ import pyarrow as pa
 from slicemill.connectors.files.file_format import Taken
 from slicemill.execution.scalars_calendar import BLANKS
 from slicemill.ingest.formats.checked import ERRORS, Wanted
-from slicemill.ingest.formats.csv import CsvFormat, csv_fields
+from slicemill.ingest.formats.csv import CsvFormat, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.formats.parquet import unreadable
@@ -244,8 +244,8 @@ def read_header(file: LineFile, form: CsvFormat) -> Header | None:
             begin += len(line)
             bare = line.rstrip(b"\r\n")
             if bare.strip(_BLANKS):
-                names = csv_fields(bare.decode(errors="replace"), form)
-                return Header(bare, tuple((name or "").strip(BLANKS) for name in names), position + begin)
+                names = split_fields(bare.decode(errors="replace"), form)
+                return Header(bare, tuple(name.strip(BLANKS) for name in names), position + begin)
         if ended:
             return None
         position += len(data)

@@ -25,6 +25,7 @@ from slicemill.storage.arrow_schema import arrow_type
 # For fewer lines the fields one by one are cheaper than Arrow's reader.
 _FEW_LINES = 8
 _MOST_BYTES = 1 << 30
+_BOM = b"\xef\xbb\xbf"
 _ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\|": "|"}
 
 
@@ -105,6 +106,8 @@ def _is_for_arrow(form: CsvFormat) -> bool:
 def _odd_lines(lines: Lines, form: CsvFormat) -> Numbers:
     """Lines that Arrow may read otherwise: with quotes that are not plain, or with control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
+    marked = lines.with_byte(_BOM[:1])  # where a block begins with it, Arrow leaves it out
+    odd.append(np.array([n for n in marked.tolist() if lines.line(n).startswith(_BOM)], np.int64))
     if form.comment:
         odd.append(lines.with_byte(form.comment.encode()[:1]))
     if form.quote:
@@ -177,7 +180,10 @@ def _by_field(
     kept: list[int] = []
     rows: list[list[str | None]] = []
     for number in numbers.tolist():
-        fields = csv_fields(lines.line(number).decode(), form)
+        line = lines.line(number).decode()
+        if form.comment and line.startswith(form.comment):
+            continue
+        fields = csv_fields(line, form)
         if len(fields) == len(form.names):
             kept.append(number)
             rows.append(fields)
@@ -197,13 +203,14 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
     >>> csv_fields('7,"a, ""b""",,"x"y', CsvFormat(["a", "b", "c", "d"]))
     ['7', 'a, "b"', None, '"x"y']
     '''
-    if form.comment and line.startswith(form.comment):
-        return []
+    return [None if field in ("", form.null) else field for field in split_fields(line, form)]
+
+
+def split_fields(line: str, form: CsvFormat) -> list[str]:
+    """The texts of a line's fields."""
     if not form.quote or form.quote not in line:
-        fields = line.split(form.separator)
-    else:
-        fields = _with_quotes(line, form)
-    return [None if field in ("", form.null) else field for field in fields]
+        return line.split(form.separator)
+    return _with_quotes(line, form)
 
 
 def _with_quotes(line: str, form: CsvFormat) -> list[str]:
@@ -226,16 +233,24 @@ def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1
+    if at == len(line):
+        return quote, at
     while at < len(line):
         character = line[at]
         following = line[at + 1 : at + 2]
-        if character == escape and following == quote and (escape != quote or following):
-            found.append(quote)
+        if character == escape and following and (following == quote or (following == escape != quote)):
+            found.append(following)
             at += 2
+        elif character == quote and following == quote:
+            found.append(quote)
+            at += 1
         elif character == quote:
             at += 1
-            if at == len(line) or line.startswith(form.separator, at):
-                return "".join(found), at
+            end = at
+            while end < len(line) and line[end] <= " " and not line.startswith(form.separator, end):
+                end += 1
+            if end == len(line) or line.startswith(form.separator, end):
+                return "".join(found), end  # blanks behind the last quote are nothing
             # The quote was no end: the field is what stands there, up to the next separator.
             end = line.find(form.separator, at)
             end = len(line) if end < 0 else end

@@ -81,7 +81,7 @@ def from_texts(texts: pa.Array, type_: Type) -> Values:
     if type_.kind is Kind.TIMESTAMP:
         zoned = pc.match_substring_regex(bare, _OFFSET)
         if pc.any(zoned).as_py():
-            return _in_two(bare, zoned, type_)
+            return _in_two(texts, bare, zoned, type_)
     usual = pc.match_substring_regex(bare, pattern)
     regular = pc.if_else(usual, bare, None)
     cast, failed = _cast_in_pieces(regular, type_, lambda part: _cast(part, type_))
@@ -152,7 +152,14 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
         for position, code in zip(positions, codes.tolist(), strict=True)
         if code in ruled.bad
     }
-    return Values(pc.replace_with_mask(cast, unsure, ruled.array.take(distinct.indices)), bad)
+    return Values(_replaced(cast, unsure, ruled.array.take(distinct.indices)), bad)
+
+
+def _replaced(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
+    if pa.types.is_duration(column.type):  # Arrow does not replace these
+        whole = pa.int64()
+        return pc.replace_with_mask(column.cast(whole), mask, values.cast(whole)).cast(column.type)
+    return pc.replace_with_mask(column, mask, values)
 
 
 # -- casts ------------------------------------------------------------------------------------------------
@@ -184,7 +191,7 @@ def _cast_as_whole(texts: pa.Array, type_: Type) -> Values | None:
     return Values(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
 
 
-def _in_two(bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
+def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
     """Instants with an offset from UTC, and all the others."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
@@ -192,8 +199,8 @@ def _in_two(bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
         cast, failed = with_offset.cast(_INSTANT), None
     except pa.ArrowInvalid:
         cast, failed = pa.nulls(len(bare), _INSTANT), zoned
-    found = Values(cast) if failed is None else _by_rule_where(failed, bare, cast, type_)
-    rest = from_texts(pc.if_else(zoned, None, bare), type_)
+    found = Values(cast) if failed is None else _by_rule_where(failed, texts, cast, type_)
+    rest = from_texts(pc.if_else(zoned, None, texts), type_)
     return Values(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
 
 
