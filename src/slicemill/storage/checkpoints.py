@@ -205,7 +205,7 @@ def _read_head(path: Path, files: FileSystem) -> tuple[dict[str, Any], list[pa.B
             f"the checkpoint {path} has format {version}, and this slicemill reads {_VERSION}: run "
             f"`slicemill home upgrade` with the version of slicemill that wrote it"
         )
-    text = data.slice(_START.size, length)
+    text = data.slice(_START.size, min(length, data.size - _START.size))
     if text.size < length or zlib.crc32(text) != check:
         raise StorageError(f"the checkpoint {path} is damaged: its checksum differs")
     content: dict[str, Any] = json.loads(text.to_pybytes())

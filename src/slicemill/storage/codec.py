@@ -19,10 +19,12 @@ Identity is kept for registered objects, arrays and tables, not for lists and di
 
 from __future__ import annotations
 
+import gc
 import math
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -88,7 +90,8 @@ class Encoded:
 
 def encode(value: object, external: External = _NONE) -> Encoded:
     """A value as JSON and buffers; StorageError where it has an object of a class that is not registered."""
-    return _Encoder(external).whole(value)
+    with _no_collection():
+        return _Encoder(external).whole(value)
 
 
 def decode(
@@ -97,7 +100,21 @@ def decode(
     external: Callable[[Tree], object] | None = None,
 ) -> Any:
     """The value of a tree. Tables lie over the buffers; arrays are copies, which may be written to."""
-    return _Decoder(tree, buffers, external).whole()
+    with _no_collection():
+        return _Decoder(tree, buffers, external).whole()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No search for garbage: of a large state it would look through all that was made so far, over and over."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # -- encoding -----------------------------------------------------------------------------------------------
@@ -165,14 +182,22 @@ class _Encoder:
 
     # -- containers ------------------------------------------------------------------------------------
 
-    def _list(self, value: Sequence[Any], depth: int) -> Tree:
-        return [self._value(item, depth) for item in value]
+    def _list(self, value: Iterable[Any], depth: int) -> Tree:
+        # Most rows consist of what stands for itself: that is not worth a call for each.
+        return [
+            item
+            if (kind := type(item)) in _PLAIN
+            or (kind is int and -_LARGE <= item < _LARGE)
+            or (kind is float and math.isfinite(item))
+            else self._value(item, depth)
+            for item in value
+        ]
 
     def _tuple(self, value: tuple[Any, ...], depth: int) -> Tree:
-        return {"$tuple": [self._value(item, depth) for item in value]}
+        return {"$tuple": self._list(value, depth)}
 
     def _deque(self, value: deque[Any], depth: int) -> Tree:
-        return {"$deque": [value.maxlen, [self._value(item, depth) for item in value]]}
+        return {"$deque": [value.maxlen, self._list(value, depth)]}
 
     def _set(self, value: set[Any], depth: int) -> Tree:
         return {"$set": self._unordered(value, depth)}
@@ -186,7 +211,7 @@ class _Encoder:
             items = sorted(value)
         except TypeError:
             items = list(value)
-        return [self._value(item, depth) for item in items]
+        return self._list(items, depth)
 
     def _dict(self, value: dict[Any, Any], depth: int) -> Tree:
         if all(type(key) is str for key in value):
@@ -213,6 +238,9 @@ class _Encoder:
     # -- registered classes ----------------------------------------------------------------------------
 
     def _registered(self, codec: Codec, value: Any, depth: int) -> Tree:
+        if codec.named_tuple:
+            self._classes[codec.name] = codec.version
+            return {codec.name: dict(zip(codec.names, self._list(value, depth), strict=True))}
         if codec.by_value:
             # A tree may stand again where it is no deeper than before: so depth stays bounded.
             tree, deepest = self._values.get(id(value), (None, -1))
@@ -299,6 +327,7 @@ _CONTAINERS: dict[type, Callable[[_Encoder, Any, int], Tree]] = {
 # -- decoding -----------------------------------------------------------------------------------------------
 
 _MISSING = object()
+_TREES = (dict, list)
 
 
 class _Decoder:
@@ -363,7 +392,7 @@ class _Decoder:
     def _value(self, tree: Tree) -> Any:
         kind = type(tree)
         if kind is list:
-            return [self._value(item) for item in tree]
+            return self._list(tree)
         if kind is not dict:
             return tree
         ((tag, body),) = tree.items()
@@ -381,15 +410,20 @@ class _Decoder:
                 return codec.from_plain(plain)
             except (KeyError, TypeError, ValueError) as problem:
                 raise StorageError(f"the state {codec.name} cannot be read: {problem!r}") from problem
-        plain = {name: self._value(item) for name, item in body.items()}
+        plain = codec.upgraded({name: self._value(item) for name, item in body.items()}, version)
+        if codec.named_tuple:
+            return codec.named(plain)
         made = codec.new()
-        codec.fill(made, codec.upgraded(plain, version))
+        codec.fill(made, plain)
         return made
 
     # -- forms of the codec itself -----------------------------------------------------------------------
 
+    def _list(self, body: Tree) -> Any:
+        return [self._value(item) if type(item) in _TREES else item for item in body]
+
     def _tuple(self, body: Tree) -> Any:
-        return tuple([self._value(item) for item in body])
+        return tuple(self._list(body))
 
     def _map(self, body: Tree) -> Any:
         return {key: self._value(item) for key, item in body.items()}
@@ -402,10 +436,10 @@ class _Decoder:
 
     def _deque(self, body: Tree) -> Any:
         most, items = body
-        return deque((self._value(item) for item in items), most)
+        return deque(self._list(items), most)
 
     def _set(self, body: Tree) -> Any:
-        return {self._value(item) for item in body}
+        return set(self._list(body))
 
     def _frozenset(self, body: Tree) -> Any:
         return frozenset(self._set(body))

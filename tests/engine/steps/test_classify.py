@@ -18,6 +18,7 @@ from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.classifier import POLICIES
+from slicemill.execution.classify import Classify
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.translate import Translator
 from slicemill.plan.build import build_graph
@@ -25,6 +26,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.shedding.classify.policies import registry
 from slicemill.storage.state import SLICES
+from support.stored import stored
 
 SCRIPT = """
 CREATE STREAM a (k varchar, x double, t timestamp) ORDER BY t;
@@ -75,8 +77,15 @@ def inputs(drawn: list[tuple[int, int, str | None, float | None, float | None]])
 
 def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
     plan, _, graph = plan_of(policy)
-    operator = Translator(graph, plan.catalog, plan.tables).operator(graph["c"])
-    found = [row for port, timed in tuples for row in operator.process(port, timed)]
+    translator = Translator(graph, plan.catalog, plan.tables)
+    operator, found = translator.operator(graph["c"]), []
+    for place, (port, timed) in enumerate(tuples):
+        found += operator.process(port, timed)
+        if place % 7 == 3:
+            assert isinstance(operator, Classify)
+            kept, operator = stored(operator.state()), translator.operator(graph["c"])
+            assert isinstance(operator, Classify)
+            operator.restore(kept)
     return [*found, *operator.finish()]
 
 
