@@ -1,12 +1,16 @@
-"""What a worker says last: nothing when its reader has gone, why when it failed. And its garbage."""
+"""Where the daemon finds pyspark, what its workers say last, and when they look for garbage."""
 
 from __future__ import annotations
 
 import gc
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
-from slicemill.engine.daemon import Garbage
+import pytest
+
+from slicemill.engine.daemon import Garbage, installed_first
 
 _WORKER = """
 import os, socket
@@ -23,6 +27,47 @@ without_last_words(worker)(near, True)
 """
 
 
+_TASK = """
+from slicemill.engine.daemon import without_last_words
+from slicemill.engine.workers.retire import retire
+
+def worker(sock, authenticated):
+    {before}
+    return 0
+
+without_last_words(worker)(None, True)
+print("goes on")
+"""
+
+
+def pyspark(folder: Path, packed: str, installed: str | None) -> list[str]:
+    """A path as Spark makes it, with these versions in pyspark.zip and where packages are installed."""
+    archive, packages = folder / "lib" / "pyspark.zip", folder / "site-packages"
+    archive.parent.mkdir()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("pyspark/version.py", f'__version__: str = "{packed}"\n')
+    (packages / "pyspark").mkdir(parents=True)
+    if installed is not None:
+        (packages / "pyspark" / "version.py").write_text(f'__version__: str = "{installed}"\n')
+    return [str(folder), str(archive), str(folder / "lib" / "py4j.zip"), str(packages)]
+
+
+def test_the_pyspark_that_is_installed_is_taken_if_its_version_is_the_same(tmp_path: Path) -> None:
+    path = pyspark(tmp_path, "4.3.0", "4.3.0")
+    assert installed_first(path) == [path[0], path[2], path[3]]
+
+
+@pytest.mark.parametrize("installed", ["4.3.1", None])
+def test_else_that_of_spark_is_taken(tmp_path: Path, installed: str | None) -> None:
+    path = pyspark(tmp_path, "4.3.0", installed)
+    assert installed_first(path) == path
+
+
+def test_a_path_without_an_archive_stays(tmp_path: Path) -> None:
+    path = [str(tmp_path), str(tmp_path / "pyspark.zip"), *sys.path]
+    assert installed_first(path) == path
+
+
 def ended(then: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-c", _WORKER.format(then=then)], capture_output=True, text=True, check=False
@@ -37,6 +82,13 @@ def test_a_worker_whose_reader_is_gone_ends_without_a_word() -> None:
 def test_a_worker_that_fails_says_why() -> None:
     status, said = ended("raise ValueError('bad')")
     assert status == 1 and "ValueError: bad" in said
+
+
+@pytest.mark.parametrize(("before", "goes_on"), [("pass", "goes on\n"), ("retire()", "")])
+def test_a_worker_that_has_retired_ends_after_its_task(before: str, goes_on: str) -> None:
+    script = _TASK.format(before=before)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (goes_on, "")
 
 
 def test_after_every_few_tasks_all_garbage_is_collected_and_else_only_what_is_young() -> None:

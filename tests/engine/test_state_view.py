@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,12 +17,13 @@ from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
+from slicemill.storage.changes import Change
+from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
-from slicemill.storage.state import SliceInfo, UnitVersion
-from slicemill.storage.state_slices import store_state
+from slicemill.storage.home_reader import HomeReader
+from support.engine import Clock, fed_mill, inline_pool, rows_as_table
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;
@@ -41,9 +44,7 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
     }
     given = {name: to_table(tuples, graph[name].schema, [0] * len(tuples)) for name, tuples in rows.items()}
     program.run(given, {"A": 9 * SECOND, "B": int(2.5 * SECOND)})
-    store = Home(tmp_path).unit_store(unit.id)
-    chunks = store_state(store.folder, program.states)
-    store.commit(0, UnitVersion({}, tuple(SliceInfo("states", 0, chunk) for chunk in chunks)))
+    _home_with(tmp_path, unit.id, [program.states])
 
     left, waiting, right = sorted(slices_of(tmp_path), key=lambda held: held.part)
     assert (left.part, left.rows, left.earliest_us, left.latest_us) == ("input 0", 2, SECOND, 2 * SECOND)
@@ -71,24 +72,63 @@ def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    assert "assuming" in explain_text(with_measures(graph, _home_with(tmp_path / "empty", graph, [])))
-    chunks = []
-    for bucket in range(2):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}, 2), bucket)
+    _home_with(tmp_path / "empty", unit.id, [])
+    assert "assuming" in explain_text(with_measures(graph, tmp_path / "empty"))
+    states = []
+    for cell in range(2):
+        program = UnitProgram(UnitPlan(unit, graph, catalog, {}, 2), cell)
         times = range(0, 20 * SECOND, SECOND // 100)
         rows = [Timed(ts, (number % 50,)) for number, ts in enumerate(times)]
         given = {name: to_table(rows, graph[name].schema, [0] * len(rows)) for name in "AB"}
         program.run(given, dict.fromkeys("AB", 20 * SECOND))
-        folder = Home(tmp_path).unit_store(unit.id).folder
-        chunks += [SliceInfo("states", bucket, chunk) for chunk in store_state(folder, program.states)]
-    measured = with_measures(graph, _home_with(tmp_path, graph, chunks))
+        states.append(program.states)
+    _home_with(tmp_path / "home", unit.id, states)
+    measured = with_measures(graph, tmp_path / "home")
     assert measured == graph, "what was measured changes no plan"
     text = explain_text(measured)
     assert "measured" in text and "assuming" not in text
     assert "100 and 100 tuples/s" in " ".join(text.replace("\xa0", " ").split())
 
 
-def _home_with(home: Path, graph: QueryGraph, chunks: list[SliceInfo]) -> Path:
+def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = bind(SCRIPT).catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    Home(home).unit_store(unit.id).commit(0, UnitVersion({}, tuple(chunks)))
-    return home
+    states = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0).states
+    _home_with(tmp_path, unit.id, [states])
+    opened = HomeReader.__init__
+
+    def replaced(self: HomeReader, folder: Path, *rest: Any) -> None:
+        opened(self, folder, *rest)
+        _home_with(tmp_path, unit.id, [states])
+
+    monkeypatch.setattr(HomeReader, "__init__", replaced)
+    assert slices_of(tmp_path) == []
+
+
+def test_a_query_tells_what_it_keeps_after_a_checkpoint_of_its_own(tmp_path: Path) -> None:
+    clock = Clock(3 * SECOND)
+    with fed_mill(tmp_path, clock, inline_pool(), cells=2) as mill:
+        mill.execute(SCRIPT)
+        mill.open()
+        for stream, keys in (("A", [1, 2, 3]), ("B", [2])):
+            mill.feed(stream, rows_as_table(mill, stream, [(key,) for key in keys]))
+        mill.dispatcher.admit_handed()
+        clock.now += SECOND
+        mill.dispatcher.run_all()
+        held = mill.queries["long"].state()
+        assert sum(part.wanted["long"] for part in held) == 3
+        assert {part.cell for part in mill.queries["short"].state()} <= {0, 1}
+        assert held == [part for part in slices_of(tmp_path) if "long" in part.wanted]
+
+
+def _home_with(folder: Path, unit: str, states: Sequence[Mapping[str, object]]) -> None:
+    """A home where a unit's last checkpoint has these states, cell by cell."""
+    home = Home(folder)
+    home.open()
+    cells = [write_checkpoint(home.checkpoint_folder(unit), cell) for cell in states]
+    home.commit(Change(units={unit: {"cells": len(cells), "checkpoint": {"files": cells}}}))
+    home.free()
+    home.close()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from random import Random
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark import cloudpickle
 
 from slicemill.execution.coalesce import Coalesce
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
@@ -17,6 +15,7 @@ from slicemill.execution.operator import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import METHODS
+from support.stored import stored
 
 
 def first(row: Row) -> Row:
@@ -137,7 +136,9 @@ def test_a_restart_changes_nothing(
     rows = run(expected, stream)
     operator = shedding(*window, budget)
     begun = [repr(made) for timed in stream[:20] for made in operator.process(0, timed)]
-    operator = pickle.loads(cloudpickle.dumps(operator))
+    kept = stored(operator.state())
+    operator = shedding(*window, budget)
+    operator.restore(kept)
     assert sorted(begun + run(operator, stream[20:])) == sorted(rows)
     assert operator.report == expected.report
 

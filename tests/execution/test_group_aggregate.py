@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import duckdb
 import pytest
 from hypothesis import given, settings
@@ -14,6 +12,7 @@ from slicemill.execution.builtins import BUILTINS
 from slicemill.execution.group_aggregate import GroupAggregate
 from slicemill.execution.inwindow import Args
 from slicemill.execution.operator import Operator, Row, Timed
+from support.stored import stored
 
 
 class DecayOnlineAverage:
@@ -151,7 +150,9 @@ def test_nans_are_one_group_also_after_a_restart_and_the_zeros_are_one() -> None
     operator = GroupAggregate([AggregateCall(COUNT_ALL, _nothing)], _all)
     for value in (float("nan"), -0.0, 0.0, None):
         operator.process(0, Timed(0, (value,)))
-    operator = pickle.loads(pickle.dumps(operator))
+    kept = stored(operator.state())
+    operator = GroupAggregate([AggregateCall(COUNT_ALL, _nothing)], _all)
+    operator.restore(kept)
     for value in (float("nan"), 0.0, None):
         operator.process(0, Timed(0, (value,)))
     assert repr([t.row for t in operator.finish()]) == "[(nan, 2), (0.0, 3), (None, 2)]"
@@ -169,6 +170,12 @@ class CountAll:
 
     def terminate(self) -> list[object]:
         return [self.tuples]
+
+    def state(self) -> object:
+        return self.tuples
+
+    def restore(self, state: int) -> None:
+        self.tuples = state
 
 
 COUNT_ALL = AggregateDefinition("tuples", CountAll)

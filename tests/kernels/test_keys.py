@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.kernels.keys import Keys, distinct_keys
+from support.stored import stored
 
 INTS = st.none() | st.integers(-2, 2)
 TEXTS = st.none() | st.sampled_from(["", "a", "b", "NULL"])
@@ -34,7 +34,7 @@ def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width
         numbers = keys.number(distinct_keys(columns, len(rows)), columns)
         expected = [known.setdefault(_canonical(row[:width]), len(known)) for row in rows]
         assert numbers.tolist() == expected
-        keys = pickle.loads(pickle.dumps(keys))
+        keys = stored(keys)
     assert len(keys) == len(known)
     if known and width:
         back = list(zip(*(column.to_pylist() for column in keys.values(np.arange(len(keys)))), strict=True))

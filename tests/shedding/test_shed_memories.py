@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -20,6 +19,7 @@ from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of
 from slicemill.shedding.runs import RunMemory
 from slicemill.shedding.scan import ScanMemory
+from support.stored import stored
 
 EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
 FORMS = (ScanMemory, FastMemory)
@@ -150,7 +150,9 @@ def choices(
         out.append((serial, victim.tuple.serial if victim is not None else None))
         newest[partition] = (value, now, serial, wanted)
         if serial == restart:
-            memory = pickle.loads(pickle.dumps(memory))
+            kept = stored(memory.state())
+            memory = type(memory)(memory.capacity, memory.method)  # type: ignore[call-arg, attr-defined]
+            memory.restore(kept)
     return out
 
 

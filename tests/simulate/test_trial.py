@@ -70,17 +70,14 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
 
 
 def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, tmp_path: Path) -> None:
-    with Mill(spark, tmp_path / "home") as mill:
+    with Mill(spark, tmp_path / "home", read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = Samples(RATES).of(mill)
         for number in range(1, 4):
-            streams["bid"].admit(streams["bid"].write(50 * number, number * 1_000_000))
+            mill.feed("bid", streams["bid"].rows(50 * number, number * 1_000_000))
             mill.dispatcher.run_all()
-        learned = {}
-        for name, unit in mill.dispatcher.units.items():
-            unit.settle()  # what the last run has taught is kept with the next version
-            learned[name] = unit.statistics.cost
+        learned = {name: unit.statistics.cost for name, unit in mill.dispatcher.units.items()}
     catalog = bind(SCRIPT).catalog
     costs = costs_of_home(tmp_path / "home", catalog)
     for unit in costs.units:
@@ -99,10 +96,11 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
     with opened_mill(spark, script, lambda: 0) as mill:
         stream = Samples(RATES).of(mill)["bid"]
         for end_us in (2_000_000, 3_000_000, 9_000_000):
-            stream.admit(stream.write(400, end_us))
-        log = mill.intakes["bid"].log
-        times = pa.concat_tables([log.read(epoch.number) for epoch in log.epochs()]).column(TS).to_pylist()
-        assert mill.intakes["bid"].counts.late == 0
+            mill.feed("bid", stream.rows(400, end_us))
+        mill.dispatcher.admit_handed()
+        log = mill.home.logs["bid"]
+        times = pa.concat_tables([log.read(epoch) for epoch in log.epochs()]).column(TS).to_pylist()
+        assert mill.streams["bid"].counts.late == 0
     assert times == sorted(times)
     assert 0.5 * 1200 < len(times) < 1200  # even auctions, or a high price
     assert times[0] < 1_900_000
@@ -114,7 +112,7 @@ def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSessi
     text = SCRIPT.text.replace("weight = 3", f"sink = 'json:{out}'") + "SET policy = 'bsd';"
     with opened_mill(spark, Source(text, "x"), lambda: 10_000_000, "rr") as mill:
         stream = Samples(RATES).of(mill)["bid"]
-        stream.admit(stream.write(400, 2_000_000))
+        mill.feed("bid", stream.rows(400, 2_000_000))
         mill.dispatcher.run_all()
         assert mill.policy == "rr"
         assert mill.queries["dear"].rows()

@@ -1,238 +1,179 @@
-"""A log gives back what was appended, once, in order, and is opened by few reads."""
+"""The index of a log tells its epochs and rows, in little memory, and lets go of what was freed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from slicemill.esl.types import INT, VARCHAR, Column, Schema
-from slicemill.storage.chunk import ChunkError
-from slicemill.storage.log import StreamLog
-from slicemill.storage.log_epoch import LogError
-from slicemill.storage.log_manifest import list_spans
-from storage.faulty_files import Crashed, MemoryFiles, crashes_of
+from slicemill.storage.log import Log, read_epochs
+from slicemill.storage.retention import Retention, keep_from, slowest
+from slicemill.storage.segments import Extent, SegmentWriter
+from storage.faulty_files import MemoryFiles
+from storage.tables import COLUMNS, rows, stored
 
-SCHEMA = Schema((Column("n", INT),))
-FOLDER = Path("/home/log")
-
-
-@dataclass
-class CountingFiles(MemoryFiles):
-    reads: int = 0
-
-    def read(self, path: Path) -> bytes:
-        self.reads += 1
-        return super().read(path)
-
-    def map(self, path: Path) -> pa.Buffer:
-        self.reads += 1
-        return super().map(path)
+FOLDER = Path("/log")
 
 
-def rows(*ts: int, first: int = 0) -> pa.Table:
-    values = pa.array(range(first, first + len(ts)), pa.int32())
-    return pa.table({"_ts": pa.array(ts, pa.int64()), "n": values})
+def new_log(files: MemoryFiles | None = None) -> Log:
+    return Log("bid", FOLDER, COLUMNS, files or MemoryFiles())
 
 
-def unstamped(*values: int) -> pa.Table:
-    return pa.table({"n": pa.array(values, pa.int32())})
-
-
-def new_log(files: MemoryFiles | None = None) -> StreamLog:
-    return StreamLog(FOLDER, SCHEMA, files=files or MemoryFiles())
-
-
-def test_an_epoch_has_its_totals_and_its_rows_in_order_of_time() -> None:
+def filled(*numbers: int, rows_each: int = 10) -> Log:
+    """A log with an epoch of one extent for each number, which is also its arrival and timestamp."""
     log = new_log()
-    chunks = [log.write(rows(1, 5, 5)), log.write(rows(2, 5, first=10)), log.write(rows())]
-    epoch = log.append("ingest:0", chunks, arrival_us=7, enabling_ts=4)
-    assert epoch is not None
-    assert (epoch.number, epoch.rows, epoch.min_ts, epoch.max_ts, epoch.frontier) == (0, 5, 1, 5, 5)
-    assert epoch.bytes == sum(chunk.bytes for chunk in chunks)
-    table = log.read(0)
-    assert table.column_names == ["_ts", "_arr", "n"]
-    assert table.column("_ts").to_pylist() == [1, 2, 5, 5, 5]
-    assert table.column("n").to_pylist() == [0, 10, 1, 2, 11]
-    assert set(table.column("_arr").to_pylist()) == {7}
+    for number in numbers:
+        log.append(number, [Extent("w-0.arrows", number * 100, 100, rows_each)], number, number, number)
+    return log
 
 
-def test_rows_without_a_timestamp_take_that_of_their_epoch() -> None:
+def numbers(log: Log, after: int = -1, upto: int | None = None) -> list[int]:
+    return [epoch.number for epoch in log.epochs(after, upto)]
+
+
+def test_a_new_log_is_empty() -> None:
     log = new_log()
-    epoch = log.append("ingest:0", [log.write(unstamped(3)), log.write(unstamped(1))], 7, stamped_ts=99)
-    assert epoch is not None
-    assert (epoch.min_ts, epoch.max_ts, epoch.frontier) == (99, 99, 99)
-    assert log.read(0).select(["_ts", "n"]).to_pylist() == [{"_ts": 99, "n": 3}, {"_ts": 99, "n": 1}]
+    assert (log.first, log.head, log.frontier, log.rows, log.bytes, len(log)) == (0, -1, None, 0, 0, 0)
+    assert log.epochs() == [] and log.rows_after(-1) == 0
 
 
-def test_mask_words_are_read_on_demand_and_zero_where_a_chunk_is_older_than_the_word() -> None:
+def test_epochs_are_found_by_cursor_although_their_numbers_have_gaps() -> None:
+    log = filled(3, 7, 20)
+    assert numbers(log) == [3, 7, 20]
+    assert numbers(log, after=3) == [7, 20]
+    assert numbers(log, after=5, upto=7) == [7]
+    assert numbers(log, after=5, upto=6) == []
+    assert numbers(log, after=20) == []
+    assert [log.rows_after(after) for after in (-1, 3, 19, 20)] == [30, 20, 10, 0]
+    assert (log.head, log.frontier) == (20, 20)
+
+
+def test_an_epoch_has_its_extents_and_totals() -> None:
     log = new_log()
-    masked = rows(1).append_column("_mask0", pa.array([6], pa.uint64()))
-    log.append("ingest:0", [log.write(masked), log.write(rows(2))], 0)
-    assert log.read(0).column_names == ["_ts", "_arr", "n"]
-    table = log.read(0, mask_words=2)
-    assert table.column("_mask0").to_pylist() == [6, 0]
-    assert table.column("_mask1").to_pylist() == [0, 0]
+    extents = (Extent("w-0.arrows", 8, 100, 3), Extent("v-2.arrows", 16, 50, 2))
+    log.append(5, [list(extent) for extent in extents], -4, 9, 77)
+    log.append(6, [], None, None, 78)
+    first, second = log.epochs()
+    assert first == (5, extents, 5, 150, -4, 9, 77)
+    assert second == (6, (), 0, 0, None, None, 78)
+    assert (log.rows, log.bytes, log.frontier) == (5, 150, 9)
 
 
-def test_an_empty_epoch_moves_the_frontier() -> None:
+def test_the_frontier_never_steps_back_and_outlives_what_is_freed() -> None:
+    log = filled(9)
+    log.append(10, [Extent("w-0.arrows", 0, 1, 1)], 2, 4, 0)
+    log.free(11)
+    assert (log.frontier, log.head, log.first) == (9, 10, 11)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.booleans(), st.integers(0, 12)), max_size=40)
+)
+def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, int, bool, int]]) -> None:
+    log, expected, number, offset = new_log(), [], 0, 0
+    segments: dict[str, int] = {}
+    emptied: list[str] = []
+    for gap, extents, frees, back in steps:
+        number += gap
+        made = [Extent(f"w-{(offset + i) // 5}.arrows", offset + i, i + 1, i) for i in range(extents)]
+        offset += extents
+        log.append(number, made, number, number + 1, number)
+        expected.append((number, made))
+        for extent in made:
+            segments[extent.segment] = segments.get(extent.segment, 0) + 1
+        if frees:
+            first = number - back
+            emptied += log.free(first)
+            for _, gone in [kept for kept in expected if kept[0] < first]:
+                for extent in gone:
+                    segments[extent.segment] -= 1
+            expected = [kept for kept in expected if kept[0] >= first]
+    copy = new_log()
+    copy.load(log.dump())
+    for index in (log, copy):
+        assert [(epoch.number, list(epoch.extents)) for epoch in index.epochs()] == expected
+        assert index.rows == sum(extent.rows for _, made in expected for extent in made)
+        assert index.bytes == sum(extent.length for _, made in expected for extent in made)
+        assert sorted(index.used_segments()) == sorted(name for name, count in segments.items() if count)
+    assert set(emptied) >= {name for name, count in segments.items() if not count}
+
+
+def test_a_segment_is_left_behind_when_its_writer_has_a_later_one() -> None:
     log = new_log()
-    assert (log.head, log.frontier) == (-1, None)
-    log.append("ingest:0", [], 0)
-    assert (log.head, log.frontier) == (0, None)
-    log.append("ingest:1", [log.write(rows(10))], 0)
-    log.append("ingest:2", [], 0, enabling_ts=30)
-    log.append("ingest:3", [log.write(rows(20))], 0)
-    assert [epoch.frontier for epoch in log.epochs()] == [None, 10, 30, 30]
-    assert log.frontier == 30
-    assert log.read(0).num_rows == 0
-    assert log.read(0).schema == log.read(1).schema
+    log.append(0, [Extent("w-0.arrows", 0, 1, 1), Extent("v-0.arrows", 0, 1, 1)], 0, 0, 0)
+    assert not log.is_left_behind("w-0.arrows")
+    log.append(1, [Extent("w-1.arrows", 0, 1, 1)], 0, 0, 0)
+    assert log.is_left_behind("w-0.arrows")
+    assert not log.is_left_behind("v-0.arrows") and not log.is_left_behind("w-1.arrows")
+    assert log.free(1) == ["w-0.arrows", "v-0.arrows"]
+    assert log.is_used("w-1.arrows") and not log.is_used("w-0.arrows")
 
 
-def test_a_replay_changes_nothing_even_after_its_epoch_was_freed() -> None:
+def test_rows_come_in_the_order_of_time_and_arrival_number() -> None:
     files = MemoryFiles()
     log = new_log(files)
-    for number in range(3):
-        log.append(f"ingest:{number}", [log.write(rows(number))], 0)
-    log.append("unit:0", [], 0)
-    log.truncate_before(99)
-    for again in (log, StreamLog(FOLDER, files=files)):
-        assert (again.head, again.first, again.frontier) == (3, 4, 2)
-        for key in ("ingest:0", "ingest:2", "unit:0"):
-            assert again.has(key)
-            assert again.append(key, [again.write(rows(50))], 0) is None
-        assert (again.head, again.frontier) == (3, 2)
-    assert log.append("ingest:3", [], 0) is not None
+    one, other = (SegmentWriter(FOLDER, name, files=files) for name in ("a", "b"))
+    log.append(0, [one.append(rows(1, 5, 5)), other.append(rows(2, 5, seq=10))], 1, 5, 0)
+    log.append(1, [one.append(rows(3, 6, seq=20)), one.append(rows())], 3, 6, 0)
+    first, second = log.epochs()
+    assert [row["_seq"] for row in log.read(first).to_pylist()] == [0, 10, 1, 2, 11]
+    assert log.read(second).equals(rows(3, 6, seq=20))
+    merged = read_epochs(FOLDER, COLUMNS, [first, second], files=files)
+    assert merged.column("_ts").to_pylist() == [1, 2, 3, 5, 5, 5, 6]
+    assert read_epochs(FOLDER, COLUMNS, [], files=files).equals(rows())
 
 
-def test_cursors_are_the_last_epoch_read() -> None:
+def test_columns_that_were_not_stored_are_null_unless_the_reader_needs_them() -> None:
+    files = MemoryFiles()
+    columns = pa.schema([("n", pa.int64()), ("m", pa.string())])
+    log = Log("bid", FOLDER, columns, files)
+    writer = SegmentWriter(FOLDER, "w", files=files)
+    bare = pa.table({"_ts": pa.array([4], pa.int64()), "n": pa.array([1], pa.int32())})
+    full = stored([(5, 1, 2, 3)]).append_column("m", pa.array(["x"]))
+    log.append(0, [writer.append(bare), writer.append(full)], 4, 5, 80)
+    epoch = log.epochs()[0]
+    assert log.read(epoch).to_pylist() == [
+        {"_ts": 4, "_seq": 0, "_arr": 80, "n": 1, "m": None},
+        {"_ts": 5, "_seq": 1, "_arr": 2, "n": 3, "m": "x"},
+    ]
+    assert log.read(epoch, needed=frozenset(["m"])).column("_ts").to_pylist() == [5]
+
+
+def test_an_index_takes_less_than_a_hundred_bytes_an_epoch() -> None:
+    tracemalloc.start()
+    try:
+        log = filled(*range(20_000))
+        used = tracemalloc.get_traced_memory()[0]
+        assert used < 20_000 * 100
+        for first in range(0, 20_000, 1_000):
+            log.free(first)
+        assert tracemalloc.get_traced_memory()[0] < used / 5
+    finally:
+        tracemalloc.stop()
+    assert numbers(log) == list(range(19_000, 20_000))
+
+
+def test_an_epoch_goes_when_all_have_read_it_and_its_time_is_over() -> None:
+    log = filled(10, 20, 30, 40)
+    assert slowest([{"bid": 20, "ask": 3}, {"bid": 30}], "bid") == 20
+    assert slowest([{"ask": 3}], "bid") is None
+    assert keep_from(log, 20, Retention(), now_us=1_000) == 21
+    assert keep_from(log, None, Retention(), now_us=1_000) == 41
+    assert keep_from(log, -1, Retention(), now_us=1_000) <= log.first
+    assert keep_from(log, 30, Retention(age_us=100), now_us=125) == 30
+    assert keep_from(log, 40, Retention(epochs=3), now_us=1_000) == 20
+    assert keep_from(log, 40, Retention(epochs=9), now_us=1_000) == 10
+    log.free(21)
+    assert keep_from(log, 10, Retention(), now_us=1_000) <= log.first
+    assert keep_from(new_log(), None, Retention(), now_us=1_000) == 0
+
+
+def test_an_arrival_in_the_future_keeps_what_follows_until_the_clock_is_there() -> None:
     log = new_log()
-    for number in range(5):
-        log.append(f"ingest:{number}", [], 0)
-    assert [epoch.number for epoch in log.epochs(after=2)] == [3, 4]
-    assert log.epochs(after=log.head) == []
-    log.truncate_before(4)
-    assert [epoch.number for epoch in log.epochs(after=1)] == [4]
-    with pytest.raises(LogError, match="has epochs 4 to 4, not 3"):
-        log.epoch(3)
-    with pytest.raises(LogError, match="not 5"):
-        log.epoch(5)
-
-
-def test_mistakes_are_refused_before_anything_is_written() -> None:
-    log = new_log()
-    chunk = log.write(rows(1))
-    for key in ("ingest", "ingest:", ":1", "ingest:-1", "ingest:x"):
-        with pytest.raises(LogError, match="growing number"):
-            log.append(key, [chunk], 0)
-    with pytest.raises(LogError, match="if, and only if"):
-        log.append("ingest:0", [chunk], 0, stamped_ts=5)
-    with pytest.raises(LogError, match="if, and only if"):
-        log.append("ingest:0", [log.write(unstamped(1))], 0)
-    with pytest.raises(ChunkError, match="gone"):
-        log.append("ingest:0", [chunk, new_log().write(rows(1))], 0)
-    assert log.head == -1
-
-
-def test_a_log_keeps_its_schema() -> None:
-    files = MemoryFiles()
-    new_log(files)
-    assert StreamLog(FOLDER, files=files).schema == SCHEMA
-    with pytest.raises(LogError, match=r"holds \(n INT\), not \(n VARCHAR\)"):
-        StreamLog(FOLDER, Schema((Column("n", VARCHAR),)), files=files)
-    with pytest.raises(LogError, match="no log in"):
-        StreamLog(Path("/elsewhere"), files=files)
-
-
-def test_a_second_writer_is_found_out() -> None:
-    files = MemoryFiles()
-    one, other = new_log(files), new_log(files)
-    one.append("one:0", [], 0)
-    with pytest.raises(LogError, match="another writer"):
-        other.append("other:0", [], 0)
-    assert other.append("other:0", [], 0) is not None
-    assert [epoch.key for epoch in new_log(files).epochs()] == ["one:0", "other:0"]
-
-
-def test_an_append_that_failed_after_its_commit_can_be_repeated() -> None:
-    files = MemoryFiles()
-    for crashing in crashes_of(files):
-        log = StreamLog(FOLDER, SCHEMA, files=files)
-        key = f"ingest:{log.head + 1}"
-        log._files = crashing
-        try:
-            log.append(key, [], 0)
-        except Crashed:
-            crashing.dead, crashing.steps = False, None
-            log.append(key, [], 0)
-        assert log.epochs()[-1].key == key
-        assert log.epochs() == StreamLog(FOLDER, files=files).epochs()
-
-
-def test_a_damaged_manifest_says_which_file_and_why() -> None:
-    files = MemoryFiles()
-    log = new_log(files)
-    log.append("ingest:0", [], 0)
-    path = FOLDER / "epochs" / list_spans(files, FOLDER)[0].name
-    whole = files.read(path)
-    for cut in (0, 5, whole.index(b"\n")):
-        files.write(path, whole[:cut])
-        with pytest.raises(LogError, match=r"000000000000-000000000001\.json is damaged.*durable=True"):
-            new_log(files)
-    files.write(path, whole[:-9])
-    with pytest.raises(LogError, match="damaged"):
-        new_log(files).epochs()
-    files.remove(path)
-    files.write(FOLDER / "epochs" / "000000000001-000000000002.json", whole)
-    with pytest.raises(LogError, match="missing"):
-        new_log(files)
-
-
-def test_manifest_files_stay_few_and_old_ones_go() -> None:
-    files = MemoryFiles()
-    log = new_log(files)
-    for number in range(4096 + 64 + 3):
-        log.append(f"ingest:{number}", [], 0)
-    assert [(span.start, span.end) for span in list_spans(files, FOLDER)][:2] == [(0, 4096), (4096, 4160)]
-    assert len(list_spans(files, FOLDER)) == 5
-    assert [epoch.number for epoch in new_log(files).epochs()] == list(range(4163))
-    log.truncate_before(4161)
-    assert len(list_spans(files, FOLDER)) == 2
-
-
-def test_to_open_a_log_of_ten_thousand_epochs_few_files_are_read() -> None:
-    files = CountingFiles()
-    log = new_log(files)
-    for number in range(10_000):
-        log.append(f"ingest:{number}", [], number, number)
-    files.reads = 0
-    opened = new_log(files)
-    assert (opened.head, opened.frontier) == (9_999, 9_999)
-    assert files.reads < 100
-
-
-def test_a_sweep_spares_the_files_of_a_writer_at_work() -> None:
-    now_us = 0
-    files = MemoryFiles(clock=lambda: now_us)
-    log = StreamLog(FOLDER, SCHEMA, files=files, clock=lambda: now_us)
-    committed, orphan = log.write(rows(1)), log.write(rows(2))
-    log.append("ingest:0", [committed], 0)
-    files.write(FOLDER / "epochs" / "x.tmp", b"")
-    now_us = 100
-    fresh = log.write(rows(3))
-    assert sorted(log.sweep(grace_us=50)) == [orphan.path, "epochs/x.tmp"]
-    assert log.append("ingest:1", [fresh], 0) is not None
-    now_us = 1_000
-    assert log.sweep(grace_us=50) == []
-    assert [log.read(number).num_rows for number in (0, 1)] == [1, 1]
-
-
-def test_a_sweep_knows_what_another_process_has_committed() -> None:
-    files = MemoryFiles()
-    writer = new_log(files)
-    sweeper = new_log(files)
-    writer.append("ingest:0", [writer.write(rows(1))], 0)
-    assert sweeper.sweep(grace_us=0) == []
-    assert writer.read(0).num_rows == 1
+    for number, arrival_us in enumerate([5, 900, 6]):
+        log.append(number, [Extent("w-0.arrows", 0, 1, 1)], 0, 0, arrival_us)
+    assert keep_from(log, 2, Retention(), now_us=10) == 1
+    assert keep_from(log, 2, Retention(), now_us=1_000) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
@@ -19,6 +18,7 @@ from slicemill.esl.types import Type
 from slicemill.kernels.vectors import from_values, to_values
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Tuples, Uda, prepare
+from support.stored import stored
 
 Row = tuple[Any, ...]  # ts, partition, arguments
 
@@ -47,13 +47,13 @@ def tuples_of(rows: Sequence[Row], types: Sequence[Type]) -> Tuples:
 
 
 def outcome(uda: Uda, types: Sequence[Type], chunks: Sequence[Sequence[Row]], finishes: bool) -> list[Any]:
-    """All answers, chunk by chunk, with the state pickled in between; an error ends them."""
+    """All answers, chunk by chunk, with the state stored in between; an error ends them."""
     state = uda.start()
     seen: list[Any] = []
     try:
         for number, chunk in enumerate([*chunks, []]):
             last = number == len(chunks)
-            state = pickle.loads(pickle.dumps(state))
+            state = stored(state)
             complete = END if last else chunk[-1][0] if chunk and number % 2 else None
             answers = uda.run(state, tuples_of(chunk, types), complete)
             columns = [to_values(column, len(answers.numbers)) for column in answers.columns]

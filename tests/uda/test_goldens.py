@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from slicemill.esl.query import Window
 from slicemill.esl.types import Type
 from slicemill.kernels.vectors import to_values
 from slicemill.uda.run import prepare
+from support.stored import stored
 from uda.comparing import MACHINE, PYTHON, call_of, compare, over, tuples_of
 
 DECAYED = """CREATE AGGREGATE decay_online_avg(Next Real) : Real { TABLE state(tsum Real, cnt Int);
@@ -54,7 +54,7 @@ def values(
     state, out = uda.start(), []
     rows = [(ts, 0, value) for ts, value in enumerate(given)]
     for chunk in (rows[:1], rows[1:]):
-        state = pickle.loads(pickle.dumps(state))
+        state = stored(state)
         answers = uda.run(state, tuples_of(chunk, (type_,)))
         out += to_values(answers.columns[0], len(answers.numbers))
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -28,6 +27,7 @@ from slicemill.uda.interpret import frame_over
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Tuples, Uda, prepare
 from slicemill.uda.together import ModelCalls
+from support.stored import stored
 
 SECOND = 1_000_000
 A, B, AT = ColumnRef("a", DOUBLE), ColumnRef("b", DOUBLE), ColumnRef("at", TIMESTAMP)
@@ -111,11 +111,11 @@ def together(
     gone: Sequence[Asked] = (),
     form: str = PYTHON,
 ) -> dict[Asked, list[Any]]:
-    """The state is pickled at each cut; those that are gone leave at the last one."""
+    """The state is stored at each cut; those that are gone leave at the last one."""
     calls = ModelCalls(asked, frame_over(window), form=form)
     state, found = calls.uda.start(), {each: [] for each in asked}
     for begin, end in pairwise([0, *sorted(cuts), len(rows)]):
-        state = pickle.loads(pickle.dumps(state))
+        state = stored(state)
         if end == len(rows) and gone:
             calls = calls.only([each for each in asked if each not in gone], state)
         new = answers(

@@ -20,6 +20,16 @@ class EngineName(StrEnum):
     reference = "reference"
 
 
+class ExecutionName(StrEnum):
+    workers = "workers"
+    jobs = "jobs"
+
+
+class DurabilityName(StrEnum):
+    process = "process"
+    machine = "machine"
+
+
 def run(
     file: File,
     engine: Annotated[
@@ -34,6 +44,17 @@ def run(
         typer.Option(
             metavar="NAME", help=f"Which query runs next: {', '.join(AIMS)}; fcfs if nothing is set."
         ),
+    ] = None,
+    execution: Annotated[
+        ExecutionName,
+        typer.Option(help="workers stay and answer at once; jobs hold no slot of the cluster in between."),
+    ] = ExecutionName.workers,
+    durability: Annotated[
+        DurabilityName,
+        typer.Option(help="What committed results outlive: the end of the process, or a loss of power too."),
+    ] = DurabilityName.process,
+    cells: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many ways keyed work of new queries is split.")
     ] = None,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write response times, slowdown and more as JSON.")
@@ -51,9 +72,22 @@ def run(
     if engine is EngineName.reference:
         _run_reference(catalog, rows, as_json)
         return
-    from slicemill.engine.console import run_on_spark
+    seconds = seconds_of(duration)
+    from slicemill.engine.console import RunOptions, run_on_spark
 
-    run_on_spark(source, seconds_of(duration), home, master, policy, rows, as_json, metrics)
+    options = RunOptions(
+        seconds,
+        home,
+        master,
+        policy,
+        execution.value,
+        durability.value,
+        cells,
+        rows,
+        as_json,
+        metrics,
+    )
+    run_on_spark(source, options)
 
 
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:

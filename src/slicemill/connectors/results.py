@@ -4,10 +4,11 @@
     spark.readStream.format("slicemill").option("home", "work").option("query", "hot_items").load()
 
 Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that is
-out; tasks map the log's chunks, no mill takes part, and one may go on writing meanwhile. `spark.read` gives
-what the log holds now.
+out. Epochs are numbered over the whole home, so those of one query have gaps. Tasks map the segments of the
+query's log; no mill takes part, and one may go on writing meanwhile. `spark.read` gives what the log holds
+now. A query that is dropped and made anew with the same columns goes on with the results of the new one.
 
-Options: `home`, `query`; `reader`, a name under which the log keeps a place for this consumer, so that what
+Options: `home`, `query`; `reader`, a name under which the home keeps a cursor for this consumer, so that what
 it has not read is not freed (without one, a query that falls behind may find epochs gone, and says so);
 `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
 """
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,11 +33,10 @@ from pyspark.sql.types import StructField, StructType
 from slicemill.connectors.sinks.cursor import READERS, Cursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
 from slicemill.errors import SlicemillError
-from slicemill.storage.arrow_schema import ARRIVAL, with_system_columns
-from slicemill.storage.home import folder_name
-from slicemill.storage.log import StreamLog
-from slicemill.storage.log_epoch import Epoch
-from slicemill.storage.log_read import read_epoch
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
+from slicemill.storage.home_reader import HomeReader
+from slicemill.storage.log import Epoch, Log, read_epochs
+from slicemill.storage.open_home import log_of, open_home
 
 FORMAT = "slicemill"
 
@@ -52,13 +51,9 @@ class ResultOptions:
     reader: str | None
     max_rows: int | None
 
-    @property
-    def folder(self) -> Path:
-        return self.home / "logs" / folder_name(self.query)
-
 
 class EpochsPartition(InputPartition):
-    """Neighbouring epochs; all that a task needs to read them without looking at the manifest."""
+    """Neighbouring epochs of a log; all that a task needs to read them without looking at the journal."""
 
     def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch]) -> None:
         super().__init__(epochs[0].number)
@@ -75,30 +70,29 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
         raise SlicemillError(f"reading results needs the option {missing[0]}")
     most = options.get("maxrowspertrigger")
     if most is not None and not (most.isdecimal() and int(most)):
-        raise SlicemillError(f"maxRowsPerTrigger is a whole number above 0, not {most!r}")
+        raise SlicemillError(f"maxRowsPerTrigger is an integer above 0, not {most!r}")
     # Relative to this process: the one that reads offsets and tasks may be elsewhere.
     home = Path(options["home"]).resolve()
     return ResultOptions(home, options["query"], options.get("reader"), None if most is None else int(most))
 
 
 def _shown(table: pa.Table) -> pa.Table:
-    shown = with_instants(table.drop_columns([ARRIVAL]))
+    shown = with_instants(table.drop_columns([SEQ, ARRIVAL]))
     # Spark compares schemas to the letter, and its own have neither our metadata nor our nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 
 
-def _partitions(log: StreamLog, epochs: Iterable[Epoch]) -> list[InputPartition]:
+def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
     columns = log.columns.serialize().to_pybytes()
     parts: list[list[Epoch]] = []
     rows = _ROWS_PER_PARTITION
     for epoch in epochs:
-        if epoch.rows and rows >= _ROWS_PER_PARTITION:
+        if rows >= _ROWS_PER_PARTITION:
             parts.append([])
             rows = 0
-        if epoch.rows:
-            parts[-1].append(epoch)
-            rows += epoch.rows
+        parts[-1].append(epoch)
+        rows += epoch.rows
     return [EpochsPartition(log.folder, columns, part) for part in parts]
 
 
@@ -107,7 +101,7 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return  # what Spark passes where there is nothing to read
     columns = pa.ipc.read_schema(pa.py_buffer(partition.columns))
     for epoch in partition.epochs:
-        yield from _shown(read_epoch(partition.folder, columns, epoch)).to_batches()
+        yield from _shown(read_epochs(partition.folder, columns, [epoch])).to_batches()
 
 
 class SlicemillSource(DataSource):
@@ -118,7 +112,8 @@ class SlicemillSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        columns = StreamLog(result_options(self.options).folder).columns
+        options = result_options(self.options)
+        columns = log_of(open_home(options.home), options.query).columns
         shown = _shown(with_system_columns(columns).empty_table()).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
 
@@ -139,7 +134,7 @@ class ResultReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        log = StreamLog(self._options.folder)
+        log = log_of(open_home(self._options.home), self._options.query)
         return _partitions(log, log.epochs())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -151,13 +146,14 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ResultOptions) -> None:
         self._options = options
-        self._opened: StreamLog | None = None
+        self._home: HomeReader | None = None
+        self._columns: pa.Schema | None = None
         self._draining = False
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        start = self._log().first - 1
-        self._keep_place(start)
+        start = self._log().freed
+        self._keep_cursor(start)
         return {"epoch": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -169,20 +165,13 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         log = self._log()
-        log.refresh()
+        self._check_home(start["epoch"])
         if self._draining and self._target is None:
             # What there is when the run starts; results that come while it runs are for the next one.
             self._target = log.head
-        if start["epoch"] > log.head:
-            raise SlicemillError(
-                f"the results of {self._options.query} end with epoch {log.head}, before {start['epoch']}: "
-                "the query was dropped and made anew; start with a new checkpoint"
-            )
-        end = log.head if self._target is None else self._target
         rows, last = 0, start["epoch"]
-        for epoch in takewhile(lambda epoch: epoch.number <= end, log.epochs(after=start["epoch"])):
-            # An epoch without rows is passed with the next one that has some: no batch for it alone.
-            last = epoch.number if epoch.rows else last
+        for epoch in log.epochs(after=start["epoch"], upto=self._target):
+            last = epoch.number
             rows += epoch.rows
             if isinstance(limit, ReadMaxRows) and rows >= limit.max_rows:
                 break
@@ -190,31 +179,47 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         log = self._log()
-        log.refresh()
-        if start["epoch"] < log.first - 1:
+        if start["epoch"] < log.freed:
             raise SlicemillError(
-                f"epochs {start['epoch'] + 1} to {log.first - 1} of {self._options.query} are freed; "
-                "start with a new checkpoint, and give the option reader to keep a place in the log"
+                f"epochs of {self._options.query} after {start['epoch']}, up to {log.freed}, are freed; "
+                "start with a new checkpoint, and give the option reader to have the home keep a cursor"
             )
-        epochs = log.epochs(after=start["epoch"])
-        return _partitions(log, takewhile(lambda epoch: epoch.number <= end["epoch"], epochs))
+        return _partitions(log, log.epochs(after=start["epoch"], upto=end["epoch"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _batches(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        self._keep_place(end["epoch"])
+        self._keep_cursor(end["epoch"])
 
     def __getstate__(self) -> dict[str, object]:
-        # Spark sends the reader to its tasks; they read chunks, and have no use for an open log.
-        return {**self.__dict__, "_opened": None}
+        # Spark sends the reader to its tasks; they read segments, and have no use for the journal.
+        return {**self.__dict__, "_home": None, "_columns": None}
 
-    def _log(self) -> StreamLog:
-        if self._opened is None:
-            self._opened = StreamLog(self._options.folder)
-        return self._opened
+    def _log(self) -> Log:
+        """The query's log as it is now."""
+        if self._home is None:
+            self._home = open_home(self._options.home)
+        else:
+            self._home.poll()
+        log = log_of(self._home, self._options.query)
+        if self._columns is None:
+            self._columns = log.columns
+        elif not log.columns.equals(self._columns):
+            raise SlicemillError(
+                f"{self._options.query} was dropped and made anew with other columns; start this query again"
+            )
+        return log
 
-    def _keep_place(self, epoch: int) -> None:
+    def _check_home(self, epoch: int) -> None:
+        assert self._home is not None
+        if epoch > self._home.epoch:
+            raise SlicemillError(
+                f"{self._options.home} ends with epoch {self._home.epoch}, before {epoch}: it was replaced "
+                "by another home or by an older copy; start with a new checkpoint"
+            )
+
+    def _keep_cursor(self, epoch: int) -> None:
         if self._options.reader is not None:
             self._cursor(self._options.reader).advance(epoch)
 

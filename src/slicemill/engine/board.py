@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.engine.steps import END
-from slicemill.engine.unit_run import RunningUnit
+from slicemill.engine.unit import RunningUnit
 from slicemill.metrics.ideal_times import IdealTime, Written, ideal_time
 from slicemill.metrics.waiting import Positions, Waiting
 from slicemill.scheduling.batches import Batches
 from slicemill.shedding.control import Backlog
-from slicemill.storage.log import StreamLog
+from slicemill.storage.log import Log
+from slicemill.time import END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -55,7 +55,7 @@ class Board:
     def __init__(
         self,
         units: Sequence[RunningUnit],
-        logs: Mapping[str, StreamLog],
+        logs: Mapping[str, Log],
         goals: Mapping[str, Goal],
         now_us: int,
         before: Board | None = None,
@@ -79,8 +79,6 @@ class Board:
         self._due = np.full(count, END)
         self._holds = np.zeros(count, np.bool_)
         self._alive = np.ones(count, np.bool_)
-        # Read some of their input only up to a point: those are asked themselves.
-        self._asked: set[int] = set()
         self._untold = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
@@ -126,8 +124,6 @@ class Board:
             oldest = min(epoch.arrival_us for epoch in epochs)
             self._oldest_us[readers] = np.minimum(self._oldest_us[readers], oldest)
             self._heads[log] = epochs[-1].number
-        for position in self._asked:
-            self._count_pending(position, self.units[position])
         self.waiting.now(self.rows)
 
     def ran(self, unit: RunningUnit, now_us: int) -> None:
@@ -141,7 +137,6 @@ class Board:
         self._renew(position, unit)
 
     def _renew(self, position: int, unit: RunningUnit) -> None:
-        (self._asked.add if unit.joining else self._asked.discard)(position)
         self._count_pending(position, unit)
         due = unit.due
         self._holds[position] = due is not None
@@ -177,9 +172,9 @@ class Board:
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, complete: Callable[[str], int], now_us: int) -> tuple[Positions, Batches]:
+    def ready(self, watermark: Callable[[str], tuple[int, int]], now_us: int) -> tuple[Positions, Batches]:
         """The units that could run now, by position, and what waits for them."""
-        positions = np.flatnonzero(self._can_run(complete))
+        positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
@@ -203,25 +198,26 @@ class Board:
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, complete: Callable[[str], int]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], tuple[int, int]]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking how far a stream is complete may promise time, so it is asked only of what idle units read. The
         end of an input has to be told once, also to units that hold nothing: others read their logs.
         """
         can = self._epochs > 0
+        free = self._alive & np.array([unit.run is None for unit in self.units], np.bool_)
         if can.all():
-            return can & self._alive
+            return can & free
         reached = np.full(len(self.units), END)
         ended = np.zeros(len(self.units), np.bool_)
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            until = complete(log)
+            until, _ = watermark(log)
             reached[readers] = np.minimum(reached[readers], until)
             if until == END:
                 ended[readers] |= self._untold[log][readers]
-        return (can | (self._holds & (reached >= self._due)) | ended) & self._alive
+        return (can | (self._holds & (reached >= self._due)) | ended) & free
 
     def path(self, unit: RunningUnit) -> Path:
         """The unit's own figures and those of all that comes of its results, as they are known now."""

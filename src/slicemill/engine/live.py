@@ -1,4 +1,4 @@
-"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness."""
+"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, troubles."""
 
 from __future__ import annotations
 
@@ -32,21 +32,42 @@ class Rates:
 
 
 def watch(mill: Mill, seconds: float | None, console: Console) -> None:
-    """Show the mill until the time is over, the user interrupts, or something stops by itself."""
+    """Show the mill until the time is over, the user interrupts, or something stops by itself.
+
+    Where nobody looks at a terminal, what goes wrong is told once.
+    """
     began = time.monotonic()
     rates = Rates()
+    told: list[str] = []
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while seconds is None or time.monotonic() - began < seconds:
             mill.check()
             if console.is_terminal:
                 live.update(_picture(mill, rates, time.monotonic() - began), refresh=True)
+            else:
+                found = troubles(mill)
+                for trouble in found:
+                    if trouble not in told:
+                        console.print(trouble, highlight=False, soft_wrap=True)
+                told = found
             with mill.dispatcher.changed:
                 mill.dispatcher.changed.wait(1 / _RENEWALS_PER_SECOND)
 
 
+def troubles(mill: Mill) -> list[str]:
+    """What keeps the mill, or what reads a stream, from going on. All of it is tried again by itself."""
+    sources = [
+        f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
+        for name, stream in mill.streams.items()
+        if stream.error is not None
+    ]
+    return [*([mill.dispatcher.trouble] if mill.dispatcher.trouble else []), *sources]
+
+
 def _picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
     title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
-    return Group(title, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
+    lines = [Text(trouble, style="red") for trouble in troubles(mill)]
+    return Group(title, *lines, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
 
 
 def _streams(mill: Mill, rates: Rates, now: float) -> Table:
@@ -54,8 +75,8 @@ def _streams(mill: Mill, rates: Rates, now: float) -> Table:
     table.add_column("stream")
     for column in ("rows", "rows/s", "late", "unreadable"):
         table.add_column(column, justify="right")
-    for name, intake in mill.intakes.items():
-        counts = intake.counts
+    for name, stream in mill.streams.items():
+        counts = stream.counts
         rate = rates.of(f"stream {name}", counts.rows, now)
         table.add_row(name, f"{counts.rows:,}", f"{rate:,.0f}", f"{counts.late:,}", f"{counts.bad:,}")
     return table

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from slicemill.engine.steps.drop import Dropping
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import AgeLimit, Drop, SharedJoin
 from slicemill.plan.units import Unit
 from slicemill.shedding.control import Backlog, Controller, Skipper, Waiting
-from slicemill.storage.log_epoch import Epoch
-from slicemill.storage.state import UnitVersion
+from slicemill.storage.log import Epoch
 
 _US = 1_000_000
-_LOAD = "load"
 _SKIPS_NOTHING = Skipper(0)
 
 
@@ -23,7 +22,7 @@ class LoadControl:
     Shares and skipped windows last over restarts.
     """
 
-    def __init__(self, unit: Unit, graph: QueryGraph, version: UnitVersion) -> None:
+    def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
         boxes = {node: box for node in unit.nodes if isinstance(box := graph[node].operator, Drop)}
         limits: dict[str, Drop | AgeLimit] = {
             member.name: member.limit
@@ -38,8 +37,6 @@ class LoadControl:
         self._skippers = {
             node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
         }
-        known = version.extra.get(_LOAD, {})
-        assert isinstance(known, dict)
         for node, (share, spans, next_us) in known.items():
             if node in self._controllers:
                 self._controllers[node].share = share
@@ -54,7 +51,7 @@ class LoadControl:
         return sum(weights) / len(weights) if weights else 0.0
 
     def decide(
-        self, epochs: Mapping[str, Sequence[Epoch]], version: UnitVersion, backlog: Backlog, now: int
+        self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
     ) -> dict[str, Dropping]:
         """For a run over these epochs that begins now, with so much waiting on the machine."""
         if not self._controllers:
@@ -67,7 +64,7 @@ class LoadControl:
         waiting = Waiting(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
             rows=rows,
-            state_bytes=sum(part.chunk.bytes for part in version.slices),
+            state_bytes=state_bytes,
             # As they came: what a unit makes of them is at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
             backlog=backlog,
@@ -80,10 +77,10 @@ class LoadControl:
             decided[node] = Dropping(share, skipper.plan(share, first) if skipper is not None else ())
         return decided
 
-    def plain(self) -> dict[str, object]:
-        """What a unit's version keeps of it."""
-        kept: dict[str, object] = {}
+    def plain(self) -> dict[str, list[Any]] | None:
+        """What the journal keeps of it; None if there is nothing to decide."""
+        kept: dict[str, list[Any]] = {}
         for node, controller in self._controllers.items():
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
             kept[node] = [controller.share, skipper.spans, skipper.next_us]
-        return {_LOAD: kept} if kept else {}
+        return kept or None

@@ -15,22 +15,26 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
+from slicemill.connectors.files.table import read_table
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.board import Goal
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.early_choice import EarlyPanes
+from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan, warm_up
 from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
-from slicemill.engine.session import configure, local_session
+from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
-from slicemill.engine.steps import END
-from slicemill.engine.task import TaskResult
-from slicemill.engine.unit_run import RunningUnit, open_outputs
+from slicemill.engine.streams import HELD, RunningStream, logs_of
+from slicemill.engine.unit import RunningUnit
+from slicemill.engine.work import RunDone
+from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
 from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
@@ -39,9 +43,9 @@ from slicemill.esl.relation import RelationQuery
 from slicemill.execution.operator import Row
 from slicemill.execution.relation_query import evaluate_relation
 from slicemill.execution.translate import relation_rows
-from slicemill.ingest.intake import Intake
-from slicemill.ingest.needs import Need, need_of
-from slicemill.ingest.reader import Reader
+from slicemill.ingest.needs import need_of
+from slicemill.ingest.reader import open_readers
+from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.plan.build import build_graph
@@ -50,32 +54,31 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.partitions import cell_count
+from slicemill.plan.units import cut
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
-from slicemill.storage.cursors import Retention
-from slicemill.storage.gc import collect
-from slicemill.storage.home import Home
-from slicemill.storage.recovery import recover
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Change
+from slicemill.storage.files import unique_name
+from slicemill.storage.home import Home, folder_name
+from slicemill.storage.retention import Retention, keep_from, slowest
+from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RUNS_BETWEEN_COLLECTIONS = 50
-_US = 1_000_000
-
-
-def wall_clock_us() -> int:
-    return time.time_ns() // 1000
+_BETWEEN_COLLECTIONS_S = 2.0
 
 
 class Mill:
     """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
 
-    `folder` is where relative paths of sources begin, `buckets` how many ways keyed work is split, `keep_s`
-    how long results can be read after all who follow them have them, `policy` which query runs next where
-    several could (docs/scheduling.md).
+    `folder` is where relative paths of sources begin, `cells` how many ways keyed work is split, `keep_s` how
+    long results can be read after all who follow them have them, `policy` which query runs next where several
+    could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
+    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
+    `read_sources` all rows come by `feed`.
     """
 
     def __init__(
@@ -83,48 +86,76 @@ class Mill:
         spark: SparkSession | None = None,
         home: str | Path | None = None,
         *,
+        master: str | None = None,
         folder: str | Path = ".",
         policy: str = "fcfs",
-        buckets: int | None = None,
+        cells: int | None = None,
         poll_ms: int = 50,
         keep_s: float = 3600,
+        durability: Literal["process", "machine"] = "process",
+        execution: Execution = "workers",
         clock: Callable[[], int] = wall_clock_us,
+        pool: Pool | None = None,
+        read_sources: bool = True,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
-        self._owns_session = spark is None
-        self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         chooser = Chooser(policy_named(policy))
-        self.home = Home(Path(self._temporary.name if self._temporary else home or "").resolve())
+        self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
+        folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
+        # What can go wrong with a home is told before Spark starts.
+        self.home = Home(folder_of_home, durability=durability)
         self.home.lock()
-        recover(self.home)
-        self.spark = spark if spark is not None else local_session()
-        configure(self.spark)
+        try:
+            self.home.open(progress)
+            self._owns_session = spark is None and pool is None
+            if self._owns_session and progress is not None:
+                progress("starting Spark")
+            self._spark = session(master) if self._owns_session else spark
+            if self._spark is not None:
+                configure(self._spark)
+            self._execution: Execution = execution
+            self._pool = pool if pool is not None else borrow(self.spark.sparkContext, execution)
+        except BaseException:
+            self.home.unlock()
+            raise
+        self._borrowed = pool is None
         self.catalog = Catalog()
         self.queries: dict[str, Query] = {}
-        self.intakes: dict[str, Intake] = {}
+        self._id = unique_name()
         self._folder = Path(folder)
-        self._buckets = buckets or self.spark.sparkContext.defaultParallelism
+        self._cells = cells or self._default_cells()
         self._poll_ms = poll_ms
-        self._keep = Retention(age_us=int(keep_s * 1_000_000))
+        self._read_sources = read_sources
+        self._keep_us = int(keep_s * US)
         self._clock = clock
         self._tables: dict[str, Sequence[Row]] = {}
         self._opened = False
         self._started = False
+        self._closed = False
         self._graph = QueryGraph({})
-        self._runs = 0
+        self._collected_s = time.monotonic()
         self._metrics: dict[str, QueryMetrics] = {}
         self._record = Record(BUCKET_S)
         self.dispatcher = Dispatcher(
-            self.spark.sparkContext,
-            self.home.logs,
-            self._complete,
-            clock,
-            chooser,
-            self._after_run,
-            poll_ms / 1000,
+            self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
-        self.early_panes = EarlyPanes(self.spark.sparkContext.defaultParallelism)
         self.sinks = SinkRunner(self.home)
-        self._reader = Reader(self.spark, self.home.sources, self._folder, clock, self.dispatcher.notify)
+        self._ingest = SparkIngest(self._spark, self.home.folder / "sources", self._folder, self.dispatcher)
+
+    def _default_cells(self) -> int:
+        """Half of the workers: the others read and run what cannot be split."""
+        return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise SlicemillError("this mill works without a Spark session")
+        return self._spark
+
+    @property
+    def streams(self) -> dict[str, RunningStream]:
+        """The declared streams that queries read, by name."""
+        return self.dispatcher.streams
 
     # -- declaring -------------------------------------------------------------------------------------
 
@@ -165,8 +196,17 @@ class Mill:
         """Declare a stream that a streaming DataFrame feeds; `time` names its timestamp column."""
         columns = ", ".join(f'"{field.name}" {field.dataType.simpleString()}' for field in frame.schema)
         order = f' ORDER BY "{time}"' if time is not None else ""
-        self._reader.frames[name.lower()] = frame
+        self._ingest.frames[name.lower()] = frame
         self.execute(f'CREATE STREAM "{name}" ({columns}){order}{f" SKEW {skew}" if skew else ""}')
+
+    def feed(self, name: str, table: pa.Table) -> None:
+        """Hand rows to a stream that has no source of its own; they arrive now, in this order."""
+        declared = self.catalog.relation(name)
+        stream = self.streams.get(declared.name) if declared is not None else None
+        if stream is None or not stream.handed:
+            raise SlicemillError(f"{name} is no stream that a program feeds; declare it without a SOURCE")
+        stream.feed(table, self._clock())
+        self.dispatcher.notify()
 
     @property
     def policy(self) -> str:
@@ -202,13 +242,14 @@ class Mill:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
         self.open()
         self._started = True
-        self._reader.start(self.intakes, self._needs(), self._poll_ms)
+        if self._read_sources:
+            self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
-        self._reader.stop()
+        self._ingest.stop()
         self.dispatcher.stop()
         self.sinks.stop()
         self._started = False
@@ -216,26 +257,49 @@ class Mill:
     def check(self) -> None:
         """Raise if reading or running has stopped by itself."""
         self.dispatcher.check()
-        failure = self._reader.failure()
+        failure = self._ingest.failure()
         if failure is not None:
             raise SlicemillError(f"reading the sources stopped: {failure}")
+
+    def read_all(self) -> None:
+        """Read all that the sources hold now into the logs, and run nothing."""
+        self.open()
+        self.dispatcher.read_all()
+        if self._read_sources:
+            self._ingest.read_to_the_end(self.streams)
+        for stream in self.streams.values():
+            if stream.error is not None:
+                raise SlicemillError(f"reading {stream.name} stopped: {stream.error}")
 
     def drain(self) -> None:
         """Read all that the sources hold now, end the streams, and run until every result is there."""
         self.stop()
-        self.open()
-        self._reader.read_to_the_end(self.intakes, self._needs())
-        for intake in self.intakes.values():
-            intake.end()
+        self.read_all()
+        self.dispatcher.end_streams()
         self.dispatcher.run_all()
         self.sinks.deliver_new()
 
-    def close(self) -> None:
-        """Stop, and end the Spark session if this mill has made it."""
+    def close(self, *, checkpoint: bool = True) -> None:
+        """Stop, write the state that only workers have, and end the session if this mill has made it."""
+        if self._closed:
+            return
+        self._closed = True
         self.stop()
-        for unit in self.dispatcher.units.values():
-            unit.release()
+        with self.dispatcher.paused():
+            if checkpoint:
+                self.dispatcher.checkpoint(self.dispatcher.units.values())
+                # What was learned of units without state is written nowhere else.
+                learned = {
+                    unit.id: {"statistics": unit.statistics.plain()}
+                    for unit in self.dispatcher.units.values()
+                    if unit.statistics.runs
+                }
+                self.home.commit(Change(units=learned))
+            self.dispatcher.forget((), ())
         self.sinks.close()
+        if self._borrowed:
+            give_back(self.spark.sparkContext, self._execution, self._pool)
+        self.home.close()
         self.home.unlock()
         if self._owns_session:
             self.spark.stop()
@@ -257,21 +321,34 @@ class Mill:
         graph = share(optimize(build_graph(catalog)), catalog)
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
-            query.name: open_sink(query.options.sink, query.name, query.schema, folder=self._folder)
+            query.name: open_sink(
+                query.options.sink,
+                query.name,
+                query.schema,
+                folder=self._folder,
+                durable=self.home.durable,
+            )
             for query in catalog.queries.values()
             if query.continuous and query.options.sink is not None and query.name not in self.sinks
         }
         for relation in catalog.relations.values():
             if isinstance(relation, Table) and relation.name not in self._tables:
-                arrow = table_frame(self.spark, relation, self._folder).toArrow()
-                self._tables[relation.name] = plain_rows(arrow, relation.schema)
-        for stream in self._streams_to_read(graph, catalog):
-            if stream.name not in self.intakes:
-                self.intakes[stream.name] = Intake(stream, self.home, self._clock)
-        if self._started:
-            # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-            self._reader.stop_outdated(self._needs(graph))
+                self._tables[relation.name] = self._rows_of(relation)
+        fresh = [
+            stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
+        ]
+        handed = {stream.name: self._is_handed(stream) for stream in fresh}
+        if self._ingest.outdated({name: need_of(name, graph) for name in self.streams}):
+            self._ingest.stop()
         with self.dispatcher.paused():
+            self._create_logs(fresh, catalog)
+            for stream in fresh:
+                self.streams[stream.name] = RunningStream(
+                    stream, self.home, self._id, self._folder, self._clock, handed=handed[stream.name]
+                )
+            for name, running in self.streams.items():
+                # A new query starts with what arrives from now on: nothing it wants may be left out any more.
+                running.need(need_of(name, graph))
             if self._opened:
                 self._run_units(graph, catalog)
             for query in catalog.queries.values():
@@ -279,18 +356,61 @@ class Mill:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
+            self._note_statements(catalog)
             self.catalog, self._graph = catalog, graph
-        if self._started:
-            self._reader.start(self.intakes, self._needs(), self._poll_ms)
+        if self._started and self._read_sources:
+            self._ingest.start(self.streams, self._poll_ms)
+
+    def _rows_of(self, table: Table) -> Sequence[Row]:
+        found = read_table(table, self._folder)
+        if found is None:
+            found = table_frame(self.spark, table, self._folder).toArrow()
+        return plain_rows(found, table.schema)
+
+    def _is_handed(self, stream: Stream) -> bool:
+        """Do its rows come by way of the driver: from Spark, or from a program?"""
+        if stream.name.lower() in self._ingest.frames or not self._read_sources:
+            return True
+        spool = self.home.folder / "sources" / folder_name(stream.name)
+        readers = open_readers(stream, stream.schema.names, self._folder, spool, _nobody, self._clock)
+        return not readers
+
+    def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:
+        logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
+        logs |= {
+            query.name: to_arrow(query.schema)
+            for query in catalog.queries.values()
+            if query.continuous and query.name not in self.queries
+        }
+        fresh = {name: columns for name, columns in logs.items() if name not in self.home.logs}
+        for name, columns in logs.items():
+            known = self.home.logs.get(name)
+            if known is not None and not known.columns.equals(columns, check_metadata=True):
+                raise SlicemillError(
+                    f"{name} is kept in {self.home.folder} with other columns; drop it there, or rename it"
+                )
+        self.home.commit(Change(created=fresh))
+
+    def _note_statements(self, catalog: Catalog) -> None:
+        """Keep what is declared in the journal, so that a home can be read without its script."""
+        known = {statement["name"]: statement["text"] for statement in self.home.statements}
+        texts = {query.name: query.text for query in catalog.queries.values() if query.continuous}
+        fresh = [
+            {"at": self._clock(), "name": name, "text": text}
+            for name, text in texts.items()
+            if known.get(name) != text
+        ]
+        if fresh:
+            self.home.commit(Change(catalog=fresh))
 
     def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
         """The streams that queries read, and those that were read in this home before and are declared."""
         read = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
-        known = {name for name in self._reader.streams() if isinstance(catalog.relation(name), Stream)}
+        known = {name for name in self.home.streams if isinstance(catalog.relation(name), Stream)}
         streams = [catalog.declared_stream(name) for name in sorted(read | known)]
         for stream in streams:
-            intake = self.intakes.get(stream.name)
-            if intake is not None and intake.stream != stream:
+            running = self.streams.get(stream.name)
+            if running is not None and running.stream != stream:
                 raise SlicemillError(
                     f"{stream.name} was read under another declaration; give the new stream a new name"
                 )
@@ -298,19 +418,20 @@ class Mill:
 
     def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
         units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
-        running = {unit.id: unit for unit in units}
-        for known in self.dispatcher.units.values():
-            if known not in units:
-                known.release()
-            if known.id not in running:
-                # Its queries are gone, and the logs that its last version names go with them.
-                self.home.forget_unit(known.id)
+        running = {unit.id for unit in units}
+        gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
+        for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
+            if log in self.queries:
+                self.queries[log].error = why  # one that has failed stays stopped
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
-        self.early_panes.update(units, [intake.log.folder for intake in self.intakes.values()])
+        if gone:
+            # Its queries are gone, and so is what it kept for them.
+            self.home.commit(Change(dropped_units=gone))
+            self.dispatcher.forget(gone, ())
 
     def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
-        # A plan travels to every worker: it must not grow with queries that others run.
+        # A plan travels to workers: it must not grow with queries that others run.
         catalog = catalog.without_queries()
         return [
             UnitPlan(
@@ -318,86 +439,107 @@ class Mill:
                 graph.only(_needed(unit.outputs, graph)),
                 catalog,
                 self._tables,
-                self._split(unit, graph),
+                cell_count(unit, graph, self._cells),
             )
             for unit in cut(graph)
         ]
 
-    def _split(self, unit: Unit, graph: QueryGraph) -> int:
-        return bucket_count(unit, graph, self._buckets)
-
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
         """The unit of a plan: as it runs already, changed, or new and starting from now."""
-        open_outputs(plan, self.home)
-        known = self.dispatcher.board.unit(plan.unit.id)
-        if known is not None:
-            if (known.plan.unit, known.plan.graph) == (plan.unit, plan.graph):
-                return known
-            # Queries that come and go change a unit between two runs: what is there is finished first.
-            self.dispatcher.catch_up(known)
-            known.settle()
-            if plan.unit.stateful and not plan.unit.shared:
-                self.home.forget_unit(plan.unit.id)
+        unit_id = plan.unit.id
+        logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
+        created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
+        running = self.dispatcher.board.unit(unit_id)
+        if running is not None and (running.plan.unit, running.plan.graph) == (plan.unit, plan.graph):
+            return running
         warm_up(plan)
-        start_at = {log: self.home.logs[log].head for log in plan.unit.inputs}
-        unit = RunningUnit(plan, self.home, start_at)
+        if unit_id not in self.home.units:
+            self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
+        else:
+            self.home.commit(Change(created=created))
+            self._change_members(plan, running)
+        unit = RunningUnit(plan, self.home, self._id)
         for log, ts in unit.told().items():
-            if log in self.intakes:
-                self.intakes[log].promise_at_least(ts)
+            if log in self.streams:
+                self.streams[log].promise_at_least(ts)
         return unit
 
+    def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
+        """Queries come to a unit, or leave it, between two runs: what is there is finished first, without
+        those that come, and its state is written, so that a replay never has to know both."""
+        fields = self.home.units[plan.unit.id]
+        written = sorted(log for _, log in plan.unit.outputs)
+        if running is None and fields["outputs"] == written:
+            return
+        before = running
+        if before is None:
+            before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
+            for log, ts in before.told().items():
+                if log in self.streams:
+                    self.streams[log].promise_at_least(ts)
+        self.dispatcher.finish(before)
+        self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
+
     def _forget(self, dropped: Dropped) -> None:
-        """A query's results stay with its handle; its log and state go, so that its name is free."""
+        """A query's results stay with its handle; its log goes, so that its name is free."""
         query = self.queries.pop(dropped.name, None)
         if query is not None:
             query.detach()
             self.sinks.forget(dropped.name)
-            self.home.forget_unit(dropped.name)
-            self.home.forget_log(dropped.name)
+            self.home.commit(Change(dropped_logs=[dropped.name]))
 
-    def _complete(self, log: str) -> int:
-        """How far a log is complete: a stream by its intake, a result by the unit that writes it."""
-        if log in self.intakes:
-            return self.intakes[log].complete()
+    def watermark(self, log: str) -> tuple[int, int]:
+        """The watermark of a log and the moment it was reached: a stream's, or by the unit that writes it."""
+        now = self._clock()
+        if log in self.streams:
+            return self.streams[log].watermark(now)
         writer = self.dispatcher.board.writers.get(log)
         if writer is not None:
-            return writer.complete(log)
+            return writer.watermark(log), now
         # A late or error stream: only its rows move it, until its owner has ended.
-        if self.intakes[self.catalog.declared_stream(log).name].complete() == END:
-            return END
+        if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
+            return END, now
         frontier = self.home.logs[log].frontier
-        return -END if frontier is None else frontier
+        return (BEGINNING if frontier is None else frontier), now
 
-    def _needs(self, graph: QueryGraph | None = None) -> dict[str, Need]:
-        return {name: need_of(name, graph or self._graph) for name in self.intakes}
-
-    def _after_run(self, unit: RunningUnit, results: list[TaskResult]) -> None:
+    def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
         now = self._clock()
         for _, log in unit.plan.unit.outputs:
             query = self.queries.get(log)
             if query is None:
                 continue
             query.error = unit.failed.get(log)
-            rows = sum(result.chunks[log].rows for result in results if log in result.chunks)
+            rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.board.ideal_time(log)
-                self._metrics[log].add(rows, arrivals, now / _US, ideal, self._record)
+                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record)
                 query.delivered()
         self.sinks.notify()
-        self.early_panes.update(self.dispatcher.units.values())
-        self._runs += 1
-        if self._runs % _RUNS_BETWEEN_COLLECTIONS == 0:
+        if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
             self.collect()
 
-    def collect(self) -> dict[str, int]:
-        """Free what every unit has read and nobody will ask for again; bytes freed by log."""
+    def collect(self) -> None:
+        """Free what every unit has read and nobody will ask for again."""
+        self._collected_s = time.monotonic()
         if not self._opened:
-            return {}  # who reads what is not known yet
-        units = [unit.version.cursors for unit in self.dispatcher.units.values()]
+            return  # who reads what is not known yet
+        units = [unit.needed_from for unit in self.dispatcher.units.values()]
         cursors = [*units, *self.sinks.cursors()]
-        kept = dict.fromkeys(self.queries, self._keep)
-        return collect(self.home.logs, cursors, self._clock(), kept)
+        freed: dict[str, int] = {}
+        for name, log in self.home.logs.items():
+            if name in self._held_logs:
+                continue  # the stream says itself what it holds back
+            kept = Retention(age_us=self._keep_us if name in self.queries else 0)
+            first = keep_from(log, slowest(cursors, name), kept, self._clock())
+            if first > log.first:
+                freed[name] = first
+        self.home.commit(Change(freed=freed))
+        self.home.free(self.dispatcher.writers)
+
+    @property
+    def _held_logs(self) -> set[str]:
+        return {name + HELD for name in self.streams}
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""
@@ -405,12 +547,11 @@ class Mill:
         return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
 
     def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
-        metrics.seen_s = self._clock() / _US
+        metrics.seen_s = self._clock() / US
         board = self.dispatcher.board
         unit = board.writers.get(metrics.query)
         if unit is not None:
-            state = sum(part.chunk.bytes for part in unit.version.slices)
-            metrics.memory = Memory(*board.rows_waiting(unit.id), state)
+            metrics.memory = Memory(*board.rows_waiting(unit.id), unit.state_bytes)
             behind = self._graph.ancestors(metrics.query)
             metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics
@@ -420,22 +561,23 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            graph = self.early_panes.told(self._graph, self.dispatcher.units.values())
-            return explain_text(graph.only(graph.ancestors(query.name)))
+            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)
 
         def state() -> list[HeldSlice]:
-            return [held for held in slices_of(self.home.folder) if query.name in held.wanted]
+            with self.dispatcher.paused():
+                self.dispatcher.checkpoint(self.dispatcher.units.values())
+            return [held for held in slices_of(self.home) if query.name in held.wanted]
 
-        counted = QueryMetrics(query.name, self._clock() / _US, query.options.weight, query.options.slo)
+        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
         self._metrics[query.name] = counted
 
         def metrics() -> QueryMetrics:
             return self._metrics_of(counted)
 
-        log = self.home.log(query.name, query.schema)
+        log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
 
     def _complete_from(self, query: str) -> int | None:
@@ -444,7 +586,11 @@ class Mill:
         if not units or history is None:
             return None
         since = units[0].since[query]
-        return -END if since is None else since + history
+        return BEGINNING if since is None else since + history
+
+
+def _nobody() -> None:
+    """Opening readers only checks a declaration here: nothing is read, so nothing can be noticed."""
 
 
 def _goal(query: QueryDefinition) -> Goal:

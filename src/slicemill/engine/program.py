@@ -19,17 +19,16 @@ from slicemill.engine.steps.hosted import RowStep
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.registry import stateful_step, stateless_step
 from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
-from slicemill.engine.steps.shared_windows import Early, SharedWindowsStep
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
 from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.plan import operators as op
-from slicemill.plan.early_cost import Counted
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.slices.coverage import Covers
-from slicemill.plan.units import Unit, log_of
+from slicemill.plan.units import Unit
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
@@ -44,8 +43,8 @@ class UnitPlan:
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    buckets: int = 1
-    newcomers: Covers = field(default_factory=dict)  # members that are new in the first run to come
+    cells: int = 1
+    newcomers: Covers = field(default_factory=dict)  # names of state that is new in the first run to come
 
 
 def warm_up(plan: UnitPlan) -> None:
@@ -61,7 +60,6 @@ class Outcome:
     """Rows and completeness per output log, errors per output log, and rows out per operator.
 
     `due` is how far the inputs must be complete for something held back to come out; None if nothing is.
-    `panes` counts what went into those of shared windows.
     """
 
     tables: Mapping[str, pa.Table]
@@ -69,7 +67,6 @@ class Outcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: int | None
-    panes: Counted = field(default_factory=Counted)
 
 
 class UnitProgram:
@@ -79,8 +76,12 @@ class UnitProgram:
         self.plan = plan
         self._bucket = bucket
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
+        known = states or {}
+        # A query that went and came again between two runs starts anew: its nodes have the ids of before.
         self._steps = {
-            node_id: self._step(plan.graph[node_id], (states or {}).get(node_id))
+            node_id: self._step(
+                plan.graph[node_id], None if node_id in plan.newcomers else known.get(node_id)
+            )
             for node_id in plan.unit.nodes
         }
 
@@ -105,18 +106,12 @@ class UnitProgram:
         inputs: Mapping[str, pa.Table],
         complete: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
-        early: Early = (),
     ) -> Outcome:
-        """`dropping` says what drop boxes do, by node; without it they do nothing.
-
-        `early` are entries that windows get in place of rows.
-        """
+        """`dropping` says what drop boxes do, by node; without it they do nothing."""
         graph, unit = self.plan.graph, self.plan.unit
         self._set_boxes(dropping)
-        for windows in self._windows:
-            windows.early = early
         found: dict[str, Part] = {}
-        parts: dict[str, Sequence[Part]] = {}
+        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
         for node in graph:
             log = log_of(node, graph)
             if log is not None and log in inputs and node.id not in unit.nodes:
@@ -127,11 +122,13 @@ class UnitProgram:
             if isinstance(operator, op.Part):
                 shared = sources[0]
                 # A shared step that made no parts has failed as a whole.
-                found[node_id] = parts[shared][operator.index] if shared in parts else found[shared]
+                found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif (step := self._steps[node_id]) is not None:
                 made = _run(step, [found[source] for source in sources])
                 if isinstance(made, list):
-                    parts[node_id] = made
+                    assert isinstance(operator, op.Shared), "nothing else makes parts"
+                    names = [member.name for member in operator.members]
+                    parts[node_id] = dict(zip(names, made, strict=True))
                 else:
                     found[node_id] = made
         results = {log: found[node_id] for node_id, log in unit.outputs}
@@ -142,12 +139,7 @@ class UnitProgram:
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
-            sum((step.counted for step in self._windows), Counted()),
         )
-
-    @property
-    def _windows(self) -> list[SharedWindowsStep]:
-        return [step for step in self._stateful.values() if isinstance(step, SharedWindowsStep)]
 
     def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
         for node_id, step in self._steps.items():
@@ -168,7 +160,7 @@ class UnitProgram:
             return None
         plan = self.plan
         making = Making(
-            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.buckets, state, plan.newcomers
+            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.cells, state, plan.newcomers
         )
         stateless = stateless_step(making)
         if stateless is not None:

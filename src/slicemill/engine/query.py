@@ -14,8 +14,8 @@ from slicemill.engine.state_view import HeldSlice
 from slicemill.esl.types import Schema
 from slicemill.execution.operator import Timed
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.storage.arrow_schema import ARRIVAL, to_arrow, with_system_columns
-from slicemill.storage.log import StreamLog
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, to_arrow, with_system_columns
+from slicemill.storage.log import Log
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ class Query:
         self,
         name: str,
         schema: Schema,
-        log: StreamLog,
+        log: Log,
         stop: Callable[[], None],
         explain: Callable[[], str],
         complete_from: Callable[[], int | None],
@@ -51,10 +51,10 @@ class Query:
         """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
         if self._kept is not None:
             return self._kept
-        parts = [self.log.read(epoch.number) for epoch in self.log.epochs(after=self.log.first - 1)]
+        parts = [self.log.read(epoch) for epoch in self.log.epochs()]
         parts = [part for part in parts if part.num_rows]
         empty = with_system_columns(to_arrow(self.schema)).empty_table()
-        return (pa.concat_tables(parts) if parts else empty).drop_columns([ARRIVAL])
+        return (pa.concat_tables(parts) if parts else empty).drop_columns([SEQ, ARRIVAL])
 
     def to_pandas(self) -> pd.DataFrame:
         frame: pd.DataFrame = self.to_arrow().to_pandas()
@@ -106,7 +106,8 @@ class Query:
     def delivered(self) -> None:
         """Called by the mill after a commit that added rows to the log."""
         if self._subscribers:
-            table = self.log.read(self.log.head).drop_columns([ARRIVAL])
+            (epoch,) = self.log.epochs(after=self.log.head - 1)
+            table = self.log.read(epoch).drop_columns([SEQ, ARRIVAL])
             self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
 
     def detach(self) -> None:

@@ -41,11 +41,19 @@ def timed_rows(table: pa.Table, schema: Schema) -> list[Timed]:
     ]
 
 
-def to_table(rows: Sequence[Timed], schema: Schema, arrivals: Sequence[int]) -> pa.Table:
-    """Rows as a stored table; `arrivals` are the arrival times of the tuples that caused them."""
+def to_table(
+    rows: Sequence[Timed], schema: Schema, arrivals: Sequence[int], seqs: Sequence[int] | None = None
+) -> pa.Table:
+    """Rows as a stored table; `arrivals` are those of the tuples that caused them, `seqs` their numbers.
+
+    Without `seqs`, rows are numbered as they are.
+    """
     arrow = to_arrow(schema)
     columns = [_column((t.row[i] for t in rows), field) for i, field in enumerate(arrow)]
-    system = [pa.array([t.ts for t in rows], pa.int64()), pa.array(arrivals, pa.int64())]
+    system = [
+        pa.array(values, pa.int64())
+        for values in ([t.ts for t in rows], range(len(rows)) if seqs is None else seqs, arrivals)
+    ]
     return pa.table([*system, *columns], schema=with_system_columns(arrow))
 
 

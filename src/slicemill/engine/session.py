@@ -1,8 +1,9 @@
-"""A quiet local Spark session with the settings that make small micro-batches cheap."""
+"""A quiet Spark session with slots for the workers that stay and for Spark's own tasks beside them."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING
 from slicemill.engine.java import ensure_java_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+# How many workers stay; where it is not set, all slots but one.
+WORKERS = "spark.slicemill.workers"
+# Where the driver of a cluster listens for its workers; where it is not set, at any port.
+PORT = "spark.slicemill.port"
 
 # Measured on two cores: offset and commit logs fall from about 45 ms each to 5 ms. The default manager forks
 # a process per file to set permissions, and so does the default way of launching that process.
@@ -75,17 +82,59 @@ def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
 def local_session(
     cores: int | None = None, name: str = "slicemill", memory: str | None = None
 ) -> SparkSession:
-    """Start, or find, a session on this machine. All times are UTC. `memory` is for the JVM, such as 4g."""
+    """Start, or find, a session on this machine. All times are UTC. `memory` is for the JVM, such as 4g.
+
+    A worker that stays holds a slot, and jobs for which no slot is free wait for ever. So there are slots for
+    as many workers as cores and for other jobs besides; these are cut into as many tasks as there are cores.
+    """
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     local = {
         **_LOCAL_TUNING,
+        WORKERS: str(cores),
+        "spark.default.parallelism": str(cores),
         "spark.sql.shuffle.partitions": str(cores),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         **({} if memory is None else {"spark.driver.memory": memory}),
     }
-    return _started(f"local[{cores},{_ATTEMPTS}]", name, local)
+    return _started(f"local[{cores + max(2, cores)},{_ATTEMPTS}]", name, local)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether tasks run on the driver's machine, in processes that it can end."""
+    return re.match(r"local(\[|$)", str(context.master)) is not None
+
+
+def listen_address(context: SparkContext) -> tuple[str, int]:
+    """Where the driver of a cluster listens: on the interface on which it listens for executors."""
+    settings = context.getConf()
+    host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
+    return host or "", int(settings.get(PORT, "0") or 0)
+
+
+def worker_count(context: SparkContext) -> int:
+    """How many workers can stay beside Spark's other tasks; 0 if the only slot would be theirs."""
+    settings = context.getConf()
+    wanted = settings.get(WORKERS)
+    if wanted is not None:
+        return int(wanted)
+    cores = _cores(context)
+    return cores // int(settings.get("spark.task.cpus", "1") or 1) - 1
+
+
+def _cores(context: SparkContext) -> int:
+    settings, master = context.getConf(), str(context.master)
+    if found := re.match(r"local(?:\[(\d+|\*)|$)", master):
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    if found := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master):
+        return int(found[1]) * int(found[2])
+    executors, each = settings.get("spark.executor.instances"), settings.get("spark.executor.cores", "1")
+    if executors is not None:
+        return int(executors) * int(each or 1)
+    most = settings.get("spark.cores.max")
+    # What has registered so far, unless it is set to something else.
+    return int(most) if most is not None else context.defaultParallelism
 
 
 def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
@@ -105,6 +154,9 @@ def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
         **_COMPILED,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.engine.daemon",
+        # Tasks of SQL have this in the environment of their Python processes and others do not: there would
+        # be a daemon for each.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # On a busy machine the quickest of 60 jobs of two tasks took 83 ms over TCP, and 23 ms like this.
         "spark.python.unix.domain.socket.enabled": "true",
     }

@@ -1,34 +1,40 @@
 """What the state of a home holds: rows, bytes and ages, slice by slice and query by query.
 
-Only what was committed is looked at, so this works beside a mill at work, and without one.
+Only checkpoints are looked at, so this works beside a mill at work, and without one: what is shown is what
+held at each unit's last checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote
+from typing import TypeAlias, TypeVar
 
 from rich.table import Table
 
-from slicemill.engine.early_choice import choices_in, with_choices
-from slicemill.errors import SlicemillError
 from slicemill.kernels.slice import Cuts, Telling
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin
-from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_buckets
-from slicemill.storage.chunk import ChunkInfo
-from slicemill.storage.state import IDENTITY, StateStore
-from slicemill.storage.state_slices import load_state
+from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_cells
+from slicemill.storage.checkpoints import SliceFile, read_checkpoint
+from slicemill.storage.codec import StorageError
+from slicemill.storage.home import Home
+from slicemill.storage.home_reader import HomeReader
+from slicemill.storage.open_home import open_home
+
+T = TypeVar("T")
+
+# What one operator keeps in one cell: unit, node, cell and state.
+_Look: TypeAlias = Callable[[str, str, int, Telling], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSlice:
-    """One slice in one bucket of a unit. `wanted` has the rows that each query may still get to see."""
+    """One slice in one cell of a unit. `wanted` has the rows that each query may still get to see."""
 
     unit: str
-    bucket: int
+    cell: int
     part: str
     rows: int
     bytes: int
@@ -37,62 +43,77 @@ class HeldSlice:
     wanted: Mapping[str, int]
 
 
-def slices_of(home: Path) -> Iterator[HeldSlice]:
-    """The slices of all units in a home, as last committed."""
-    for unit, _, bucket, state in _states_of(home):
-        for held in state.held():
-            stored = held.slice.stored if held.slice is not None else None
-            size = stored.bytes if isinstance(stored, ChunkInfo) else 0
-            wanted: dict[str, int] = {}
-            for member, rows in held.wanted.items():
-                query = member.split(":")[0]
-                wanted[query] = max(rows, wanted.get(query, 0))
-            yield HeldSlice(unit, bucket, held.part, held.rows, size, held.earliest, held.latest, wanted)
+def slices_of(home: Path | Home) -> list[HeldSlice]:
+    """The slices of all units in a home, as of their last checkpoints."""
+    return _looked(home, _slices)
 
 
-def cuts_of(home: Path) -> Iterator[tuple[str, int, Cuts]]:
-    """Unit by unit and bucket by bucket, where slices are cut and why."""
-    for unit, _, bucket, state in _states_of(home):
-        for cuts in state.cuts():
-            yield unit, bucket, cuts
+def _slices(unit: str, _node: str, cell: int, state: Telling) -> Iterable[HeldSlice]:
+    for held in state.held():
+        stored = held.slice.stored if held.slice is not None else None
+        size = stored.bytes if isinstance(stored, SliceFile) else 0
+        wanted: dict[str, int] = {}
+        for member, rows in held.wanted.items():
+            query = member.split(":")[0]
+            wanted[query] = max(rows, wanted.get(query, 0))
+        yield HeldSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
+
+
+def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
+    """Unit by unit and cell by cell, where slices are cut and why."""
+    return _looked(home, lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
 
 
 def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
-    """A graph whose shared joins and windows know what has been measured of them in a home."""
+    """A graph whose shared joins know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
-    for _, node_id, _, state in _states_of(home):
-        statistics = state.statistics()
+    for node_id, statistics in _looked(home, lambda _, node, __, state: [(node, state.statistics())]):
         if statistics is not None:
             parts.setdefault(node_id, []).append(statistics)
     nodes = {
-        node.id: replace(node, operator=replace(node.operator, measured=over_buckets(parts[node.id])))
+        node.id: replace(node, operator=replace(node.operator, measured=over_cells(parts[node.id])))
         if isinstance(node.operator, SharedJoin) and node.id in parts
         else node
         for node in graph
     }
-    return with_choices(QueryGraph(nodes, graph.streams), choices_in(graph, home))
+    return QueryGraph(nodes, graph.streams)
 
 
-def _states_of(home: Path) -> Iterator[tuple[str, str, int, Telling]]:
-    """Unit, operator, bucket and what it keeps."""
-    folder = home / "units"
-    if not folder.exists():
-        raise SlicemillError(f"{home} is no home of a mill; give the folder that `run --home` was given")
-    for unit in sorted(path for path in folder.iterdir() if (path / IDENTITY).exists()):
-        version = StateStore(unit).latest()
-        buckets: dict[int, list[ChunkInfo]] = {}
-        for part in version.slices if version is not None else ():
-            buckets.setdefault(part.bucket, []).append(part.chunk)
-        for bucket, chunks in sorted(buckets.items()):
-            for node_id, state in load_state(unit, chunks).items():
-                if isinstance(state, Telling):
-                    yield unquote(unit.name), node_id, bucket, state
+def _looked(home: Path | Home, look: _Look[T]) -> list[T]:
+    """What is seen of all operators that can tell what they keep, unit by unit."""
+    opened = open_home(home) if isinstance(home, Path) else home
+    return [seen for unit in sorted(opened.units) for seen in _looked_at(opened, unit, look)]
+
+
+def _looked_at(home: Home | HomeReader, unit: str, look: _Look[T]) -> list[T]:
+    folder = home.checkpoint_folder(unit)
+    while True:
+        cells = _files(home, unit)
+        try:
+            return [
+                seen
+                for cell, files in enumerate(cells)
+                for node, state in read_checkpoint(folder, files).items()
+                if isinstance(state, Telling)
+                for seen in look(unit, node, cell, state)
+            ]
+        except StorageError:
+            # A mill at work removes a checkpoint when it has the next one.
+            if isinstance(home, HomeReader):
+                home.poll()
+            if _files(home, unit) == cells:
+                raise
+
+
+def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
+    """The files of a unit's last checkpoint, by cell; none if it has no state, or is gone."""
+    files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
+    return files
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
     """One line a slice, one line a query, and one for each chain of slices whose streams are known by now."""
-    found = list(slices_of(home))
-    cuts = list(cuts_of(home))
+    found, cuts = slices_of(home), cuts_of(home)
     tables = (_slices_table(found), _queries_table(found))
     return (*tables, _cuts_table(cuts)) if cuts else tables
 
@@ -119,12 +140,12 @@ def _newest(found: Iterable[HeldSlice]) -> dict[str, int]:
 
 
 def _slices_table(found: list[HeldSlice]) -> Table:
-    slices = _table(("unit", "bucket", "part"), ("rows", "bytes", "span", "age"))
+    slices = _table(("unit", "cell", "part"), ("rows", "bytes", "span", "age"))
     newest = _newest(found)
     for held in found:
         span, age = held.latest_us - held.earliest_us, newest[held.unit] - held.latest_us
         counts = (f"{held.rows:,}", f"{held.bytes:,}", _seconds(span), _seconds(age))
-        slices.add_row(held.unit, str(held.bucket), held.part, *counts)
+        slices.add_row(held.unit, str(held.cell), held.part, *counts)
     return slices
 
 
@@ -145,12 +166,12 @@ def _queries_table(found: list[HeldSlice]) -> Table:
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
     """What was measured, beside what `explain` assumes of a stream, and the cuts that follow from it."""
     table = _table(
-        ("chain", "bucket", "part"),
+        ("chain", "cell", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),
     )
-    for unit, bucket, cuts in found:
+    for unit, cell, cuts in found:
         rate = f"{cuts.rate:,.0f} ({ASSUMED.rates[0]:g})"
         costs = (f"{cuts.compared:.3g}", f"{cuts.rewriting:.1f}")
         ends = [", ".join(f"{end:g} s" for end in ends) for ends in (cuts.finest, cuts.cheapest, cuts.used)]
-        table.add_row(unit, str(bucket), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
+        table.add_row(unit, str(cell), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
     return table

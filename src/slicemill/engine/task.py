@@ -1,148 +1,276 @@
-"""One bucket's part of a unit run, as a Spark task executes it.
+"""What a worker does: reads sources and runs cells of units, and keeps in memory what it will need again.
 
-A worker keeps the programs it has run. Workers are not pinned to buckets, so what is kept is used only if the
-slice that it wrote is the one that the driver asks to go on from; else state is loaded from that slice. (The
-number of a version would not do: a run that was never committed has the same one as the run in its place.)
+A worker keeps the programs of its cells with their state, the readers and intakes of its streams, compiled
+plans, and open segments. All of it can be lost at any time: a checkpoint and the logs bring it back.
 """
 
 from __future__ import annotations
 
+import math
+import pickle
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, TypeAlias, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from slicemill.engine.early_panes import read_panes
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.steps.drop import Dropping
-from slicemill.engine.steps.shared_windows import Early
-from slicemill.plan.early_cost import Counted
-from slicemill.shedding.report import Report
+from slicemill.engine.work import (
+    Arrivals,
+    CheckpointDone,
+    CheckpointUnit,
+    Forget,
+    Item,
+    ItemDone,
+    ItemFailed,
+    Message,
+    ReadDone,
+    ReadStream,
+    Reply,
+    RunDone,
+    RunUnit,
+    Span,
+)
+from slicemill.engine.workers.events import WorkerContext
+from slicemill.errors import SlicemillError
+from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.storage.arrow_schema import ARRIVAL
-from slicemill.storage.chunk import ChunkInfo, merge_sorted, write_chunk
-from slicemill.storage.log import CHUNKS
-from slicemill.storage.log_epoch import Epoch
-from slicemill.storage.log_read import read_epoch
-from slicemill.storage.state_slices import load_state, store_state
+from slicemill.storage.changes import Appended, joined
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.log import read_epochs
+from slicemill.storage.segments import SegmentWriter
+from slicemill.storage.state_size import state_bytes
+from slicemill.time import wall_clock_us
 
-# When the rows of an output had arrived that caused them, and how many of them at each time: rows arrive by
-# epochs, so there are few times. Rows that time alone has made are not counted.
-Arrivals: TypeAlias = tuple[tuple[int, int], ...]
-
-_STAGES = ("unit task: open chunks", "unit task: kernels", "unit task: write chunks")
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpan:
-    """The epochs of a log that a task reads, and how far the log is complete behind them."""
-
-    folder: Path
-    columns: pa.Schema
-    epochs: tuple[Epoch, ...]
-    complete: int
-    needed: frozenset[str]  # columns that the unit reads
-    panes: str | None = None  # the recipe by which entries are read in place of rows
+_STAGES = ("run: open", "run: kernels", "run: write")
+# Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
+_COMPRESSED_ROWS = 2_000
+_COUNT_BYTES_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    bucket: int
-    plan: str  # its digest
-    state: tuple[ChunkInfo, ...]  # the slices to go on from, that with all that is not in slices first
-    unit_folder: Path
-    inputs: Mapping[str, InputSpan]
-    outputs: Mapping[str, Path]
-    dropping: Mapping[str, Dropping] = field(default_factory=dict)  # what drop boxes do, by node
+@dataclass(slots=True)
+class Cell:
+    """A program in memory; `run` is the last run that it has done."""
+
+    plan: str
+    run: int
+    program: UnitProgram
+    bytes: int = 0
+    measured_s: float = -math.inf  # when its bytes were counted
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    bucket: int
-    chunks: Mapping[str, ChunkInfo]
-    complete: Mapping[str, int]
-    state: tuple[ChunkInfo, ...]
-    errors: Mapping[str, str]
-    rows: Mapping[str, int]
-    arrivals: Mapping[str, Arrivals]  # per output
-    due: int | None
-    cpu_s: float
-    seconds: Mapping[str, float]  # what its stages took
-    sheds: Mapping[str, Report]  # what was dropped so far, by node
-    panes: Counted = field(default_factory=Counted)  # what went into those of shared windows
+@dataclass(slots=True)
+class Worker:
+    """The handler of a worker's messages."""
+
+    context: WorkerContext
+    cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
+    streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
+    _plans: dict[str, bytes] = field(default_factory=dict)
+    _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
+    _writers: dict[Path, SegmentWriter] = field(default_factory=dict)
+    _written: set[Path] = field(default_factory=set)
+    _taken: Cell | None = None
+
+    def __call__(self, message: object) -> Reply:
+        asked = cast(Message, message)
+        self._plans.update(asked.plans)
+        reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
+        if asked.sync:
+            for folder in self._written:
+                self._writers[folder].sync()
+        self._written.clear()
+        return reply
+
+    def _do(self, item: Item) -> ItemDone | None:
+        try:
+            if isinstance(item, RunUnit):
+                return self._run(item)
+            if isinstance(item, ReadStream):
+                return self._read(item)
+            if isinstance(item, CheckpointUnit):
+                return self._checkpoint(item)
+            self._forget(item)
+            return None
+        except MemoryError:
+            raise
+        except Exception as problem:
+            return _failed(item, problem)
+
+    # -- units -----------------------------------------------------------------------------------------
+
+    def _run(self, item: RunUnit) -> RunDone:
+        began, clock = time.process_time(), [time.perf_counter()]
+        # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
+        program = self._program(item)
+        tables = {log: _read_span(span, program, log) for log, span in item.inputs.items()}
+        watermarks = {log: span.watermark for log, span in item.inputs.items()}
+        clock.append(time.perf_counter())
+        outcome = program.run(tables, watermarks, item.dropping)
+        clock.append(time.perf_counter())
+        written, arrivals = {}, {}
+        for log, table in outcome.tables.items():
+            if table.num_rows:
+                written[log] = self._append(item.outputs[log], table, compress=True)
+                arrivals[log] = _arrivals(table, tables, item.inputs)
+        files = tuple(write_checkpoint(item.state_folder, program.states)) if item.checkpoint else None
+        cell = self._keep(item, program)
+        clock.append(time.perf_counter())
+        return RunDone(
+            item.unit,
+            item.cell,
+            item.run,
+            written,
+            outcome.complete,
+            outcome.errors,
+            outcome.rows,
+            arrivals,
+            outcome.due,
+            program.sheds,
+            cell.bytes,
+            time.process_time() - began,
+            _stages(_STAGES, clock),
+            files,
+        )
+
+    def _keep(self, item: RunUnit, program: UnitProgram) -> Cell:
+        """Put a program back after its run. Counting its bytes takes longer than many a run: not each time."""
+        known = self._taken or Cell(item.plan, item.run, program)
+        known.run = item.run
+        now_s = time.monotonic()
+        if item.dropping or now_s - known.measured_s >= _COUNT_BYTES_S:
+            known.bytes, known.measured_s = state_bytes(program.states), now_s
+        self.cells[item.mill, item.unit, item.cell] = known
+        return known
+
+    def _program(self, item: RunUnit) -> UnitProgram:
+        known = self._taken = self.cells.pop((item.mill, item.unit, item.cell), None)
+        if known is not None and (known.plan, known.run) == (item.plan, item.after):
+            return known.program
+        self._taken = None
+        if item.restore is None:
+            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
+        plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
+        states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
+        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), item.cell, states)
+        if item.restore.replay:
+            spans = item.restore.replay
+            tables = {log: _read_span(span, program, log) for log, span in spans.items()}
+            program.run(tables, {log: span.watermark for log, span in spans.items()})
+        return program
+
+    def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
+        cell = self.cells[item.mill, item.unit, item.cell]
+        files = write_checkpoint(item.state_folder, cell.program.states)
+        return CheckpointDone(item.unit, item.cell, cell.run, tuple(files))
+
+    # -- streams ---------------------------------------------------------------------------------------
+
+    def _read(self, item: ReadStream) -> ReadDone:
+        began, clock = time.process_time(), [time.perf_counter()]
+        now_us = wall_clock_us() if item.now_us is None else item.now_us
+        stream = self._opened(item, now_us)
+        if item.flush:
+            found = stream.flush()
+        elif item.handed is not None:
+            found = stream.take(item.handed, item.announced, now_us)
+        else:
+            stream.committed(item.offsets)
+            found = stream.read(item.offsets, item.announced, item.limit_rows, now_us)
+        clock.append(time.perf_counter())
+        written = {}
+        for role, folder in stream.plan.logs.items():
+            tables = [getattr(part, role) for part in found.admitted]
+            parts = [self._append(folder, table) for table in tables if table.num_rows]
+            if parts:
+                written[role] = joined(parts)
+        clock.append(time.perf_counter())
+        return ReadDone(
+            item.stream,
+            {**item.offsets, **found.offsets},
+            written,
+            found.admitted[-1].progress if found.admitted else {},
+            found.more,
+            found.again_us,
+            found.ended,
+            item.handed is not None,
+            found.rows,
+            time.process_time() - began,
+            _stages(("read: source and intake", "read: write"), clock),
+        )
+
+    def _opened(self, item: ReadStream, now_us: int) -> OpenStream:
+        place = (item.mill, item.stream)
+        plan = self._stream_plans.get(item.plan)
+        if plan is None:
+            plan = self._stream_plans[item.plan] = cast(StreamPlan, pickle.loads(self._plans[item.plan]))
+        known = self.streams.get(place)
+        if known is not None and not item.first:
+            if known.plan != plan:
+                known.replan(plan)
+            return known
+        if known is not None:
+            known.close()
+        clock = wall_clock_us if item.now_us is None else lambda: now_us
+        notify = partial(self.context.notify, item.stream)
+        opened = self.streams[place] = OpenStream(plan, item.progress, item.held, notify, clock)
+        return opened
+
+    def _forget(self, item: Forget) -> None:
+        everything = not item.units and not item.streams
+        for mill, unit, cell in list(self.cells):
+            if mill == item.mill and (everything or unit in item.units):
+                del self.cells[mill, unit, cell]
+        for mill, stream in list(self.streams):
+            if mill == item.mill and (everything or stream in item.streams):
+                self.streams.pop((mill, stream)).close()
+
+    # -- segments --------------------------------------------------------------------------------------
+
+    def _append(self, folder: Path, table: pa.Table, *, compress: bool = False) -> Appended:
+        writer = self._writers.get(folder)
+        if writer is None:
+            writer = self._writers[folder] = SegmentWriter(folder, self.context.name)
+        self._written.add(folder)
+        extent = writer.append(table, compress=compress and table.num_rows >= _COMPRESSED_ROWS)
+        ts = table.column(0)
+        arrival = pc.min(table.column(ARRIVAL)).as_py()
+        return Appended([extent], ts[0].as_py(), ts[-1].as_py(), arrival)
 
 
-# Unit folder and bucket → plan digest, slice that holds what it has reached, program.
-_programs: dict[tuple[Path, int], tuple[str, tuple[ChunkInfo, ...], UnitProgram]] = {}
+def make(context: WorkerContext) -> Worker:
+    """The handler of a worker process."""
+    return Worker(context)
 
 
-class Pickled(Protocol):
-    """A pickled UnitPlan, as a broadcast brings it: a worker fetches it once, and not with every task."""
-
-    @property
-    def value(self) -> bytes: ...
-
-
-def run_task(task: Task, plans: Mapping[str, Pickled]) -> TaskResult:
-    """Run one bucket; `plans` are found by their digests."""
-    began, clock = time.process_time(), [time.perf_counter()]
-    program = _program(task, plans)
-    tables, complete = {}, {}
-    early: Early = ()
-    for log, span in task.inputs.items():
-        complete[log] = span.complete
-        if span.panes is not None:
-            early, tables[log] = read_panes(span.folder, span.epochs, span.panes), program.empty_input(log)
-            continue
-        parts = [
-            read_epoch(span.folder, span.columns, epoch, needed=span.needed)
-            for epoch in span.epochs
-            if epoch.rows
-        ]
-        tables[log] = merge_sorted(parts) if parts else program.empty_input(log)
-    clock.append(time.perf_counter())
-    outcome = program.run(tables, complete, task.dropping, early)
-    clock.append(time.perf_counter())
-    chunks = {
-        log: write_chunk(task.outputs[log], CHUNKS, table, compress=True)
-        for log, table in outcome.tables.items()
-        if table.num_rows
-    }
-    state = store_state(task.unit_folder, program.states)
-    _programs[task.unit_folder, task.bucket] = (task.plan, state, program)
-    clock.append(time.perf_counter())
-    arrivals = {log: _arrivals(table) for log, table in outcome.tables.items() if table.num_rows}
-    return TaskResult(
-        task.bucket,
-        chunks,
-        outcome.complete,
-        state,
-        outcome.errors,
-        outcome.rows,
-        arrivals,
-        outcome.due,
-        time.process_time() - began,
-        {name: after - before for name, (before, after) in zip(_STAGES, pairwise(clock), strict=True)},
-        program.sheds,
-        outcome.panes,
-    )
+def _failed(item: Item, problem: Exception) -> ItemFailed:
+    kind, name = ("read", item.stream) if isinstance(item, ReadStream) else ("run", getattr(item, "unit", ""))
+    if isinstance(item, CheckpointUnit):
+        kind = "checkpoint"
+    words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
+    return ItemFailed(kind, name, words, traceback.format_exc())
 
 
-def _program(task: Task, plans: Mapping[str, Pickled]) -> UnitProgram:
-    # Taken out while it runs: a run that fails half-way leaves nothing that a retry could go on from.
-    known = _programs.pop((task.unit_folder, task.bucket), None)
-    if known is not None and known[:2] == (task.plan, task.state):
-        return known[2]
-    plan = cast(UnitPlan, cloudpickle.loads(plans[task.plan].value))
-    return UnitProgram(plan, task.bucket, load_state(task.unit_folder, task.state))
+def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
+    """How long each stage took, by the moments between them."""
+    return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
 
 
-def _arrivals(table: pa.Table) -> Arrivals:
+def _read_span(span: Span, program: UnitProgram, log: str) -> pa.Table:
+    epochs = [epoch for epoch in span.epochs if epoch.rows]
+    if not epochs:
+        return program.empty_input(log)
+    return read_epochs(span.folder, span.columns, epochs, span.needed)
+
+
+def _arrivals(table: pa.Table, _tables: Mapping[str, pa.Table], _spans: Mapping[str, Span]) -> Arrivals:
     found = pc.value_counts(table.column(ARRIVAL))
     pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
     return tuple((arrival, rows) for arrival, rows in pairs if arrival > 0)

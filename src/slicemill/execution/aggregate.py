@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, zip_longest
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.operator import Row
+from slicemill.storage.codec import stored_as
 
 Returned = list[object]
 
 
+@stored_as("special", version=1)
 class Special(Enum):
     """A stand-in for NaN, which differs from itself, that is found again in a stored dictionary too."""
 
@@ -38,7 +40,13 @@ def shown(values: Row) -> Row:
 
 
 class Steps(Protocol):
-    """The two routines that both versions have."""
+    """The two routines that both versions have, and what is stored of them: plain values, no code."""
+
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None:
+        """Go on, in place of a fresh one, from what was stored."""
+        ...
 
     def initialize(self, args: Args) -> Returned:
         """The first tuple of the group or partition."""
@@ -140,6 +148,14 @@ class Stepper:
         self._started = True
         return self._instance.initialize(args)
 
+    def state(self) -> tuple[object, bool]:
+        """That of the instance, and whether it has had a tuple."""
+        return self._instance.state(), self._started
+
+    def restore(self, state: tuple[Any, bool]) -> None:
+        kept, self._started = state
+        self._instance.restore(kept)
+
 
 class BaseRun:
     """A base aggregate in progress: what the latest tuple returned, followed by TERMINATE.
@@ -161,6 +177,13 @@ class BaseRun:
 
     def value(self) -> Returned:
         return [*self._latest, *self._instance.terminate()]
+
+    def state(self) -> object:
+        return self._stepper.state(), self._latest
+
+    def restore(self, state: Any) -> None:
+        stepped, self._latest = state
+        self._stepper.restore(stepped)
 
 
 def base_of(definition: AggregateDefinition) -> BaseFactory:

@@ -10,6 +10,7 @@ sample. All this is as in Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from slicemill.execution.aggregate import AggregateDefinition, Panes, Returned
 from slicemill.execution.builtins_kept import KEPT
@@ -49,6 +50,12 @@ class StatisticBase:
     def terminate(self) -> Returned:
         return [self._statistic.value()]
 
+    def state(self) -> object:
+        return self._statistic.state()
+
+    def restore(self, state: Any) -> None:
+        self._statistic.restore(state)
+
 
 class StatisticWindow:
     """Window version of a statistic: returns at arrivals and expiries, not over an empty window (X13)."""
@@ -68,6 +75,12 @@ class StatisticWindow:
     def expire(self, args: Args) -> Returned:
         self._statistic.remove(args)
         return [self._statistic.value()] if len(self._inwindow) > 1 else []
+
+    def state(self) -> object:
+        return self._statistic.state()
+
+    def restore(self, state: Any) -> None:
+        self._statistic.restore(state)
 
 
 def _from_statistic(

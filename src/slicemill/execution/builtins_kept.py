@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from slicemill.execution.aggregate import AggregateDefinition, Returned
 from slicemill.execution.builtins_hash import priority
@@ -64,6 +64,12 @@ class Kept:
     def terminate(self) -> Returned:
         return self._value or [None]
 
+    def state(self) -> object:
+        return self._seen, self._best, self._value
+
+    def restore(self, state: Any) -> None:
+        self._seen, self._best, self._value = state
+
 
 class KeptWindow:
     """Window version: what a newer tuple beats is deleted.
@@ -96,6 +102,13 @@ class KeptWindow:
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002 - it is the oldest, which the window tells
         return [left[0] for left in list(self._inwindow)[1:2]]
+
+    def state(self) -> object:
+        """All that it knows is in the window."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
 
 
 def _greater(new: object, old: object) -> bool:

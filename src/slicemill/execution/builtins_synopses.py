@@ -18,6 +18,7 @@ of it at most, beside `PER_SIZE` buckets of each smaller size. That is a relativ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from slicemill.execution.builtins_hash import GOLDEN, bits_of, mixed
 from slicemill.execution.inwindow import Args
@@ -54,6 +55,12 @@ class Frequency:
             return None
         found = cells(self._newest)
         return min(counters[cell] for counters, cell in zip(self._counters, found, strict=True))
+
+    def state(self) -> object:
+        return self._counters, self._newest
+
+    def restore(self, state: Any) -> None:
+        self._counters, self._newest = state
 
     def _change(self, item: object, copies: int) -> None:
         if item is not None:
@@ -104,3 +111,9 @@ class Ones:
 
     def value(self) -> object:
         return estimated_ones(self._arrived, self._left)
+
+    def state(self) -> object:
+        return self._arrived, self._left
+
+    def restore(self, state: Any) -> None:
+        self._arrived, self._left = state

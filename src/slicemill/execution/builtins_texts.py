@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import cast
+from typing import Any, cast
 
 from slicemill.execution.inwindow import Args
 
@@ -29,3 +29,9 @@ class Joined:
 
     def value(self) -> object:
         return self._separator.join(self._texts) if self._texts else None
+
+    def state(self) -> object:
+        return self._separator, self._texts
+
+    def restore(self, state: Any) -> None:
+        self._separator, self._texts = state

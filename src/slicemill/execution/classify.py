@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from slicemill.execution.operator import Row, Timed
 from slicemill.shedding.classify import Classifier
 from slicemill.shedding.classify.arrays import Floats
 from slicemill.shedding.classify.training import Examples, train
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.trained", version=1)
 @dataclass(slots=True)
 class Trained:
     """The tasks' keys, the names of the classes, and what decides; without a key there is one task, ()."""
@@ -109,6 +112,13 @@ class Classify:
 
     def due(self) -> int | None:
         return self._end
+
+    def state(self) -> Any:
+        return {"trained": self._trained, "values": self._values, "end": self._end, "used": self._used}
+
+    def restore(self, state: Any) -> None:
+        self._trained, self._values = state["trained"], state["values"]
+        self._end, self._used = state["end"], state["used"]
 
     def _close(self, ts: int) -> list[Timed]:
         rows: list[Timed] = []

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from slicemill.execution.aggregate import comparable, shown
-from slicemill.execution.coalesce_windows import SlidingPartitions
+from slicemill.execution.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.execution.operator import Row, Timed
+from slicemill.storage.codec import stored_as
 
 Period = tuple[int, int]
 
@@ -35,27 +37,42 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
     return runs
 
 
+@stored_as("coalesce.partition", version=1)
 @dataclass(slots=True)
 class _Partition:
-    """The tuples of one partition that may still be in a window, each with its arrival number.
+    """The tuples of one partition that may still be in a window, each with its number there and among all.
 
     `head` is what the rows of its runs begin with.
     """
 
     head: Row
-    content: deque[tuple[int, Timed]] = field(default_factory=deque)
+    content: deque[tuple[int, Timed, int]] = field(default_factory=deque)
     arrivals: int = 0
 
 
 class Coalesce(SlidingPartitions[_Partition]):
-    """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's."""
+    """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
+
+    Of several partitions that report, those come first that show the earlier first tuple.
+    """
+
+    def __init__(self, temporal: Temporal) -> None:
+        super().__init__(temporal)
+        self._taken = 0
+
+    def state(self) -> Any:
+        return {"partitions": self._partitions, "next_end": self._next_end}
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
 
     def _new_partition(self, head: Row) -> _Partition:
         return _Partition(head)
 
     def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:  # noqa: ARG002
-        partition.content.append((partition.arrivals, tuple_))
+        partition.content.append((partition.arrivals, tuple_, self._taken))
         partition.arrivals += 1
+        self._taken += 1
         extent = self._temporal.extent
         if self._temporal.by_rows and extent is not None:
             while partition.content[0][0] < partition.arrivals - extent:
@@ -72,14 +89,18 @@ class Coalesce(SlidingPartitions[_Partition]):
                 del self._partitions[key]
 
     def _report(self, partitions: Mapping[Hashable, _Partition], now: int) -> list[Timed]:
-        return [row for partition in partitions.values() for row in self._runs(partition, now)]
+        reports = [self._runs(partition, now) for partition in partitions.values()]
+        return [row for _, rows in sorted(reports, key=lambda report: report[0]) for row in rows]
 
-    def _runs(self, partition: _Partition, now: int) -> list[Timed]:
-        tuples = [tuple_ for _, tuple_ in partition.content]
+    def _runs(self, partition: _Partition, now: int) -> tuple[int, list[Timed]]:
+        """The number of the first tuple that is shown, and the runs."""
+        tuples = [tuple_ for _, tuple_, _ in partition.content]
         ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
-        closed = [
-            (shown(self._temporal.values(t.row)), t.ts, end)
-            for t, end in zip(tuples, ends, strict=True)
-            if self._temporal.where(t.row)
-        ]
-        return [Timed(now, (*partition.head, *values, period)) for values, period in coalesce(closed)]
+        closed = []
+        first = self._taken
+        for (_, t, number), end in zip(partition.content, ends, strict=True):
+            if t.ts < end and self._temporal.where(t.row):
+                closed.append((shown(self._temporal.values(t.row)), t.ts, end))
+                first = min(first, number)
+        rows = [Timed(now, (*partition.head, *values, period)) for values, period in coalesce(closed)]
+        return first, rows

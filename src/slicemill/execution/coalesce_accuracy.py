@@ -11,8 +11,10 @@ from slicemill.execution.operator import Row
 from slicemill.shedding.accuracy import Interval, Sums, accuracy_sums
 from slicemill.shedding.chains import Values
 from slicemill.shedding.shadow import Original, Shadow
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("shed.newest", version=1)
 class Newest(NamedTuple):
     """The newest tuple of a partition; `values` is None for one that makes no run."""
 
@@ -23,6 +25,7 @@ class Newest(NamedTuple):
     run: int
 
 
+@stored_as("shed.partition", version=1)
 @dataclass(slots=True)
 class Partition:
     """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 from slicemill.execution.aggregate import comparable, shown
 from slicemill.execution.coalesce_accuracy import Exactness, Fragment, Newest, Partition
@@ -33,6 +34,23 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
         self.report = MemoryReport(capacity=budget.capacity)
+
+    def state(self) -> Any:
+        return {
+            "partitions": self._partitions,
+            "next_end": self._next_end,
+            "memory": self._memory.state(),
+            "shadow": self._shadow,
+            "serial": self._serial,
+            "until": self._until,
+            "report": self.report,
+        }
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
+        self._memory.restore(state["memory"])
+        self._shadow = self._exactness.shadow = state["shadow"]
+        self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
 
     def _new_partition(self, head: Row) -> Partition:
         return Partition(head)

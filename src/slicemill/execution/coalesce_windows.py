@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from slicemill.execution.aggregate import comparable, shown
 from slicemill.execution.operator import Row, Timed
@@ -91,6 +91,13 @@ class SlidingPartitions(ABC, Generic[P]):
         return None if self._temporal.by_rows else self._next_end
 
     held_from = due
+
+    @abstractmethod
+    def state(self) -> Any:
+        """What is stored: plain values, no code."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None: ...
 
     def _close_until(self, ts: int | None) -> list[Timed]:
         out: list[Timed] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slicemill.execution.aggregate import (
     AggregateCall,
@@ -72,6 +73,20 @@ class GroupAggregate:
             for group in self._groups.values()
             for row in align(self._definitions, [instance.terminate() for instance, _ in group.running])
         ]
+
+    def state(self) -> Any:
+        groups = {
+            key: (group.values, [stepper.state() for _, stepper in group.running])
+            for key, group in self._groups.items()
+        }
+        return {"groups": groups, "latest_ts": self._latest_ts}
+
+    def restore(self, state: Any) -> None:
+        self._latest_ts = state["latest_ts"]
+        for key, (values, kept) in state["groups"].items():
+            self._groups[key] = self._fresh(values)
+            for (_, stepper), each in zip(self._groups[key].running, kept, strict=True):
+                stepper.restore(each)
 
     def _fresh(self, values: Row) -> Group:
         instances = [base() for base in self._bases]

@@ -32,7 +32,7 @@ class Intake:
     def deliver(self, source: Source, arrival: Arrival) -> None:
         """An arrival reaches its source's wrapper."""
         if source.late is not None and source.is_late(arrival):
-            source.late_rows += 1
+            source.note_late(arrival)
             self.deliver(source.late, Arrival(arrival.at, arrival.row))
         else:
             self._enter(source, source.stamp(arrival))

@@ -8,7 +8,7 @@ delete tuples from its window (max does) and must not thereby keep older ones lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 Args = tuple[object, ...]
 
@@ -44,6 +44,13 @@ class Inwindow:
 
     def insert(self, position: int, args: Args) -> None:
         self._tuples.append((position, args))
+
+    def state(self) -> list[tuple[int, Args]]:
+        """Positions and arguments, oldest first."""
+        return list(self._tuples)
+
+    def restore(self, state: Iterable[tuple[int, Args]]) -> None:
+        self._tuples = deque(state)
 
     def remove_oldest(self, position: int) -> None:
         """Remove the oldest tuple if it has this position: EXPIRE itself may have deleted it."""

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
+from typing import Any
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.operator import Row, Timed
@@ -93,3 +94,9 @@ class WindowJoin:
 
     def finish(self) -> Sequence[Timed]:
         return ()
+
+    def state(self) -> Any:
+        return self._stored
+
+    def restore(self, state: Any) -> None:
+        self._stored = state

@@ -8,11 +8,14 @@ with the rows it produces, in timestamp order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from slicemill.storage.codec import stored_as
 
 Row = tuple[object, ...]
 
 
+@stored_as("timed", version=1)
 class Timed(NamedTuple):
     """A data tuple: its timestamp in microseconds and its values in schema order."""
 
@@ -45,6 +48,22 @@ class Operator(Protocol):
 
     def finish(self) -> Sequence[Timed]:
         """The input has ended for good: release everything still held back."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """What an operator with a state adds, so that another one in its place can go on.
+
+    What is stored are plain values: code is made again from the plan, by whoever makes the other one.
+    """
+
+    def state(self) -> Any:
+        """All that it keeps, as the codec of checkpoints takes it (`slicemill.storage.codec`)."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go on, in place of a fresh one, from what was stored."""
         ...
 
 

@@ -14,7 +14,7 @@ Windows are driven by time, not by arrivals: when time jumps over several ends, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.execution.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
@@ -68,6 +68,12 @@ class RelationAggregate:
         return self._next_end if self._content else None
 
     held_from = due
+
+    def state(self) -> Any:
+        return {"content": self._content, "next_end": self._next_end}
+
+    def restore(self, state: Any) -> None:
+        self._content, self._next_end = state["content"], state["next_end"]
 
     def _close_until(self, ts: int | None) -> list[Timed]:
         """Evaluate every window that has ended; once the content is gone the rest are empty."""

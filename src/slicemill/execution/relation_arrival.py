@@ -7,7 +7,7 @@ SLIDE m by ROWS, every m-th tuple gives a row per group.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from slicemill.execution.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
 from slicemill.execution.operator import Row, Timed
@@ -63,6 +63,12 @@ class ArrivalAggregate:
 
     def finish(self) -> Sequence[Timed]:
         return ()
+
+    def state(self) -> Any:
+        return {"content": self._content, "arrivals": self._arrivals}
+
+    def restore(self, state: Any) -> None:
+        self._content, self._arrivals = state["content"], state["arrivals"]
 
     def _is_in(self, stored: Timed, now: int) -> bool:
         times = (

@@ -37,6 +37,11 @@ class SourceSpec:
     skew_us: int | None = None
     slack_us: int = 0
 
+    @property
+    def silence_us(self) -> int | None:
+        """How much silence counts for less than it lasts: silence does not take back what a slack allows."""
+        return None if self.skew_us is None else max(self.skew_us, self.slack_us)
+
 
 class Source:
     """The wrapper of one stream: `frontier` is how far its time has gone, `told` what its consumers know."""
@@ -89,17 +94,22 @@ class Source:
         """Whether this arrival can no longer be put in order and belongs in the late stream."""
         return arrival.ts is not None and self.kind == "external" and arrival.ts < self.frontier
 
+    def note_late(self, arrival: Arrival) -> None:
+        """A late tuple moves no time, but its stream is not silent."""
+        self.late_rows += 1
+        self._last_arrival = arrival.at
+
     def ets(self, now: int) -> int | None:
         """The enabling timestamp this stream can offer at `now`."""
         if self.closed:
             return END
-        return ets_now(self.kind, now, self._last_ts, self._last_arrival, self.spec.skew_us)
+        return ets_now(self.kind, now, self._last_ts, self._last_arrival, self.spec.silence_us)
 
     def moment_of(self, ts: int) -> int | None:
         """When this stream will be able to offer `ts`."""
         if self.closed:
             return BEGINNING
-        return moment_of_ets(ts, self.kind, self._last_ts, self._last_arrival, self.spec.skew_us)
+        return moment_of_ets(ts, self.kind, self._last_ts, self._last_arrival, self.spec.silence_us)
 
     def pass_time(self, ts: int) -> list[Item]:
         """No tuple below `ts` will be let in from now on; what was held for reordering below it comes out."""

@@ -10,6 +10,7 @@ one; where only a base version, windows are derived from it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.aggregate import AggregateDefinition, State
@@ -135,7 +136,7 @@ def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sou
 
 
 class Once:
-    """A program that is compiled when it is first asked for. Plain data, so that state can be pickled."""
+    """A program that is compiled when it is first asked for."""
 
     __slots__ = ("_compile", "_program")
 
@@ -180,6 +181,12 @@ class EslInstance:
         returned = self._execute(State.TERMINATE)
         self._body.tables = before
         return returned
+
+    def state(self) -> object:
+        return {"tables": self._body.tables, "arguments": self._body.arguments}
+
+    def restore(self, state: Any) -> None:
+        self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def _run(self, state: State, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))

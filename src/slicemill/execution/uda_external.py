@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +24,31 @@ from slicemill.execution.inwindow import Args, Inwindow
 from slicemill.execution.operator import Row
 from slicemill.execution.uda_statements import row_converter
 
+_WINDOW = "inwindow"
+
 
 def import_class(external: str) -> Callable[[], object]:
     """The class named by `module:class`."""
     module, _, name = external.partition(":")
     made: Callable[[], object] = getattr(importlib.import_module(module), name)
     return made
+
+
+def object_state(thing: object) -> Any:
+    """What a user's object keeps: its attributes, or what its own `__getstate__` gives."""
+    kept = thing.__getstate__()
+    # The window belongs to the call.
+    return {name: value for name, value in kept.items() if name != _WINDOW} if type(kept) is dict else kept
+
+
+def restore_object(thing: Any, state: Any) -> None:
+    """Give a new object of the class what another one has kept."""
+    if hasattr(thing, "__setstate__"):
+        thing.__setstate__(state)
+        return
+    for part in state if isinstance(state, tuple) else (state,):
+        for name, value in (part or {}).items():
+            setattr(thing, name, value)
 
 
 class ExternalInstance:
@@ -45,7 +65,7 @@ class ExternalInstance:
         self._to_arguments = row_converter(definition.arguments)
         self._to_return = row_converter(definition.returns)
         if inwindow is not None:
-            self._object.inwindow = inwindow  # type: ignore[attr-defined]
+            setattr(self._object, _WINDOW, inwindow)
 
     def initialize(self, args: Args) -> Returned:
         self._started = True
@@ -62,6 +82,13 @@ class ExternalInstance:
         if not self._started or not hasattr(self._object, "terminate"):
             return []
         return self._call("terminate", None)
+
+    def state(self) -> object:
+        return object_state(self._object), self._started
+
+    def restore(self, state: Any) -> None:
+        kept, self._started = state
+        restore_object(self._object, kept)
 
     def _call(self, method: str, args: Args | None) -> Returned:
         given = () if args is None else self._to_arguments(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.execution.aggregate import Returned
@@ -39,6 +40,12 @@ class ModelInstance:
 
     def terminate(self) -> Returned:
         return [self._value()]
+
+    def state(self) -> object:
+        return self._rows
+
+    def restore(self, state: Any) -> None:
+        self._rows = state
 
     def _value(self) -> object:
         names = self._model.parameters

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from slicemill.execution.join import CountWindow, JoinWindow, TimeWindow
 from slicemill.execution.operator import Row, Timed
@@ -45,3 +46,9 @@ class ViewJoin:
 
     def finish(self) -> Sequence[Timed]:
         return ()
+
+    def state(self) -> Any:
+        return self._content
+
+    def restore(self, state: Any) -> None:
+        self._content = state

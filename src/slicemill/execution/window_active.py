@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from slicemill.execution.aggregate import AggregateCall, Stepper, WindowFactory, WindowInstance
 from slicemill.execution.inwindow import Args, Inwindow
@@ -81,6 +82,24 @@ class ActiveCall:
     def due(self) -> int | None:
         """One past the next expiry: a tuple that arrives at the expiry time itself comes before it."""
         return self._negatives[0].ts + 1 if self._negatives else None
+
+    def state(self) -> Any:
+        partitions = {
+            key: (each.inwindow.state(), each.stepper.state(), each.arrivals)
+            for key, each in self._partitions.items()
+        }
+        negatives = [(each.ts, each.number, each.row, each.args) for each in self._negatives]
+        return {"partitions": partitions, "negatives": negatives}
+
+    def restore(self, state: Any) -> None:
+        for key, (window, steps, arrivals) in state["partitions"].items():
+            partition = self._partitions[key] = self._fresh()
+            partition.inwindow.restore(window)
+            partition.stepper.restore(steps)
+            partition.arrivals = arrivals
+        for ts, number, row, args in state["negatives"]:
+            partition = self._partitions[self._frame.partition(row)]
+            self._negatives.append(Negative(ts, number, row, args, partition))
 
     def _fresh(self) -> ActivePartition:
         inwindow = Inwindow()

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slicemill.execution.aggregate import AggregateCall, align
 from slicemill.execution.operator import Row, Timed
@@ -80,6 +81,17 @@ class WindowAggregate:
             return self._waiting[0].ts
         due = self.due()
         return None if due is None else due - 1
+
+    def state(self) -> Any:
+        waiting = [(each.ts, each.row, each.answers) for each in self._waiting]
+        running = [each.state() for each in self._running]
+        return {"arrivals": self._arrivals, "waiting": waiting, "running": running}
+
+    def restore(self, state: Any) -> None:
+        self._arrivals = state["arrivals"]
+        self._waiting = deque(Waiting(*each) for each in state["waiting"])
+        for running, kept in zip(self._running, state["running"], strict=True):
+            running.restore(kept)
 
     def _pass_time(self, ts: float) -> None:
         """Close slots, and queue expiries: everything that came before `ts` is queued already."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import gcd
-from typing import Protocol
+from typing import Any, Protocol
 
 from slicemill.execution.aggregate import (
     AggregateDefinition,
@@ -34,6 +34,14 @@ class Evaluation(Protocol):
 
     def arrive(self, position: int, args: Args) -> Question: ...
 
+    def question(self) -> Question:
+        """What the latest tuple yields, asked again by one who goes on from what was stored."""
+        ...
+
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None: ...
+
 
 class Unbounded:
     """Box 1: the base aggregate, with TERMINATE after the tuple (M31)."""
@@ -46,6 +54,15 @@ class Unbounded:
     def arrive(self, position: int, args: Args) -> Question:  # noqa: ARG002
         self._run.step(args)
         return self._run.value
+
+    def question(self) -> Question:
+        return self._run.value
+
+    def state(self) -> object:
+        return self._run.state()
+
+    def restore(self, state: Any) -> None:
+        self._run.restore(state)
 
 
 class Recomputed:
@@ -66,6 +83,13 @@ class Recomputed:
         left = list(self._inwindow)[1:]
         return evaluate(self._base, left) if left else []
 
+    def state(self) -> object:
+        """All that it knows is in the window."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
 
 def window_version(definition: AggregateDefinition) -> WindowFactory:
     """The aggregate's own window version, or else the derived one."""
@@ -77,19 +101,31 @@ def window_version(definition: AggregateDefinition) -> WindowFactory:
 class Windowed:
     """Boxes 2 and 5: expire, then insert, then ITERATE (M32)."""
 
-    __slots__ = ("_frame", "_instance", "_inwindow", "_stepper")
+    __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
 
     def __init__(self, frame: Frame, window: WindowFactory) -> None:
         self._frame = frame
         self._inwindow = Inwindow()
         self._instance = window(self._inwindow)
         self._stepper = Stepper(self._instance)
+        self._returned: Returned = []
 
     def arrive(self, position: int, args: Args) -> Question:
         self._expire_before(self._frame.lower(position))
         self._inwindow.insert(position, args)
-        returned = self._stepper.step(args)
-        return partial(list, returned)
+        self._returned = self._stepper.step(args)
+        return self.question()
+
+    def question(self) -> Question:
+        return partial(list, self._returned)
+
+    def state(self) -> object:
+        return {"window": self._inwindow.state(), "steps": self._stepper.state(), "latest": self._returned}
+
+    def restore(self, state: Any) -> None:
+        self._inwindow.restore(state["window"])
+        self._stepper.restore(state["steps"])
+        self._returned = state["latest"]
 
     def _expire_before(self, lower: int) -> None:
         while (oldest := self._inwindow.oldest()) is not None:
@@ -121,6 +157,16 @@ class Tumble:
             self._run.step(args)
         return self._run.value
 
+    def question(self) -> Question:
+        return self._run.value
+
+    def state(self) -> object:
+        return {"end": self._end, "run": self._run.state()}
+
+    def restore(self, state: Any) -> None:
+        self._end = state["end"]
+        self._run.restore(state["run"])
+
 
 class Paned:
     """Box 4: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
@@ -145,6 +191,20 @@ class Paned:
             self._pane = BaseRun(self._pane_base)
         self._pane.step(args)
         return self._close_pane
+
+    def question(self) -> Question:
+        return self._close_pane
+
+    def state(self) -> object:
+        pane = None if self._pane is None else self._pane.state()
+        return {"number": self._number, "pane": pane, "combined": self._combine.state()}
+
+    def restore(self, state: Any) -> None:
+        self._number = state["number"]
+        self._combine.restore(state["combined"])
+        if state["pane"] is not None:
+            self._pane = BaseRun(self._pane_base)
+            self._pane.restore(state["pane"])
 
     def _close_pane(self) -> Returned:
         """Send the pane's values on; the last one sees them all."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from slicemill.execution.aggregate import AggregateCall, Returned
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.window_evaluation import Evaluation, Question
 from slicemill.execution.window_frame import Frame
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("window.answer", version=1)
 @dataclass(slots=True)
 class Answer:
     """What a call returned for one tuple; None as long as the tuple's slot is open."""
@@ -48,6 +50,12 @@ class RunningCall(Protocol):
         """The time at which `pass_time` has something to do; None when nothing waits for time."""
         ...
 
+    def state(self) -> Any:
+        """What is stored: plain values, and the answers that are still open."""
+        ...
+
+    def restore(self, state: Any) -> None: ...
+
 
 @dataclass(slots=True)
 class Partition:
@@ -79,6 +87,18 @@ class Partitions:
         question = partition.evaluation.arrive(position, args)
         return question, partition.arrivals
 
+    def question(self, key: Hashable) -> Question:
+        """That of the latest tuple of a partition."""
+        return self._partitions[key].evaluation.question()
+
+    def state(self) -> dict[Hashable, tuple[int, object]]:
+        return {key: (each.arrivals, each.evaluation.state()) for key, each in self._partitions.items()}
+
+    def restore(self, state: dict[Hashable, tuple[int, Any]]) -> None:
+        for key, (arrivals, kept) in state.items():
+            self._partitions[key] = Partition(self._make(), arrivals)
+            self._partitions[key].evaluation.restore(kept)
+
 
 class AnsweredAtOnce:
     """A call without SLIDE, or with SLIDE in rows."""
@@ -99,6 +119,12 @@ class AnsweredAtOnce:
 
     def due(self) -> int | None:
         return None
+
+    def state(self) -> Any:
+        return self._partitions.state()
+
+    def restore(self, state: Any) -> None:
+        self._partitions.restore(state)
 
 
 class AnsweredAtSlotEnd:
@@ -132,3 +158,12 @@ class AnsweredAtSlotEnd:
 
     def due(self) -> int | None:
         return self._end if self._open else None
+
+    def state(self) -> Any:
+        waiting = {key: answer for key, (_, answer) in self._open.items()}
+        return {"partitions": self._partitions.state(), "open": waiting, "end": self._end}
+
+    def restore(self, state: Any) -> None:
+        self._partitions.restore(state["partitions"])
+        self._open = {key: (self._partitions.question(key), answer) for key, answer in state["open"].items()}
+        self._end = state["end"]

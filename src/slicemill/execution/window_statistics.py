@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from slicemill.execution.aggregate import comparable
 from slicemill.execution.inwindow import Args
 from slicemill.execution.scalars import EXACT
+from slicemill.storage.codec import register
 
 Number = int | float | Decimal
 
@@ -38,6 +39,10 @@ class Statistic(Protocol):
 
     def value(self) -> object: ...
 
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None: ...
+
 
 class Count:
     """Tuples without a NULL among the arguments; without arguments, all of them."""
@@ -55,6 +60,12 @@ class Count:
 
     def value(self) -> object:
         return self._count
+
+    def state(self) -> object:
+        return self._count
+
+    def restore(self, state: Any) -> None:
+        self._count = state
 
 
 class CountDistinct:
@@ -78,6 +89,12 @@ class CountDistinct:
 
     def value(self) -> object:
         return len(self._copies)
+
+    def state(self) -> object:
+        return self._copies
+
+    def restore(self, state: Any) -> None:
+        self._copies = state
 
 
 class Percentile:
@@ -112,6 +129,12 @@ class Percentile:
         if below == above or lower == upper:
             return lower
         return (above - place) * lower + (place - below) * upper
+
+    def state(self) -> object:
+        return self._share, self._sorted
+
+    def restore(self, state: Any) -> None:
+        self._share, self._sorted = state
 
     @staticmethod
     def _key(arg: object) -> tuple[bool, float]:
@@ -162,6 +185,26 @@ class Moments:
         return int(exact) if exact.denominator == 1 and not self.kinds[float] else _nearest_float(exact)
 
 
+_KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "decimal": Decimal}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def _moments_plain(moments: Moments) -> dict[str, object]:
+    kinds = {_NAMES[kind]: count for kind, count in moments.kinds.items()}
+    return {"count": moments.count, "sums": moments.sums, "kinds": kinds, "odd": dict(moments.nonfinite)}
+
+
+def _moments_of(plain: dict[str, Any]) -> Moments:
+    made = Moments(0)
+    made.count, made.sums = plain["count"], plain["sums"]
+    made.kinds = Counter({_KINDS[name]: count for name, count in plain["kinds"].items()})
+    made.nonfinite = Counter(plain["odd"])
+    return made
+
+
+register("moments", 1, Moments, _moments_plain, _moments_of)
+
+
 @dataclass(frozen=True, slots=True)
 class MomentStatistic:
     """A figure computed from the moments; its argument is a number, or the moments of a pane."""
@@ -177,6 +220,12 @@ class MomentStatistic:
 
     def value(self) -> object:
         return self.figure(self.moments)
+
+    def state(self) -> object:
+        return self.moments
+
+    def restore(self, state: Any) -> None:
+        object.__setattr__(self, "moments", state)
 
     def _change(self, arg: object, copies: int) -> None:
         if isinstance(arg, Moments):

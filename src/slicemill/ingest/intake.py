@@ -1,213 +1,334 @@
-"""Where new tuples become a committed epoch of their stream's log, in order (M24-M27).
+"""The intake of a stream: finds the late tuples, puts the others in order and numbers them (M24-M27).
 
-A tuple of an external stream that is earlier than what has been promised goes to the late stream. Under a
-SLACK the newest tuples are held back until they can be put in order. What is held, what is admitted and what
-is late move in one commit, and a batch that Spark replays after a crash changes nothing.
+It is a state machine without clock, files or threads. A worker gives it what a reader has read, batch by
+batch, and what it answers becomes one record of the journal. It decides tuple by tuple in arrival order, so
+nothing depends on where batches end:
+
+    SLACK 5                     arrives as       0    1    2    3    4
+                                timestamp        9    5   12    6   11
+    running maximum before it - 5                -    4    4    7    7
+                                                 ok   ok   ok  late  ok
+    watermark after it                           4    4    7    7    7
+    put in order                                           5             (9, 11 and 12 are still held)
+
+- Late is what is below the watermark that was announced, or more than SLACK below an earlier tuple of its own
+  partition. A partition that returns from silence is judged by the stream's watermark.
+- Tuples above the stream's watermark are held back, here and, once each, in the stream's held log. Those at
+  or below it come out by timestamp, equal ones as they arrived. So what is held after a restart is all of the
+  held log from `held_from` on.
+- `_seq` is a tuple's number in that order, given when it comes out: it rises with `_ts`, so the order of
+  tuples by (`_ts`, `_seq`) is that by `_seq` alone. In the held log and in the late stream, `_seq` counts
+  arrivals.
+- Rows that no query wants move time like others: who is interested in a stream changes no tuple's fate.
+- Streams that are not external, and those of late and bad rows, are stamped with the moment of reading.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from slicemill.engine.steps import END
-from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
-from slicemill.storage.arrow_schema import TS
-from slicemill.storage.chunk import ChunkInfo, merge_sorted, open_chunk, sorted_by
-from slicemill.storage.home import Home
-from slicemill.storage.state import Output, SliceInfo, UnitVersion, commit_run, roll_forward
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import ERROR_SCHEMA, Stream, TimestampKind
+from slicemill.ingest.watermarks import (
+    BEGINNING,
+    ENDED,
+    HELD_FROM,
+    PARTITIONS,
+    STAMP,
+    WATERMARK,
+    PartitionProgress,
+    data_offers,
+    partitions_of,
+    silence_offers,
+)
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 
-_HELD = "held"
-_BATCH = "batch"
-_REACHED = "reached"
+# More fields of a stream's progress: the number of the next tuple that comes out, of the next arrival and of
+# the next bad row, and the last stamp of late and bad rows.
+NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR, SIDE_STAMP = "next_seq", "next_arrival", "next_error", "side_stamp"
+
+# A source without partitions has this one.
+ONLY = ""
+
+_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
+
+Integers = NDArray[np.int64]
+
+
+class Passed(NamedTuple):
+    """Timestamps of all rows of a batch, and which of them are wanted: the batch's table has only those.
+
+    A stream that is not external has no timestamps: `times` then only counts the rows.
+    """
+
+    times: Integers
+    wanted: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class Counts:
-    """Rows since the mill was made: admitted, too late, unreadable."""
+class Admitted:
+    """What one call decides; all of it belongs into one record of the journal."""
 
-    rows: int = 0
-    late: int = 0
-    bad: int = 0
-
-
-@dataclass(slots=True)
-class Arrived:
-    """What a batch brought: chunks of rows, of bad rows, and how far time has come by rows nobody wants."""
-
-    chunks: list[ChunkInfo] = field(default_factory=list)
-    errors: list[ChunkInfo] = field(default_factory=list)
-    reached: int | None = None
-
-    def reach(self, ts: int | None) -> None:
-        if ts is not None:
-            self.reached = ts if self.reached is None else max(self.reached, ts)
+    rows: (
+        pa.Table
+    )  # for the stream's log, by (_ts, _seq); none is below what was admitted or announced before
+    late: pa.Table  # for the late stream's log
+    held: pa.Table  # for the held log: newly held back
+    errors: pa.Table  # for the error stream's log
+    progress: dict[str, Any]  # fields to set, plain JSON; None removes one
 
 
 class Intake:
-    """One declared stream. Times are promised under its lock, so that no tuple slips below a promise.
+    """The state of one declared stream's intake.
 
-    `seen` says until when all that arrived has been admitted (see `reading`); without a reader, until now.
+    `partitions` are those that its source has now: one that has not been read holds the others back. One that
+    is not among them any more is forgotten.
     """
 
-    def __init__(self, stream: Stream, home: Home, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, stream: Stream, progress: Mapping[str, Any], partitions: Sequence[str] = (ONLY,)
+    ) -> None:
         self.stream = stream
-        self.log = home.log(stream.name, stream.schema)
-        self.errors = home.log(stream.name + ERRORS, ERROR_SCHEMA)
-        self.late = home.log(stream.name + LATE, stream.schema) if self._external else None
-        self._logs = home.logs
-        self._store = home.intake_store(stream.name)
-        self._clock = clock
-        self.seen: Callable[[], int | None] = clock
-        self.counts = Counts()
-        self._lock = threading.Lock()
-        self._promised = -END
-        self._last_arrival: int | None = None
-        self._ended = False
-        if self._store.latest() is None:
-            self._store.commit(0, UnitVersion({}, extra={_BATCH: -1}))
-        roll_forward(self._store, self._logs)
+        self._external = stream.kind is TimestampKind.EXTERNAL
+        known = partitions_of(progress)
+        self._partitions = {name: known.get(name, PartitionProgress()) for name in partitions}
+        self._watermark: int = progress.get(WATERMARK, BEGINNING)
+        self._next_seq: int = progress.get(NEXT_SEQ, 0)
+        self._next_arrival: int = progress.get(NEXT_ARRIVAL, 0)
+        self._next_error: int = progress.get(NEXT_ERROR, 0)
+        self._stamp: int = progress.get(STAMP, BEGINNING)
+        self._side_stamp: int = progress.get(SIDE_STAMP, BEGINNING)
+        self._restores_from: int | None = progress.get(HELD_FROM)
+        self._held = _Held()
+        self._nothing = with_system_columns(to_arrow(stream.schema)).empty_table()
+        self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
+
+    def restore(self, held: pa.Table) -> None:
+        """Take back the held log: its rows from `held_from` on are those that are still held."""
+        if self._restores_from is None:
+            return
+        times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
+        order = np.lexsort((seqs, times))
+        still = order[np.searchsorted(times[order], self._restores_from) :]
+        self._held = _Held()
+        self._held.add(held.take(still))
+        self._restores_from = None
+
+    def admit(
+        self,
+        partition: str,
+        rows: pa.Table | None,
+        arrival_us: int | Integers,
+        promised: int,
+        seen_us: int,
+        *,
+        passed: Passed | None = None,
+        errors: pa.Table | None = None,
+        more: bool = False,
+        ended: bool = False,
+        side_promised: int = BEGINNING,
+    ) -> Admitted:
+        """Take the next batch of a partition, in arrival order; None or no rows: the read found nothing.
+
+        `promised` is the watermark that was announced when the read was sent, `side_promised` that of the
+        late and the error stream. `seen_us` is when the read began. With `more` there is more to read at
+        once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows that were
+        read, or one for each.
+        """
+        if self._restores_from is not None:
+            raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
+        count = len(passed.times) if passed is not None else rows.num_rows if rows is not None else 0
+        seqs = np.arange(self._next_arrival, self._next_arrival + count, dtype=np.int64)
+        self._next_arrival += count
+        arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
+        side = max(seen_us, side_promised, self._side_stamp)
+        was = self._partitions.get(partition, PartitionProgress())
+        now = PartitionProgress(
+            was.reached,
+            was.arrival_us,
+            was.seen_us if more else max(seen_us, was.seen_us if was.seen_us is not None else seen_us),
+            ended or not (count or more or (errors is not None and errors.num_rows)),
+        )
+        self._partitions[partition] = now
+        late, held = self._nothing, self._nothing
+        if self._external:
+            self._watermark = max(self._watermark, promised)
+            times = passed.times if passed is not None else self._times(rows)
+            is_late = self._find_late(times, was.reached)
+            self._partitions[partition] = _moved(now, times, arrivals, is_late)
+            fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
+            admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
+        elif count:
+            self._stamp = max(seen_us, promised, self._stamp)
+            stamps = np.full(count, self._stamp, np.int64)
+            admitted = _chosen(rows, passed, stamps, seqs, arrivals)
+        else:
+            admitted = self._nothing
+        bad = self._bad(errors, seen_us, side)
+        if bad.num_rows or late.num_rows:
+            self._side_stamp = side
+        return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False))
+
+    def flush(self) -> Admitted:
+        """The stream has ended: admit what is held back."""
+        self._watermark = max(self._watermark, self._held.greatest)
+        rows = in_order(self._held.release(self._watermark), self._nothing)
+        rows = self._numbered(rows)
+        return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True))
+
+    def _times(self, rows: pa.Table | None) -> Integers:
+        if rows is None or not rows.num_rows:
+            return np.empty(0, np.int64)
+        return _integers(rows.column(self.stream.time_column)).view(np.int64)
+
+    def _find_late(self, times: Integers, reached: int | None) -> NDArray[np.bool_]:
+        """Which tuples are below the watermark, or by more than the slack below one before them."""
+        before = np.empty_like(times)
+        if len(times):
+            # No difference may pass the smallest integer.
+            before[0] = BEGINNING + self.stream.slack_us if reached is None else reached
+            before[1:] = times[:-1]
+            np.maximum.accumulate(before, out=before)
+        found: NDArray[np.bool_] = times < np.maximum(before - self.stream.slack_us, self._watermark)
+        return found
+
+    def _sort_out(
+        self, fresh: pa.Table | None, is_late: NDArray[np.bool_], side: int
+    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """New tuples of an external stream, and those held back, as admitted, late and newly held back."""
+        late, held = self._nothing, self._nothing
+        if fresh is not None and is_late.any():
+            late = fresh.filter(pa.array(is_late))
+            late = late.set_column(0, _FIELDS[0], pa.repeat(pa.scalar(side, pa.int64()), late.num_rows))
+            fresh = fresh.filter(pa.array(~is_late))
+        for offered in (
+            data_offers(self.stream, self._partitions.values()),
+            silence_offers(self.stream, self._partitions.values()),
+        ):
+            if offered is not None and offered > self._watermark:
+                self._watermark = offered
+        ready = self._held.release(self._watermark)
+        if fresh is not None and fresh.num_rows:
+            fresh = in_order([fresh], fresh)
+            upto = int(np.searchsorted(_integers(fresh.column(TS)), self._watermark, side="right"))
+            ready += [fresh.slice(0, upto)] if upto else []
+            if upto < fresh.num_rows:
+                held = fresh.slice(upto)
+                self._held.add(held)
+        # A single run is in order already.
+        return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """Tuples that come out, with their numbers in the stream."""
+        first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
+        return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
+
+    def _bad(self, errors: pa.Table | None, arrival_us: int, stamp: int) -> pa.Table:
+        """Rows that could not be read, as a stream of their own that is stamped on entry."""
+        if errors is None or not errors.num_rows:
+            return self._no_errors
+        count = errors.num_rows
+        seqs = np.arange(self._next_error, self._next_error + count, dtype=np.int64)
+        self._next_error += count
+        return _with_system(errors, np.full(count, stamp), seqs, np.full(count, arrival_us))
+
+    def _progress(self, ended: bool) -> dict[str, Any]:
+        return {
+            NEXT_SEQ: self._next_seq,
+            NEXT_ARRIVAL: self._next_arrival,
+            NEXT_ERROR: self._next_error or None,
+            PARTITIONS: {name: list(part) for name, part in self._partitions.items()},
+            WATERMARK: _unless_beginning(self._watermark),
+            HELD_FROM: self._held.least,
+            STAMP: _unless_beginning(self._stamp),
+            SIDE_STAMP: _unless_beginning(self._side_stamp),
+            ENDED: ended or None,
+        }
+
+
+class _Held:
+    """Tuples that are held back, as sorted runs; few and of growing size, so that each is merged seldom."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Integers, pa.Table]] = []
 
     @property
-    def _external(self) -> bool:
-        return self.stream.kind is TimestampKind.EXTERNAL
+    def least(self) -> int | None:
+        return min((int(times[0]) for times, _ in self._runs), default=None)
 
-    def promise_at_least(self, ts: int) -> None:
-        """What a unit has been told before a restart still holds."""
-        with self._lock:
-            self._promised = max(self._promised, ts)
+    @property
+    def greatest(self) -> int:
+        return max((int(times[-1]) for times, _ in self._runs), default=BEGINNING)
 
-    def complete(self) -> int:
-        """An enabling timestamp: no later tuple will be below it. It is kept, whatever arrives (M25)."""
-        with self._lock:
-            if self._ended:
-                return END
-            if not self._external:
-                self._promised = max(self._promised, self._clock())
-                return self._promised
-            reached, seen = self._reached(), self.seen()
-            arrived = self._last_arrival
-            if (
-                self.stream.skew_us is not None
-                and arrived is not None
-                and seen is not None
-                and reached > -END
-            ):
-                offered = reached + max(0, seen - arrived) - self.stream.skew_us
-                # What is held back to be put in order is still to come.
-                self._promised = max(self._promised, min(offered, *self._held_from(), END))
-            return self._limit()
+    def add(self, run: pa.Table) -> None:
+        while self._runs and self._runs[-1][1].num_rows <= 2 * run.num_rows:
+            run = in_order([self._runs.pop()[1], run], run)
+        self._runs.append((_integers(run.column(TS)), run))
 
-    def _limit(self) -> int:
-        """Tuples below this are late: by a promise, by what is in the log, or by more than the slack."""
-        reached = self._reached()
-        waited = reached - self.stream.slack_us if reached > -END else -END
-        return max(self._promised, self._admitted(), waited)
-
-    def _held_from(self) -> list[int]:
-        version = self._store.latest()
-        chunks = [part.chunk for part in version.slices] if version is not None else []
-        return [chunk.min_ts for chunk in chunks if chunk.min_ts is not None]
-
-    def _reached(self) -> int:
-        """The latest timestamp that has arrived: admitted, held back, or on a row that no query wants."""
-        latest = self._store.latest()
-        assert latest is not None
-        held = [part.chunk.max_ts for part in latest.slices]
-        passed = int(str(latest.extra.get(_REACHED, -END)))
-        return max(ts for ts in (*held, self.log.frontier, passed) if ts is not None)
-
-    def _admitted(self) -> int:
-        return self.log.frontier if self.log.frontier is not None else -END
-
-    def end(self) -> None:
-        """The input has ended for good: admit what is held back."""
-        with self._lock:
-            version = self._store.latest()
-            assert version is not None
-            if version.slices:
-                self._commit(Arrived(), int(str(version.extra[_BATCH])), flush=True)
-            self._ended = True
-
-    def admit(self, batch: int, arrived: Arrived, by: int | None = None) -> None:
-        """Commit a batch that had arrived by then (by now, if left out), unless it is committed already."""
-        with self._lock:
-            version = self._store.latest()
-            assert version is not None
-            if batch <= int(str(version.extra[_BATCH])):
-                return
-            further = arrived.reached is not None and arrived.reached > self._reached()
-            if arrived.chunks or arrived.errors or further:
-                self._commit(arrived, batch)
-                self._last_arrival = self._clock() if by is None else by
-
-    def _commit(self, arrived: Arrived, batch: int, flush: bool = False) -> None:
-        now = self._clock()
-        outputs: dict[str, Output] = {}
-        slices: tuple[SliceInfo, ...] = ()
-        reached = max(self._reached(), -END if arrived.reached is None else arrived.reached)
-        if arrived.errors:
-            outputs[self.stream.name + ERRORS] = Output(tuple(arrived.errors), now, stamped_ts=now)
-        if self._external:
-            admitted, late, held = self._sorted_out(arrived.chunks, reached, flush)
-            if admitted:
-                outputs[self.stream.name] = Output(tuple(admitted), now)
-            if late:
-                outputs[self.stream.name + LATE] = Output(tuple(late), now, stamped_ts=now)
-            slices = tuple(SliceInfo(_HELD, 0, chunk) for chunk in held)
-        elif arrived.chunks:
-            # All tuples of a batch arrived together, and not before what has been promised.
-            stamp = max(now, self._promised, self._admitted())
-            outputs[self.stream.name] = Output(tuple(arrived.chunks), now, stamped_ts=stamp)
-        extra = {_BATCH: batch, _REACHED: reached}
-        commit_run(self._store, UnitVersion({}, slices, outputs, extra), self._logs)
-        self.counts.rows += _rows(outputs.get(self.stream.name))
-        self.counts.late += _rows(outputs.get(self.stream.name + LATE))
-        self.counts.bad += _rows(outputs.get(self.stream.name + ERRORS))
-
-    def _sorted_out(
-        self, chunks: Sequence[ChunkInfo], reached: int, flush: bool
-    ) -> tuple[list[ChunkInfo], list[ChunkInfo], list[ChunkInfo]]:
-        """New chunks as admitted, late and held back."""
-        limit = self._limit()
-        version = self._store.latest()
-        assert version is not None and self.late is not None
-        in_order = all(chunk.min_ts is None or chunk.min_ts >= limit for chunk in chunks)
-        if in_order and not self.stream.slack_us:
-            return list(chunks), [], []
-        parts = [open_chunk(self.log.folder, chunk) for chunk in chunks if chunk.rows]
-        parts += [self._store.read(part) for part in version.slices]
-        if not parts:
-            return [], [], []
-        table = merge_sorted(parts)
-        times = table.column(TS).to_numpy()
-        late = int(np.searchsorted(times, limit, side="left"))
-        upto = len(times)
-        if self.stream.slack_us and not flush:
-            end = max(int(times[-1]), reached)
-            upto = max(late, int(np.searchsorted(times, end - self.stream.slack_us, side="right")))
-        pieces = (table.slice(late, upto - late), table.slice(0, late).drop_columns([TS]), table.slice(upto))
-        admitted = [self.log.write(pieces[0])] if pieces[0].num_rows else []
-        too_late = [self.late.write(pieces[1])] if pieces[1].num_rows else []
-        held = [self._store.write(pieces[2])] if pieces[2].num_rows else []
-        return admitted, too_late, held
+    def release(self, watermark: int) -> list[pa.Table]:
+        """Take out the tuples that are not above the watermark: a sorted table of each run."""
+        out: list[pa.Table] = []
+        kept: list[tuple[Integers, pa.Table]] = []
+        for times, run in self._runs:
+            upto = int(np.searchsorted(times, watermark, side="right"))
+            if upto:
+                out.append(run.slice(0, upto))
+            if upto < len(times):
+                kept.append((times[upto:], run.slice(upto)))
+        self._runs = kept
+        return out
 
 
-def _rows(output: Output | None) -> int:
-    return sum(chunk.rows for chunk in output.chunks) if output is not None else 0
+def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
+    """The tables as one, by (`_ts`, `_seq`); columns that one of them was stored without are NULL there."""
+    if not tables:
+        return nothing
+    whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
+    times, seqs = _integers(whole.column(TS)), _integers(whole.column(SEQ))
+    behind = times[1:] < times[:-1]
+    behind |= (times[1:] == times[:-1]) & (seqs[1:] < seqs[:-1])
+    return whole.take(np.lexsort((seqs, times))) if behind.any() else whole
 
 
-def packed(table: pa.Table, time_column: str | None) -> pa.Table:
-    """Rows as a chunk stores them: sorted, with `_ts` where they bring a timestamp of their own."""
-    if time_column is None:
-        return table
-    ts = table.column(time_column).cast(pa.int64())
-    stamped = table.add_column(0, pa.field(TS, pa.int64(), nullable=False), ts)
-    times = ts.to_numpy()
-    if np.any(times[1:] < times[:-1]):
-        stamped = sorted_by(stamped, times)
-    return stamped
+def _moved(
+    part: PartitionProgress, times: Integers, arrivals: Integers, is_late: NDArray[np.bool_]
+) -> PartitionProgress:
+    """How far a batch brings its partition; a late tuple moves no time, but its partition is not silent."""
+    if not len(times):
+        return part
+    reached = int(times.max(where=~is_late, initial=BEGINNING if part.reached is None else part.reached))
+    return part._replace(reached=_unless_beginning(reached), arrival_us=int(arrivals[-1]))
+
+
+def _wanted(values: NDArray[Any], passed: Passed | None) -> NDArray[Any]:
+    return values if passed is None else values[passed.wanted]
+
+
+def _chosen(
+    rows: pa.Table | None, passed: Passed | None, times: Integers, seqs: Integers, arrivals: Integers
+) -> pa.Table:
+    """The wanted rows of a batch, with their system columns."""
+    assert rows is not None
+    return _with_system(rows, _wanted(times, passed), _wanted(seqs, passed), _wanted(arrivals, passed))
+
+
+def _with_system(rows: pa.Table, times: Integers, seqs: Integers, arrivals: Integers) -> pa.Table:
+    system = [pa.array(values, pa.int64()) for values in (times, seqs, arrivals)]
+    return pa.table([*system, *rows.columns], schema=pa.schema([*_FIELDS, *rows.schema]))
+
+
+def _integers(column: pa.ChunkedArray) -> Integers:
+    found: Integers = column.to_numpy()
+    return found
+
+
+def _unless_beginning(ts: int) -> int | None:
+    return None if ts == BEGINNING else ts

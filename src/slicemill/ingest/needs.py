@@ -13,7 +13,7 @@ from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal,
 from slicemill.esl.types import BOOLEAN, Kind
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.units import log_of
+from slicemill.plan.logs import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
 _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
@@ -25,6 +25,11 @@ class Need:
 
     condition: Expr | None
     columns: frozenset[str]
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The columns that the condition looks at."""
+        return frozenset() if self.condition is None else columns_of(self.condition)
 
 
 def need_of(stream: str, graph: QueryGraph) -> Need:

@@ -15,9 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.kernels.order import SEQ_BITS, behind
 from slicemill.kernels.vectors import Mask, Vector, to_arrow
+from slicemill.metrics.due import released_by_time
+from slicemill.storage.codec import stored_as
 
-_TS, _ARRIVAL = "_ts", "_arr"
+_TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
+_SYSTEM = (_TS, _SEQ, _ARRIVAL)
+_BEGINNING = -(2**63)
 
 
 class Answered(Protocol):
@@ -37,6 +42,7 @@ class Answered(Protocol):
     def needed_from(self) -> int: ...
 
 
+@stored_as("assembly.returned", version=1)
 @dataclass(slots=True)
 class _Returned:
     """Answers of one call that have not left yet, in order; `place` counts several to the same tuple."""
@@ -53,6 +59,7 @@ class _Returned:
         return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
 
 
+@stored_as("assembly", version=1)
 @dataclass(slots=True)
 class AssemblyState:
     """The tuples that a call may still answer, from arrival number `first` on, and answers that wait."""
@@ -64,11 +71,19 @@ class AssemblyState:
 
 
 class Assembly:
-    """`names` are the output columns of each call."""
+    """`names` are the output columns of each call, `slides` the lengths of its slots, if it has any."""
 
-    def __init__(self, state: AssemblyState, names: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        state: AssemblyState,
+        names: Sequence[Sequence[str]],
+        slides: Sequence[int | None] = (),
+        seq_bits: int = SEQ_BITS,
+    ) -> None:
         self.state = state
         self._names = names
+        self._slides = slides or [None] * len(names)
+        self._seq_bits = seq_bits
         if not state.waiting:
             state.waiting = [None] * len(names)
 
@@ -94,7 +109,7 @@ class Assembly:
         else:
             state.held_from = None
             state.waiting = [None] * len(returned)
-        out = self._assembled(held, times, leaving)
+        out = self._assembled(held, leaving)
         needed = min(answer.needed_from for answer in answers)
         parts = [part.numbers for part in state.waiting if part is not None and len(part.numbers)]
         needed = min([needed, state.first + first_open, *(int(numbers.min()) for numbers in parts)])
@@ -123,7 +138,7 @@ class Assembly:
         self.state.held_from = None
         return rows
 
-    def _assembled(self, held: pa.Table, times: NDArray[np.int64], parts: Sequence[_Returned]) -> pa.Table:
+    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> pa.Table:
         # One call has its answers in order; several are brought into one order, equal events into one row.
         ts, expired, numbers, place = (
             np.concatenate([getattr(part, name) for part in parts])
@@ -140,12 +155,23 @@ class Assembly:
         chosen = order[~same]
         source = numbers[chosen] - self.state.first
         taken = held.take(pa.array(source))
-        # A tuple that leaves a window was due as long after its arrival as it stayed in there.
-        stayed = ts[chosen] - times[source] if len(source) else source
+        # At equal timestamps tuples that come are before those that leave.
+        leave, seqs = expired[chosen], taken.column(_SEQ).to_numpy()
+        until = np.where(leave, ts[chosen], _BEGINNING)
+        start = 0
+        for slide, part in zip(self._slides, parts, strict=True):
+            if slide is not None:
+                answered = np.zeros(len(chosen), np.bool_)
+                answered[row_of[start : start + len(part.ts)]] = True
+                slots = (ts[chosen] // slide + 1) * slide
+                until = np.where(answered & ~leave, np.maximum(until, slots), until)
+            start += len(part.ts)
+        arrivals = np.where(until > _BEGINNING, released_by_time(until), taken.column(_ARRIVAL).to_numpy())
         columns = {
             _TS: pa.array(ts[chosen]),
-            _ARRIVAL: pa.array(taken.column(_ARRIVAL).to_numpy() + stayed),
-            **{name: taken.column(name) for name in taken.column_names if name not in (_TS, _ARRIVAL)},
+            _SEQ: pa.array(np.where(leave, behind(seqs, self._seq_bits), seqs)),
+            _ARRIVAL: pa.array(arrivals),
+            **{name: taken.column(name) for name in taken.column_names if name not in _SYSTEM},
         }
         start = 0
         for names, part in zip(self._names, parts, strict=True):

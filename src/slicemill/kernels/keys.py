@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.storage.codec import register
+
 Numbers: TypeAlias = NDArray[np.int32]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -121,6 +123,19 @@ class Keys:
         self._columns = [pa.chunked_array([column], column.type) for column in columns]
         return [column.take(pa.array(numbers)) for column in columns]
 
+    def plain(self) -> dict[str, Any]:
+        """What is stored of keys: their columns. Without any there is one key, once a row was met."""
+        return {"columns": self._columns, "count": len(self._numbers)}
+
+    @staticmethod
+    def restored(columns: Sequence[Column] | None, count: int = 0) -> Keys:
+        """Keys that were numbered before, from their columns in the order of the numbers."""
+        keys = Keys()
+        if columns is not None:
+            rows = len(columns[0]) if columns else count
+            keys.number(distinct_keys(columns, rows), columns)
+        return keys
+
     def keep(self, alive: NDArray[np.bool_]) -> Numbers:
         """Forget keys that nobody needs; the new number of each old one, -1 for a forgotten one."""
         renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
@@ -129,6 +144,9 @@ class Keys:
             mask = pa.array(alive)
             self._columns = [column.filter(mask) for column in self._columns]
         return renumbered
+
+
+register("keys", 1, Keys, Keys.plain, lambda plain: Keys.restored(**plain))
 
 
 def _chunked(column: Column) -> pa.ChunkedArray:

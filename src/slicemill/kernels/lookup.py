@@ -23,7 +23,7 @@ from slicemill.esl.types import Kind, Schema
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.forms import converted
 from slicemill.kernels.program import Arrived
-from slicemill.kernels.stateless import is_system_column
+from slicemill.storage.arrow_schema import is_system_column
 
 PAIRS_PER_BLOCK = 1 << 18
 

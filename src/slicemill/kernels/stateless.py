@@ -1,6 +1,6 @@
 """Selection, projection and predicate masks over whole tables.
 
-System columns (`_ts`, `_arr`, `_mask…`) are carried along untouched. Conditions and items are compiled once,
+System columns (`_ts`, `_seq`, `_arr`) are carried along untouched. Conditions and items are compiled once,
 for a schema, and then applied to any number of tables.
 """
 
@@ -21,6 +21,7 @@ from slicemill.kernels.expressions import Outcome
 from slicemill.kernels.forms import holds
 from slicemill.kernels.program import Arrived, Program
 from slicemill.kernels.vectors import Mask, Vector
+from slicemill.storage.arrow_schema import is_system_column
 
 WORD_BITS = 64
 
@@ -33,10 +34,6 @@ class Masks:
 
     words: NDArray[np.uint64]
     errors: dict[int, ExpressionError]
-
-
-def is_system_column(name: str) -> bool:
-    return name in ("_ts", "_arr") or (name.startswith("_mask") and name[5:].isdigit())
 
 
 def filter_table(table: pa.Table, condition: Callable[[Arrived], pa.ChunkedArray]) -> pa.Table:

@@ -1,7 +1,7 @@
 """What is known of a unit's runs: policies choose by it, people read it (P21).
 
-The cost of a run over N rows is a + b·N, fitted to the unit's own runs. Where several units run in one Spark
-job, a run counts with its own longest task and what the job spent beside tasks, not with its neighbours'.
+The cost of a run over N rows is a + b·N, fitted to the unit's own runs: the time of its slowest cell, without
+what it waited for its turn.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from slicemill.engine.task import TaskResult
-from slicemill.plan.early_cost import Counted, PaneStatistics
+from slicemill.engine.work import RunDone
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
+
+# What a run takes however few its rows, before one has been seen.
+_FIRST_GUESS_S = 0.002
 
 
 @dataclass(slots=True)
@@ -22,25 +24,21 @@ class UnitStatistics:
     rows_out: int = 0
     cpu_s: float = 0.0
     rows_by_node: dict[str, int] = field(default_factory=dict)
-    cost: BatchCost = field(default_factory=BatchCost)
+    cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
-    panes: PaneStatistics = field(default_factory=PaneStatistics)
 
-    def add(
-        self, rows_in: int, outputs: Sequence[str], results: Sequence[TaskResult], seconds: float
-    ) -> None:
+    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunDone]) -> None:
         """Count a run; `outputs` are the logs that it may have written to."""
         # A first run compiles and imports: it says nothing of those to come.
         if self.runs:
-            self.cost.observe(rows_in, seconds)
+            self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
         self.runs += 1
         self.rows_in += rows_in
-        self.panes.observe(sum((result.panes for result in results), Counted()))
         written = dict.fromkeys(outputs, 0)
         for result in results:
             self.cpu_s += result.cpu_s
-            for log, chunk in result.chunks.items():
-                written[log] = written.get(log, 0) + chunk.rows
+            for log, appended in result.written.items():
+                written[log] = written.get(log, 0) + appended.rows
             for node, rows in result.rows.items():
                 self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
         self.rows_out += sum(written.values())
@@ -65,23 +63,9 @@ class UnitStatistics:
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
-            "panes": asdict(self.panes),
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         if kept:
             self.cost = BatchCost(**kept["cost"])
             self.selectivities = {log: Selectivity(**known) for log, known in kept["selectivities"].items()}
-            self.panes = PaneStatistics(**kept.get("panes", {}))
-
-
-def task_seconds(result: TaskResult) -> float:
-    return sum(result.seconds.values())
-
-
-def own_seconds(runs: Sequence[Sequence[TaskResult]], job_s: float, cores: int) -> list[float]:
-    """What each run of a job would have taken alone: its longest task, and the job's time beside tasks."""
-    times = [[task_seconds(result) for result in results] for results in runs]
-    every = [seconds for tasks in times for seconds in tasks]
-    beside = max(0.0, job_s - max(max(every), sum(every) / cores))
-    return [max(max(tasks), sum(tasks) / cores) + beside for tasks in times]

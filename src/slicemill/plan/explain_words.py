@@ -15,7 +15,6 @@ from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.render import render
 from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
-from slicemill.plan.early_panes import why_rows
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.model_cores import cores_of
 from slicemill.plan.panes import KEPT, edge_grids
@@ -98,7 +97,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
     if isinstance(operator, op.Drop):
         return _drop(operator)
     if isinstance(operator, op.WholeWindows):
-        return Words("", "Whole windows", (("of which nothing was dropped by", operator.box),))
+        return Words("", "Whole windows", (("of which nothing was dropped by", graph[operator.box].name),))
     if isinstance(operator, op.Project):
         return Words("π", "Project", (("select", _items(operator.items)),))
     if isinstance(operator, op.Merge):
@@ -120,7 +119,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
     if isinstance(operator, op.WindowAggregate):
         return Words("γ", "Window aggregate", _window_calls(operator.calls))
     if isinstance(operator, op.SharedWindows):
-        return _shared_windows(operator, why_rows(node, graph))
+        return _shared_windows(operator)
     if isinstance(operator, op.SharedModels):
         return _shared_models(operator)
     if isinstance(operator, op.Coalesce):
@@ -259,8 +258,8 @@ def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
     return Words("γ", "Aggregate", (*facts, ("every", report)))
 
 
-def _shared_windows(shared: op.SharedWindows, why_rows: str | None) -> Words:
-    """What panes are kept: where they are cut, what they hold of the tuples, and who makes them."""
+def _shared_windows(shared: op.SharedWindows) -> Words:
+    """What panes are kept: where they are cut, and what they hold of the tuples."""
     edges = edge_grids(window for member in shared.members for window in member.windows)
     panes = " and ".join(
         f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
@@ -274,17 +273,7 @@ def _shared_windows(shared: op.SharedWindows, why_rows: str | None) -> Words:
     facts = [("in", f"panes cut {panes}")]
     facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
     facts += _partition(shared.keys)
-    facts.append(("phases", _phases(shared, why_rows)))
     return Words("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))
-
-
-def _phases(shared: op.SharedWindows, why_rows: str | None) -> str:
-    """One, where the unit makes panes of rows; two, where it merges what tasks that read have made."""
-    if why_rows is not None:
-        return f"one: {why_rows}"
-    if shared.early is not None:
-        return f"{'two' if shared.early.early else 'one'}: {shared.early.why}"
-    return f"two, where many tuples share a pane{' and key' if shared.keys else ''}"
 
 
 def _shared_models(shared: op.SharedModels) -> Words:
@@ -306,12 +295,12 @@ def _shared_models(shared: op.SharedModels) -> Words:
 
 def _part(part: op.Part, shared: op.Operator) -> Words:
     """A member in the words of the operator it was before it was shared."""
-    if isinstance(shared, op.SharedJoin):
-        return Words("⋈", "From slices", _own_part(shared.members[part.index]))
-    if isinstance(shared, op.SharedModels):
-        return Words("γ", "From cores", _window_calls(shared.members[part.index].operator.calls))
-    assert isinstance(shared, op.SharedWindows), "nothing else is shared"
-    member = shared.members[part.index]
+    assert isinstance(shared, op.Shared), "a part is of what is shared"
+    member = op.member_of(shared, part)
+    if isinstance(member, op.JoinMember):
+        return Words("⋈", "From slices", _own_part(member))
+    if isinstance(member, op.ModelMember):
+        return Words("γ", "From cores", _window_calls(member.operator.calls))
     if isinstance(member.operator, op.RelationAggregate):
         facts = _relation_aggregate(member.operator).facts
     else:

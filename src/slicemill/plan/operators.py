@@ -15,7 +15,6 @@ from slicemill.esl.model_calls import Asked
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.types import Column
-from slicemill.plan.early_cost import Choice
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.load_budget import LoadBudget
@@ -210,24 +209,21 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows:
-    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one.
-
-    `early` says whether their panes are made in two phases, once that was decided; for people.
-    """
+    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
-    early: Choice | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMember:
     """One of the window aggregates that share cores; `asked` are the models of its calls.
 
-    `name` is the same as long as its query lives.
+    `name` is the same as long as its query lives; `query` is what people call that.
     """
 
     name: str
+    query: str
     operator: WindowAggregate
     asked: tuple[Asked, ...]
     columns: tuple[Column, ...]
@@ -282,9 +278,14 @@ class Materialize:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a shared operator, its input, gives for one of its members."""
+    """What a shared operator, its input, gives for the member of this name."""
 
-    index: int
+    member: str
+
+
+def member_of(shared: Shared, part: Part) -> JoinMember | WindowMember | ModelMember:
+    """The member that a part is of."""
+    return next(member for member in shared.members if member.name == part.member)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +316,9 @@ Operator: TypeAlias = (
     | Part
     | Sink
 )
+
+
+Shared: TypeAlias = SharedJoin | SharedWindows | SharedModels
 
 
 def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:

@@ -1,8 +1,8 @@
 """What the units of a plan cost, as measured, and how much of some cores a load takes (§4.3).
 
-A job runs one task per unit, or one per core where a unit's work is split by keys. A task costs something
-however few rows it has, and so do the job itself and, for each unit, the driver's part: handing out and
-committing. Times are seconds.
+A job is one round of the dispatcher: messages to workers, their answers, and a commit. It runs one task per
+unit, or one per core where a unit's work is split by keys. A task costs something however few rows it has,
+and so do the job itself and, for each unit, the delivery of its results. Times are seconds.
 """
 
 from __future__ import annotations

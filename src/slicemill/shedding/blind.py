@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from slicemill.shedding.chains import Memory, Tuple
@@ -11,13 +12,12 @@ from slicemill.shedding.methods import Method, scattered
 class BlindMemory(Memory):
     """Tuples lie in slots; which slot is emptied depends on the seed and the number of decisions alone."""
 
-    def __init__(self, capacity: int, method: Method, slots: list[int] | None = None, drawn: int = 0) -> None:
+    def __init__(self, capacity: int, method: Method) -> None:
         super().__init__(capacity)
         self.method = method
         self._slots: list[Tuple] = []
         self._places: dict[int, int] = {}
-        self._order = slots or []  # serials as they were stored
-        self._drawn = drawn
+        self._drawn = 0
 
     def _victim(self) -> Tuple:
         self._drawn += 1
@@ -34,12 +34,13 @@ class BlindMemory(Memory):
             self._slots[place] = last
             self._places[last.serial] = place
 
-    def _settings(self) -> dict[str, Any]:
-        return {"method": self.method, "slots": [one.serial for one in self._slots], "drawn": self._drawn}
+    def state(self) -> dict[str, Any]:
+        slots = [one.serial for one in self._slots]
+        return super().state() | {"slots": slots, "drawn": self._drawn}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
         by_serial = {tuple_.serial: tuple_ for tuple_ in self._slots}
-        self._slots = [by_serial[serial] for serial in self._order]
-        self._places = {serial: place for place, serial in enumerate(self._order)}
-        self._order = []
+        self._slots = [by_serial[serial] for serial in state["slots"]]
+        self._places = {serial: place for place, serial in enumerate(state["slots"])}
+        self._drawn = state["drawn"]

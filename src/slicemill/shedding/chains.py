@@ -7,12 +7,15 @@ of its partition arrives; the next one, its follower, waits beside the memory an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from slicemill.storage.codec import stored_as
 
 Values = Hashable
 
 
+@stored_as("shed.follower", version=1)
 class Follower(NamedTuple):
     """The newest tuple of a partition, whose end is not known yet."""
 
@@ -190,23 +193,17 @@ class Memory(ABC):
         tuple_.before = tuple_.after = tuple_.chain = None
         self.held -= 1
 
-    # Chains are stored as lists: a pickle would follow their links one inside the other.
-
-    def __getstate__(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """What is stored of it: its chains as lists, from which all else follows."""
         chains = [
             (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
         ]
-        return {**self._settings(), "capacity": self.capacity, "chains": chains}
+        return {"chains": chains}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        chains = state.pop("chains")
-        self.__init__(**state)  # type: ignore[misc]
-        for key, follower, tuples in chains:
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Fill an empty memory with what was stored of another one of the same kind."""
+        for key, follower, tuples in state["chains"]:
             chain = self.chains[key] = Chain(key)
             chain.follower = follower
             for plain in tuples:
                 self._append(chain, Tuple(*plain))
-
-    def _settings(self) -> dict[str, Any]:
-        """What the constructor takes beside the capacity."""
-        return {}

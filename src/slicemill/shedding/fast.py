@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from slicemill.shedding.chains import Chain, Memory, Tuple
 from slicemill.shedding.methods import Method
@@ -176,6 +176,3 @@ class FastMemory(Memory):
             self._take(moved, current)
             current = current.after if current is not last else None
         return moved
-
-    def _settings(self) -> dict[str, Any]:
-        return {"method": self.method}

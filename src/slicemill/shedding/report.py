@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slicemill.shedding.accuracy import Sums
+from slicemill.storage.codec import stored_as
 
 BUCKETS = 256
 
 
+@stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
     """A stretch of time, from the first to the last report in it."""
@@ -23,6 +25,7 @@ class Bucket:
         return self.shares / self.results if self.results else 1.0
 
 
+@stored_as("shed.report", version=1)
 @dataclass(slots=True)
 class Report:
     """Of `arrived` tuples `dropped` were dropped.
@@ -56,6 +59,7 @@ class Report:
         }
 
 
+@stored_as("shed.memory_report", version=1)
 @dataclass(slots=True)
 class MemoryReport(Report):
     """Of a temporal query, whose tuples in `runs` runs were dropped before the window had passed them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from slicemill.shedding.chains import Chain, Follower, Memory, Tuple
 from slicemill.shedding.methods import Method
@@ -78,6 +78,3 @@ class RunMemory(Memory):
     def _followed(self, chain: Chain) -> None:
         if chain.last is not None:
             self._offer(chain.last)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"method": self.method}

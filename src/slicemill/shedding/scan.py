@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from slicemill.shedding.chains import Memory, Tuple
 from slicemill.shedding.costs import cost
 from slicemill.shedding.methods import Method
@@ -28,6 +26,3 @@ class ScanMemory(Memory):
                     best = key, tuple_
         assert best is not None, "the newest tuple is a candidate"
         return best[1]
-
-    def _settings(self) -> dict[str, Any]:
-        return {"method": self.method}

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from slicemill.shedding.chains import Tuple, Values
 from slicemill.shedding.methods import scattered
+from slicemill.storage.codec import stored_as
 
 LIMIT = 1024
 SEED = 0x5AD0
 
 
+@stored_as("shed.original", version=1)
 @dataclass(slots=True)
 class Original:
     """A run as it came. `last_begin` and `last_number` are its last tuple's, `lost_begin` that of the newest
@@ -32,6 +34,7 @@ class Original:
     lost_begin: int = -(2**63)
 
 
+@stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
 class Shadow:
     """Runs by partition. `limit` bounds them: of more, every second one is let go, again and again."""

@@ -1,6 +1,6 @@
 """Trials on Spark: what the units of a script cost, and how its queries fare under a policy, at given rates.
 
-Rows are let into the logs in polls, at the times that are asked for, so that every policy gets exactly the
+Rows are fed to the streams in polls, at the times that are asked for, so that every policy gets exactly the
 same arrivals; the sources are not read meanwhile.
 """
 
@@ -17,27 +17,26 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill, wall_clock_us
-from slicemill.engine.unit_run import RunningUnit
+from slicemill.engine.mill import Mill
+from slicemill.engine.unit import RunningUnit
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source
-from slicemill.ingest.needs import need_of
-from slicemill.metrics.stages import recording
-from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.capacity import Costs, UnitCost
 from slicemill.simulate.trial_data import TrialStream, read_sample
 from slicemill.simulate.trial_home import output_of
+from slicemill.time import US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_US = 1_000_000
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
 # Polls of several sizes, in the length of one: the first ones fill windows and caches and do not count.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
+# What a worker reports of a run, cell by cell; the rest of a run is the dispatcher's.
+_RUN = "run: "
 
 Progress = Callable[[str, float], None]
 """What is done, and how much of it so far, from 0 to 1."""
@@ -60,14 +59,13 @@ class Samples:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
     def of(self, mill: Mill) -> dict[str, TrialStream]:
-        graph = share(optimize(build_graph(mill.catalog)), mill.catalog)
-        streams = {}
-        for name, intake in mill.intakes.items():
+        for name, running in mill.streams.items():
             if name not in self.tables:
                 rows = max(1, min(round(self.rates.get(name, 0.0) * _SAMPLED_S), _MOST_SAMPLED))
-                self.tables[name] = read_sample(intake.stream, rows, self.folder)
-            streams[name] = TrialStream(intake, need_of(name, graph), self.tables[name])
-        return streams
+                self.tables[name] = read_sample(running.stream, rows, self.folder)
+        return {
+            name: TrialStream(running.stream, self.tables[name]) for name, running in mill.streams.items()
+        }
 
 
 @contextmanager
@@ -78,7 +76,7 @@ def opened_mill(
 
     Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results.
     """
-    with Mill(spark, policy=policy, clock=clock) as mill:
+    with Mill(spark, policy=policy, clock=clock, read_sources=False) as mill:
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)
@@ -94,11 +92,11 @@ def opened_mill(
 
 @dataclass(slots=True)
 class _Runs:
-    """What runs of one unit alone took: its tasks together, by rows, the job beside them, and the driver."""
+    """What runs of one unit alone took: its cells together, by rows; message and commit; delivery."""
 
-    tasks: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    cells: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     beside: list[float] = field(default_factory=list)
-    driver: list[float] = field(default_factory=list)
+    delivery: list[float] = field(default_factory=list)
     rows_in: int = 0
     rows_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -123,11 +121,12 @@ def measure(
         sizes = (*_UNCOUNTED, *counted)
         for number, size in enumerate(sizes):
             progress("measuring what units cost", number / len(sizes))
-            clock.now += int(size * every_s * _US)
+            clock.now += int(size * every_s * US)
             for name, stream in streams.items():
                 rows = round(samples.rates.get(name, 0.0) * size * every_s)
                 if rows:
-                    stream.admit(stream.write(rows, clock.now))
+                    mill.feed(name, stream.rows(rows, clock.now))
+            mill.dispatcher.admit_handed()
             with mill.dispatcher.paused():
                 for unit in mill.dispatcher.units.values():
                     _time(mill, unit, found[unit.id] if number >= len(_UNCOUNTED) else _Runs())
@@ -144,14 +143,20 @@ def _time(mill: Mill, unit: RunningUnit, runs: _Runs) -> None:
     began = time.perf_counter()
     with recording() as stages:
         mill.dispatcher.catch_up(unit)
-    took, job_s = time.perf_counter() - began, stages["unit job"].seconds
-    tasks_s = sum(stage.seconds for name, stage in stages.items() if name.startswith("unit task:"))
-    runs.tasks[rows].append(tasks_s)
-    runs.beside.append(job_s - tasks_s / unit.plan.buckets)
-    runs.driver.append(took - job_s)
+    took_s = time.perf_counter() - began
+    cells_s = sum(stage.seconds for name, stage in stages.items() if name.startswith(_RUN))
+    delivery_s = _seconds(stages, "deliver")
+    runs.cells[rows].append(cells_s)
+    # Cells run side by side; what is left is the message to the workers, the answer, and the commit.
+    runs.beside.append(took_s - cells_s / unit.cells - delivery_s)
+    runs.delivery.append(delivery_s)
     runs.rows_in += rows
     for (_, name), log, head in zip(unit.plan.unit.outputs, logs, heads, strict=True):
         runs.rows_out[name] += sum(epoch.rows for epoch in log.epochs(after=head))
+
+
+def _seconds(stages: Stages, name: str) -> float:
+    return stages[name].seconds if name in stages else 0.0
 
 
 def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
@@ -160,16 +165,16 @@ def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
         runs = found[unit.id]
         cost = BatchCost(decay=1.0)
         # Medians: a pause of the machine hits single runs.
-        for rows, seconds in runs.tasks.items():
+        for rows, seconds in runs.cells.items():
             cost.observe(rows, median(seconds))
         units.append(
             UnitCost(
                 unit.id,
                 unit.plan.unit.inputs,
                 tuple(output_of(log, runs.per_row(log), mill.catalog) for _, log in unit.plan.unit.outputs),
-                splits=unit.plan.buckets > 1,
-                driver_s=median(runs.driver) if runs.driver else 0.0,
-                task_s=cost.overhead / unit.plan.buckets,
+                splits=unit.cells > 1,
+                driver_s=median(runs.delivery) if runs.delivery else 0.0,
+                task_s=cost.overhead / unit.cells,
                 row_s=cost.per_row,
             )
         )

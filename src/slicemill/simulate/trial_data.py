@@ -18,15 +18,11 @@ import pyarrow.compute as pc
 
 from slicemill.engine.rows import to_table
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.esl.catalog import SourceSpec, Stream
 from slicemill.esl.types import Kind
 from slicemill.execution.operator import Timed
-from slicemill.ingest.intake import Arrived, Intake, packed
-from slicemill.ingest.needs import Need
-from slicemill.kernels.expressions import compile_vector
-from slicemill.kernels.stateless import filter_table
 from slicemill.sources.reader import BadRow, read_rows
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 _GENERATORS = ("nexmark", "rfid")
 _ENDS = ("events", "seconds")
@@ -44,7 +40,7 @@ def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
         ) from None
     if not sample:
         raise SlicemillError(f"no rows of {stream.name} to measure with: its source holds none")
-    return to_table(sample, stream.schema, [0] * len(sample)).drop_columns([TS, ARRIVAL])
+    return to_table(sample, stream.schema, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
 
 
 def _is_good(row: object) -> bool:
@@ -65,46 +61,28 @@ def _endless(spec: SourceSpec, rows: int) -> SourceSpec:
 
 @dataclass(slots=True)
 class TrialStream:
-    """Lets rows of a sample into a stream, over and over, without those that no query wants."""
+    """Gives the rows of a sample, over and over, for a stream to be fed with."""
 
-    intake: Intake
-    need: Need
+    stream: Stream
     sample: pa.Table
     _next: int = 0
-    _batch: int = 0
     _reached_us: int = 0
 
-    def write(self, rows: int, end_us: int) -> Arrived:
-        """Write the next rows, with times up to this one; they are seen when they are admitted."""
+    def rows(self, count: int, end_us: int) -> pa.Table:
+        """The next rows, with times up to this one."""
         begin_us = max(self._reached_us, end_us - _SPREAD_US)
         self._reached_us = end_us
-        stream = self.intake.stream
-        places = np.arange(self._next, self._next + rows) % self.sample.num_rows
-        self._next = (self._next + rows) % self.sample.num_rows
-        times = np.linspace(begin_us, end_us, rows, endpoint=False).astype(np.int64)
-        table = _moved(self.sample.take(pa.array(places)), stream, times)
-        if self.need.condition is not None:
-            table = filter_table(table, compile_vector(self.need.condition, stream.schema))
-        if not table.num_rows:
-            return Arrived(reached=int(times[-1]) if rows else None)
-        time_column = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
-        timed = packed(table, time_column)
-        needed = {TS, time_column, *self.need.columns}
-        kept = [name for name in timed.column_names if name in needed]
-        chunk = self.intake.log.write(timed.select(kept or timed.column_names[:1]))
-        return Arrived([chunk], reached=int(times[-1]) if time_column is not None else None)
-
-    def admit(self, arrived: Arrived) -> None:
-        self.intake.admit(self._batch, arrived)
-        self._batch += 1
+        positions = np.arange(self._next, self._next + count) % self.sample.num_rows
+        self._next = (self._next + count) % self.sample.num_rows
+        times = np.linspace(begin_us, end_us, count, endpoint=False).astype(np.int64)
+        return _moved(self.sample.take(pa.array(positions)), self.stream, times)
 
 
 def _moved(table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
     """Rows at other times: the column that orders them gets these, other timestamps move as far."""
     if stream.time_column is None:
         return table
-    place = stream.schema.index(stream.time_column)
-    column = table.column(place)
+    column = table.column(stream.schema.index(stream.time_column))
     by = pc.subtract(pa.array(times), column.cast(pa.int64()))
     for number, declared in enumerate(stream.schema):
         if declared.type.kind is Kind.TIMESTAMP:

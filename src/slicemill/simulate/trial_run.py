@@ -10,28 +10,29 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from slicemill.engine.mill import Mill, wall_clock_us
+import pyarrow as pa
+
+from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source
-from slicemill.ingest.intake import Arrived
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.metrics import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 from slicemill.scheduling.traffic import Poll
 from slicemill.simulate.trial import Progress, Samples, opened_mill, stop_if_failed
 from slicemill.simulate.trial_data import TrialStream
+from slicemill.time import US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_US = 1_000_000
 # So many polls are let in before, one by one: they fill caches and teach the dispatcher the costs.
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
 # Before a turn streams leap ahead, and a few rows that are not counted end the windows of the turn before.
 # Then they leap by more than it takes to run over those: what the clock has promised meanwhile, for a stream
 # with a skew, does not make rows late.
-_LEAP_US, _SMALL_LEAP_US = 3600 * _US, 120 * _US
+_LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
 _FEW_ROWS = 10
 
 
@@ -56,14 +57,14 @@ def try_policies(
         now_us = _warm_up(mill, streams, arrivals)
         for policy in (*policies, *reversed(policies)):
             now_us += _LEAP_US
-            first = [(stream, stream.write(_FEW_ROWS, now_us)) for stream in streams.values()]
+            for name, stream in streams.items():
+                mill.feed(name, stream.rows(_FEW_ROWS, now_us))
             now_us += _SMALL_LEAP_US
-            written = [_written(poll, streams, now_us) for poll in arrivals]
-            for stream, arrived in first:
-                stream.admit(arrived)
+            # Made before the run, so that letting them in costs next to nothing.
+            tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
             mill.dispatcher.run_all()
             mill.policy = policy
-            outcome = _turn(mill, streams, arrivals, written, costs, progress)
+            outcome = _turn(mill, arrivals, tables, costs, progress)
             if policy in found:
                 found[policy].merge(outcome)
             else:
@@ -72,12 +73,7 @@ def try_policies(
 
 
 def _turn(
-    mill: Mill,
-    streams: Mapping[str, TrialStream],
-    arrivals: Sequence[Poll],
-    written: Sequence[Arrived],
-    costs: Costs,
-    progress: Progress,
+    mill: Mill, arrivals: Sequence[Poll], tables: Sequence[pa.Table], costs: Costs, progress: Progress
 ) -> Outcome:
     for query in mill.queries.values():
         metrics = query.metrics()
@@ -86,12 +82,11 @@ def _turn(
     began = time.monotonic()
     mill.dispatcher.start()
     try:
-        for poll, arrived in zip(arrivals, written, strict=True):
+        for poll, table in zip(arrivals, tables, strict=True):
             time.sleep(max(0.0, began + poll.at - time.monotonic()))
             mill.dispatcher.check()
             progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
-            streams[poll.stream].admit(arrived)
-            mill.dispatcher.notify()
+            mill.feed(poll.stream, table)
             waiting.append(_rows_waiting(mill))
         _until_nothing_waits(mill)
         lasted_s = time.monotonic() - began
@@ -101,21 +96,16 @@ def _turn(
     return _outcome(mill, costs, arrivals[-1].at, lasted_s, waiting)
 
 
-def _written(poll: Poll, streams: Mapping[str, TrialStream], start_us: int) -> Arrived:
-    """Rows of a poll, written before the run: letting them in then costs next to nothing."""
-    return streams[poll.stream].write(poll.rows, start_us + int(poll.at * _US))
-
-
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
     """Run every unit over polls of several sizes; the time that streams have reached."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):
-        now_us += _US
+        now_us += US
         for name, stream in streams.items():
             rows = largest[name] // (1 + number % 3)
             if rows:
-                stream.admit(stream.write(rows, now_us))
+                mill.feed(name, stream.rows(rows, now_us))
         mill.dispatcher.run_all()
     return now_us
 
@@ -126,7 +116,7 @@ def _rows_waiting(mill: Mill) -> dict[str, int]:
 
 def _until_nothing_waits(mill: Mill) -> None:
     ends = time.monotonic() + _PATIENCE_S
-    while any(unit.pending() for unit in mill.dispatcher.units.values()):
+    while _is_busy(mill):
         mill.dispatcher.check()
         if time.monotonic() > ends:
             raise SlicemillError(
@@ -135,6 +125,14 @@ def _until_nothing_waits(mill: Mill) -> None:
         time.sleep(0.02)
     with mill.dispatcher.paused():
         pass  # the last run has delivered
+
+
+def _is_busy(mill: Mill) -> bool:
+    """Does anything wait to be admitted or run, or is under way?"""
+    return any(
+        stream.wants_read(wall_clock_us()) or stream.reading_us is not None
+        for stream in mill.streams.values()
+    ) or any(unit.pending() for unit in mill.dispatcher.units.values())
 
 
 def _outcome(

@@ -62,7 +62,7 @@ def _row_converter(schema: Schema) -> Callable[[str | None, Record], Row | BadRo
         values: list[object] = []
         for name, to_value in columns:
             try:
-                values.append(to_value(_value_of(record, name)))
+                values.append(to_value(value_of(record, name)))
             except BadValueError as problem:
                 return BadRow(
                     line if line is not None else spelled(dict(record)), f"column {name}: {problem}"
@@ -72,7 +72,7 @@ def _row_converter(schema: Schema) -> Callable[[str | None, Record], Row | BadRo
     return convert
 
 
-def _value_of(record: Record, name: str) -> object:
+def value_of(record: Record, name: str) -> object:
     """The value of that name, or the last one of a name that differs only in case."""
     value = record.get(name)
     if value is None:

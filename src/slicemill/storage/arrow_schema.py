@@ -1,10 +1,8 @@
 """ESL schemas as Arrow schemas, and back; the system columns that every stored tuple has.
 
-A stored table starts with `_ts` (its timestamp) and `_arr` (when it arrived), both int64 µs. Where queries
-have predicates, `_mask0`, `_mask1`, … follow: bit b of word w is set where the tuple satisfies the predicate
-of query 64 w + b (S19). Words are plain uint64 columns rather than one list column: Catalyst delivers plain
-longs, kernels take plain vectors, one word (64 queries) is the usual case, and a chunk written when there
-were fewer queries simply lacks the last words, which then read as zero. The stream's own columns come last.
+A stored table starts with `_ts` (its timestamp, µs), `_seq` (its arrival number, given once at the intake and
+carried through derived streams) and `_arr` (when it arrived, µs), all int64. The stream's own columns follow.
+Tuples are ordered by (`_ts`, `_seq`) everywhere.
 """
 
 from __future__ import annotations
@@ -35,8 +33,9 @@ from slicemill.esl.types import (
 )
 
 TS = "_ts"
+SEQ = "_seq"
 ARRIVAL = "_arr"
-_RESERVED = re.compile(r"_ts|_arr|_mask\d+", re.IGNORECASE)
+_RESERVED = re.compile(r"_ts|_seq|_arr", re.IGNORECASE)
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _PERIOD = pa.struct([pa.field("begin", _INSTANT), pa.field("end", _INSTANT)])
@@ -135,33 +134,31 @@ def is_system_column(name: str) -> bool:
     return _RESERVED.fullmatch(name) is not None
 
 
-def mask_columns(words: int) -> tuple[str, ...]:
-    return tuple(f"_mask{word}" for word in range(words))
+def with_system_columns(columns: pa.Schema) -> pa.Schema:
+    """The schema of a stored table: `_ts`, `_seq`, `_arr`, then the stream's columns."""
+    system = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
+    return pa.schema([*system, *columns])
 
 
-def with_system_columns(columns: pa.Schema, mask_words: int = 0) -> pa.Schema:
-    """The schema of a stored table: `_ts`, `_arr`, the mask words, then the stream's columns."""
-    system = [pa.field(TS, pa.int64(), nullable=False), pa.field(ARRIVAL, pa.int64(), nullable=False)]
-    masks = [pa.field(name, pa.uint64(), nullable=False) for name in mask_columns(mask_words)]
-    return pa.schema([*system, *masks, *columns])
-
-
-def conform(table: pa.Table, schema: pa.Schema, stamped_ts: int | None, arrival_us: int) -> pa.Table:
-    """The columns of `schema` from a stored table; system columns that it lacks are filled.
+def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
+    """The columns of `schema` from a stored table; a missing `_seq` is 0, a missing `_arr` is `arrival_us`.
 
     Columns of the right type are taken as they are, without copying. One that no query needed when the table
     was stored is NULL.
     """
-    fill = {TS: stamped_ts, ARRIVAL: arrival_us}
+    if table.schema.equals(schema):
+        return table
+    fill = {SEQ: 0, ARRIVAL: arrival_us}
+    present = set(table.column_names)
     columns = []
     for field in schema:
-        if field.name in table.column_names:
+        if field.name in present:
             column = table.column(field.name)
             columns.append(column if column.type == field.type else column.cast(field.type))
-        elif is_system_column(field.name) and (value := fill.get(field.name, 0)) is not None:
-            columns.append(pa.repeat(pa.scalar(value, field.type), table.num_rows))
-        elif is_system_column(field.name):
-            raise ArrowSchemaError(f"column {field.name} is missing; there are {table.column_names}")
+        elif field.name in fill:
+            columns.append(pa.repeat(pa.scalar(fill[field.name], field.type), table.num_rows))
+        elif field.name == TS:
+            raise ArrowSchemaError(f"column {TS} is missing; there are {table.column_names}")
         else:
             columns.append(pa.nulls(table.num_rows, field.type))
     return pa.table(columns, schema=schema)

@@ -1,34 +1,42 @@
-"""Atomic, crash-safe file operations on a local or shared POSIX folder.
+"""File operations that commits are made of, behind one protocol.
 
-Everything durable in slicemill is a file that appears whole or not at all. The technique is the one that
-databases and Spark's own checkpoints use: write under a temporary name, then name the file in one step.
-`write_whole` renames over what was there; `create_whole` links instead, which fails if the name is taken, so
-it is a compare-and-set between processes as well. (The folder's file system must therefore know hard links.)
+There are two kinds of files in a home. Segments and the journal are only appended to: what was written stays,
+and a crash leaves a part of the last append. All others appear whole or not at all: written under a temporary
+name and then renamed, as databases do it.
 
 Two levels of safety. A process may be killed at any instruction, always: the kernel keeps what was written.
-A machine may lose power only where `durable=True`: then content is synced before it is named, and the folder
-after, which costs a few milliseconds per commit on most disks.
+A machine may lose power only where files are synced: content before it is named, and the folder after, which
+costs a few milliseconds on most disks.
 
-All of it goes through a `FileSystem`, so that a test can stop the world before and after each step.
+All of it goes through a `FileSystem`, so that a test can stop the world before, in and after each step.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import time
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 
+from slicemill.errors import SlicemillError
+
 TEMPORARY = ".tmp"
 
-# A file that nobody names may still belong to a writer at work: longer than this a Spark task does not take
-# from its first file to the driver's commit. On a shared folder it also has to cover the clocks' difference.
-GRACE_US = 600_000_000
+# File systems allow 255 bytes in a name; suffixes and temporary names need some of them.
+_LONGEST_NAME = 150
+
+
+class StorageFull(SlicemillError):
+    """The disk, or a quota on it, is full; what was asked for has not happened and can be asked for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +45,37 @@ class FileStat:
     modified_us: int
 
 
+class AppendFile(Protocol):
+    """A file that is open for appending; one process at a time has it."""
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append all of the data; an error or a crash leaves any part of it."""
+
+    def cut(self, size: int) -> None:
+        """Shorten the file to a size."""
+
+    def sync(self) -> None:
+        """Make content and size survive a loss of power (fdatasync)."""
+
+    def close(self) -> None: ...
+
+
 class FileSystem(Protocol):
     """The steps that commits are made of. A missing file is a FileNotFoundError, except in `remove`."""
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
+        """So many bytes from an offset on, or all; fewer if the file ends before."""
 
     def map(self, path: Path) -> pa.Buffer:
-        """The file's content without copying it."""
+        """The file's content as it is now, without copying it."""
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, in no order; none if the folder does not exist."""
 
     def stat(self, path: Path) -> FileStat: ...
+
+    def append(self, path: Path, new: bool = False) -> AppendFile:
+        """Open a file for appending, made if missing; FileExistsError if it must be new and is not."""
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
         """Create or overwrite; a crash leaves any part of the data."""
@@ -59,14 +86,14 @@ class FileSystem(Protocol):
     def replace(self, source: Path, target: Path) -> None:
         """Rename, over what is there."""
 
-    def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name; FileExistsError if the name is taken."""
-
     def remove(self, path: Path) -> None:
         """Remove a file if it is there."""
 
     def make_folder(self, path: Path) -> None:
         """Make one folder if it is not there; its parent must be."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder if it is there and empty."""
 
 
 def now_us() -> int:
@@ -79,34 +106,53 @@ def unique_name() -> str:
     return uuid.uuid4().hex
 
 
-def write_whole(files: FileSystem, path: Path, data: bytes, durable: bool = False) -> None:
+def folder_name(name: str) -> str:
+    """A name as a folder's: plain ones as they are, others spelled as in a URL, long ones with a digest.
+
+    >>> folder_name("hot_items"), folder_name("select from bid")
+    ('hot_items', 'select%20from%20bid')
+    """
+    quoted = quote(name, safe="")
+    if quoted.startswith("."):
+        quoted = f"%2E{quoted[1:]}"
+    if len(quoted) <= _LONGEST_NAME:
+        return quoted
+    digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+    return f"{quoted[: _LONGEST_NAME - 25]}~{digest}"
+
+
+@contextmanager
+def telling_full(path: Path) -> Iterator[None]:
+    """Raise StorageFull, which says what to do, where the operating system says that there is no space."""
+    try:
+        yield
+    except OSError as problem:
+        if is_full(problem):
+            raise full_message(path) from problem
+        raise
+
+
+def is_full(problem: OSError) -> bool:
+    return problem.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def full_message(path: Path) -> StorageFull:
+    return StorageFull(f"no space is left for {path}; free some, nothing is lost and work goes on then")
+
+
+def write_whole(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
     """Create or replace a file: readers see the old content or the new, never a part."""
-    temporary = _write_temporary(files, path, data, durable)
-    files.replace(temporary, path)
+    temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
+    try:
+        files.write(temporary, data)
+        if durable:
+            files.sync(temporary)
+        files.replace(temporary, path)
+    except OSError:
+        files.remove(temporary)
+        raise
     if durable:
         files.sync(path.parent)
-
-
-def create_whole(files: FileSystem, path: Path, data: bytes, durable: bool = False) -> None:
-    """Create a file that must not exist: of several callers, in any process, one succeeds.
-
-    The others get FileExistsError.
-    """
-    temporary = _write_temporary(files, path, data, durable)
-    try:
-        files.link(temporary, path)
-        if durable:
-            files.sync(path.parent)
-    finally:
-        files.remove(temporary)
-
-
-def _write_temporary(files: FileSystem, path: Path, data: bytes, durable: bool) -> Path:
-    temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
-    files.write(temporary, data)
-    if durable:
-        files.sync(temporary)
-    return temporary
 
 
 def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> None:
@@ -120,28 +166,46 @@ def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> Non
         files.sync(folder.parent)
 
 
-def list_files(files: FileSystem, folder: Path, part: str) -> list[str]:
-    """The paths of the files in `folder / part`, relative to `folder`."""
-    return [f"{part}/{name}" if part else name for name in files.names(folder / part)]
+def remove_temporary(files: FileSystem, folder: Path) -> None:
+    """Remove what crashes left of files that were being written whole; nobody may be writing there."""
+    for name in files.names(folder):
+        if name.endswith(TEMPORARY):
+            files.remove(folder / name)
 
 
-def is_orphan(path: str, part: str, named: Collection[str]) -> bool:
-    """Is this a temporary file, or one in the subfolder `part` that nobody names?"""
-    return path.endswith(TEMPORARY) or (path.startswith(f"{part}/") and path not in named)
+def exists(files: FileSystem, path: Path) -> bool:
+    try:
+        files.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
-def remove_old(files: FileSystem, folder: Path, paths: Iterable[str], modified_before_us: int) -> list[str]:
-    """Remove the files last written at or before a time, and say which those were."""
-    removed = []
-    for path in paths:
-        try:
-            if files.stat(folder / path).modified_us > modified_before_us:
-                continue
-        except FileNotFoundError:
-            continue
-        files.remove(folder / path)
-        removed.append(path)
-    return removed
+class LocalAppendFile:
+    """A descriptor of the operating system, opened with O_APPEND."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        size = len(data)
+        written = os.write(self._descriptor, data)
+        if written < size:
+            # One write may stop short: above 2 GiB always, on a full disk at any size.
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def cut(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 class LocalFiles:
@@ -149,8 +213,21 @@ class LocalFiles:
 
     __slots__ = ()
 
-    def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+    def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            wanted = os.fstat(descriptor).st_size - offset if length is None else length
+            if wanted <= 0:
+                return b""
+            first = os.pread(descriptor, wanted, offset)
+            if len(first) == wanted:
+                return first
+            parts = [first]
+            while parts[-1] and (missing := wanted - sum(map(len, parts))):
+                parts.append(os.pread(descriptor, missing, offset + wanted - missing))
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
         # Closing gives the descriptor back; the mapping lives as long as a buffer of it does.
@@ -168,9 +245,13 @@ class LocalFiles:
         found = path.stat()
         return FileStat(found.st_size, found.st_mtime_ns // 1_000)
 
+    def append(self, path: Path, new: bool = False) -> LocalAppendFile:
+        exclusive = os.O_EXCL if new else 0
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | exclusive
+        return LocalAppendFile(os.open(path, flags, 0o644))
+
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
         with path.open("wb", buffering=0) as stream:
-            # One write may stop short: above 2 GiB always, on a full disk at any size.
             rest = memoryview(data)
             while rest:
                 rest = rest[stream.write(rest) :]
@@ -185,14 +266,20 @@ class LocalFiles:
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)
 
-    def link(self, source: Path, target: Path) -> None:
-        target.hardlink_to(source)
-
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(exist_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
 
 LOCAL = LocalFiles()

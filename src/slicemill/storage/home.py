@@ -1,107 +1,240 @@
-"""The home folder: where a mill keeps its logs, the state of its units and the progress of its sources.
+"""The home folder: all that a mill keeps, and the one place where it commits.
 
-<home>/logs/<name>/      a StreamLog for each stream, derived stream and result
-<home>/units/<name>/     a StateStore for each unit
-<home>/intake/<name>/    a StateStore for each declared stream: what is held back to be put in order
-<home>/sources/          what Spark and the sources remember
-<home>/dropped/          what is being removed
+    FORMAT                  how the folder is laid out: "1"
+    lock                    held by the process that writes; says who that is
+    journal/                records and snapshots      (slicemill.storage.journal)
+    logs/<name>/            segments of rows           (slicemill.storage.segments)
+    checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
+    sources/ sinks/ readers/   what sources, sinks and outside readers remember
+
+Workers append rows to segments and write checkpoints; nobody sees them. `commit` appends one record that
+names all of it, and with the record it is there, all together. Files that no record names any more are
+removed later, by `free`; those that no record ever named, because their writer died, by `sweep`.
+
+Durability: with "process" a commit outlives the end of any process, at any instruction. With "machine" the
+record is synced to disk before `commit` returns, and it outlives a loss of power too, if the writers have
+synced their segments before.
 """
 
 from __future__ import annotations
 
-import fcntl
-import shutil
-from dataclasses import dataclass, field
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import IO
-from urllib.parse import quote, unquote
+from typing import Any, Literal
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.types import Schema
-from slicemill.storage.files import unique_name
-from slicemill.storage.log import StreamLog
-from slicemill.storage.state import StateStore
+from slicemill.storage.changes import Change, encode_record
+from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, now_us, remove_temporary, telling_full
+from slicemill.storage.files import folder_name as folder_name
+from slicemill.storage.garbage import remove_garbage, remove_orphans
+from slicemill.storage.home_format import check_format, make_home
+from slicemill.storage.home_lock import HomeLock
+from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState
+from slicemill.storage.journal import JOURNAL, JournalWriter, Progress, load, write_snapshot
+from slicemill.storage.log import Log
+from slicemill.storage.snapshot import encode_snapshot
 
+Durability = Literal["process", "machine"]
 
-def folder_name(name: str) -> str:
-    """A name as a folder's: plain ones as they are, others spelled as in a URL.
-
-    >>> folder_name("hot_items"), folder_name("select from bid")
-    ('hot_items', 'select%20from%20bid')
-    """
-    return quote(name, safe="")
-
-
-def log_names(folder: Path) -> list[str]:
-    """The names of the logs in a home."""
-    return sorted(unquote(path.name) for path in (folder / "logs").iterdir())
+# A snapshot is due when records take up as much as the last one did, within these bounds: the first, because
+# a small snapshot costs a file; the second, because records take longer to read again.
+_SNAPSHOT_EVERY = (4 << 20, 32 << 20)
 
 
-@dataclass(slots=True)
 class Home:
-    """Opens logs and stores once each; one process writes to a home at a time."""
+    """Opens a home and commits to it; one process at a time. Methods may be called from several threads."""
 
-    folder: Path
-    logs: dict[str, StreamLog] = field(default_factory=dict)
-    _stores: dict[str, StateStore] = field(default_factory=dict)
-    _lock: IO[str] | None = None
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durability: Durability = "process",
+        files: FileSystem = LOCAL,
+        clock: Callable[[], int] = now_us,
+        snapshot_every: tuple[int, int] = _SNAPSHOT_EVERY,
+        background: bool = True,
+    ) -> None:
+        self.folder = folder
+        self._durable = durability == "machine"
+        self._files = files
+        self._clock = clock
+        self._least_bytes, self._most_bytes = snapshot_every
+        self._background = background
+        self._lock = threading.RLock()
+        self._owner = HomeLock(folder)
+        self._state = HomeState(folder, files)
+        self._journal: JournalWriter | None = None
+        self._snapshot_bytes = 0
+        self._snapshot: threading.Thread | None = None
 
-    def lock(self) -> None:
-        """Take the home for this process, or say who has it; the lock goes with the process."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.unlock()
-            raise SlicemillError(
-                f"another mill runs in {self.folder}; stop it, or give this one a home of its own"
-            ) from None
+    @property
+    def epoch(self) -> int:
+        """The number of the last commit; -1 before the first."""
+        return self._state.epoch
 
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    @property
+    def durable(self) -> bool:
+        """Whether commits outlive a loss of power."""
+        return self._durable
 
-    def forget_log(self, name: str) -> None:
-        """Remove a log and its files."""
-        self._drop(self.logs.pop(name).folder)
+    @property
+    def logs(self) -> Mapping[str, Log]:
+        return self._state.logs
 
-    def forget_unit(self, unit: str) -> None:
-        """Remove a unit's state, also that of a unit which has not been opened."""
-        path = f"units/{folder_name(unit)}"
-        self._stores.pop(path, None)
-        if (self.folder / path).exists():
-            self._drop(self.folder / path)
+    @property
+    def units(self) -> Mapping[str, dict[str, Any]]:
+        return self._state.units
 
-    def _drop(self, folder: Path) -> None:
-        """In one step, so that a kill half-way does not leave half a log; what is left goes at recovery."""
-        self.dropped.mkdir(exist_ok=True)
-        gone = self.dropped / unique_name()
-        folder.rename(gone)
-        shutil.rmtree(gone)
+    @property
+    def streams(self) -> Mapping[str, dict[str, Any]]:
+        return self._state.streams
 
-    def log(self, name: str, schema: Schema | None = None) -> StreamLog:
-        if name not in self.logs:
-            self.logs[name] = StreamLog(self.folder / "logs" / folder_name(name), schema)
-        return self.logs[name]
-
-    def unit_store(self, unit: str) -> StateStore:
-        return self._store("units", unit)
-
-    def intake_store(self, stream: str) -> StateStore:
-        return self._store("intake", stream)
+    @property
+    def statements(self) -> list[dict[str, Any]]:
+        return self._state.statements
 
     @property
     def sources(self) -> Path:
         return self.folder / "sources"
 
-    @property
-    def dropped(self) -> Path:
-        return self.folder / "dropped"
+    def checkpoint_folder(self, unit: str) -> Path:
+        """Where a unit's state files lie."""
+        return self._state.checkpoint_folder(unit)
 
-    def _store(self, kind: str, name: str) -> StateStore:
-        path = f"{kind}/{folder_name(name)}"
-        if path not in self._stores:
-            self._stores[path] = StateStore(self.folder / path)
-        return self._stores[path]
+    def lock(self) -> None:
+        """Take the home for this process, or say who has it, or why this version cannot read it.
+
+        The lock goes with the process. Quick: call it before anything that takes time.
+        """
+        check_format(self.folder, self._files)
+        self._owner.take()
+
+    def unlock(self) -> None:
+        self._owner.release()
+
+    def open(self, progress: Progress | None = None) -> None:
+        """Read what is there, and remove what a process that was killed has left. Takes the lock."""
+        if self._files is LOCAL:
+            self.lock()
+        try:
+            self._open(progress or _silent)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _open(self, tell: Progress) -> None:
+        with self._lock, telling_full(self.folder):
+            check_format(self.folder, self._files)
+            make_home(self.folder, self._files, self._durable)
+            loaded = load(self.folder, self._files, tell)
+            self._state = loaded.state
+            if loaded.torn:
+                tell(f"journal: {loaded.torn} bytes of a commit that did not end are cut off")
+            self._journal = JournalWriter(self.folder, loaded, self._files, self._durable)
+            for folder in (self.folder, self.folder / JOURNAL):
+                remove_temporary(self._files, folder)
+            removed = self.sweep()
+            if removed:
+                tell(f"{removed} files that no commit names are removed")
+
+    def commit(self, change: Change) -> int:
+        """Make a change in one step, and return its epoch; nothing is written if the change is empty.
+
+        Answers of one writer must be committed in the order in which it wrote them. StorageFull: nothing has
+        happened, and a later commit works again.
+        """
+        with self._lock:
+            if not change:
+                return self._state.epoch
+            journal = self._opened()
+            self._state.check(change)
+            folders = self._make_folders(change) if change.created else {}
+            epoch = self._state.epoch + 1
+            content = encode_record(epoch, self._clock(), change, folders)
+            journal.append(epoch, content)
+            # What is in memory is what reading the record again will give.
+            self._state.apply(json.loads(content))
+            if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
+                self._take_snapshot(journal)
+            return self._state.epoch
+
+    def free(self, writers: Collection[str] = ()) -> int:
+        """Remove files of freed epochs, dropped logs and replaced checkpoints; returns how many.
+
+        `writers` are the names of writers at work: a segment that one of them may still append to stays.
+        """
+        with self._lock:
+            return remove_garbage(self._state, self._files, frozenset(writers))
+
+    def sweep(self, writers: Collection[str] = ()) -> int:
+        """Remove segments that no record names, except of the writers given; returns how many files.
+
+        `writers` must name every writer whose answers may still be committed. Without any, nobody is at work
+        in the home, and checkpoints that no record names go too.
+        """
+        with self._lock:
+            return remove_orphans(self._state, self._files, frozenset(writers))
+
+    def close(self) -> None:
+        """Give the home back; a snapshot that is being written is finished first."""
+        if self._snapshot is not None:
+            self._snapshot.join()
+        with self._lock:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+        self.unlock()
+
+    def _opened(self) -> JournalWriter:
+        if self._journal is None:
+            raise HomeError(f"home {self.folder} is not open")
+        if self._journal.epoch != self._state.epoch:
+            raise HomeError(f"a commit to {self.folder} was interrupted; open the home again")
+        return self._journal
+
+    def _make_folders(self, change: Change) -> dict[str, str]:
+        """Folders for new logs. None is used twice: who still writes to a dropped log must not disturb."""
+        logs = self.folder / LOGS
+        taken = set(self._files.names(logs))
+        folders = {}
+        with telling_full(self.folder):
+            for name in change.created:
+                plain = folder_name(name)
+                folder = f"{plain}~{self._state.epoch + 1}" if plain in taken else plain
+                ensure_folder(self._files, logs / folder)
+                folders[name] = folder
+            if self._durable:
+                self._files.sync(logs)
+        return folders
+
+    def _take_snapshot(self, journal: JournalWriter) -> None:
+        """Go on in a new file of records, and write a snapshot of what is in the others."""
+        if self._snapshot is not None and self._snapshot.is_alive():
+            return
+        base = self._state.epoch + 1
+        try:
+            journal.rotate(base)
+        except OSError:
+            return  # tried again with the next commit; this one stands
+        parts = encode_snapshot(self._state)
+        self._snapshot_bytes = sum(len(part) for part in parts)
+
+        def write() -> None:
+            # Without a snapshot, opening reads more records; the next one makes up for it.
+            with contextlib.suppress(OSError):
+                write_snapshot(self.folder, base, parts, self._files, self._durable)
+
+        if self._background:
+            self._snapshot = threading.Thread(target=write, name="snapshot", daemon=True)
+            self._snapshot.start()
+        else:
+            write()
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+__all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError", "folder_name"]

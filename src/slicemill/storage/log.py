@@ -1,245 +1,316 @@
-"""StreamLog: the ordered, durable list of a stream's epochs; one for each source, derived stream and result.
+"""The index of a log: which epochs it has, and in which extents their rows lie.
 
-    <folder>/schema.arrow               the columns; a log exists once this file does
-    <folder>/chunks/<unique>.arrow      rows (slicemill.storage.chunk)
-    <folder>/chunks/<unique>.<r>.arrow  entries of panes, made of them (slicemill.engine.early_panes)
-    <folder>/recipes                    which entries are wanted
-    <folder>/epochs/<start>-<end>.json  the manifest (slicemill.storage.log_manifest)
-    <folder>/base.json                  where the log starts after truncation
+A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
+are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
+columns of integers, some 70 bytes for an epoch of one extent, because a log of a day has millions of them:
 
-**Appending** is one step: the link that names the epoch's manifest file. Chunks are written before it,
-manifest files merged after it; a crash between leaves files that nobody reads and that `sweep` removes. The
-link fails if the epoch exists, so that a second writer, there by mistake, is found out.
+    epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
+    extents  segment (position in a list of names)  offset  length  rows
 
-**Idempotence** is that of Kafka's producers: a key is a writer's name and a sequence number that only grows,
-and the log remembers each writer's last one for good, also when its epochs are long freed. A counter that
-starts over (a new checkpoint) must therefore come with a new name.
-
-**Truncation** moves the start of the log first (base.json, one rename) and frees files after.
-
-One process writes, many read; a reader calls `refresh` and sees a prefix of what is committed. Methods may be
-called from several threads of one process.
+Freed epochs leave from the front. Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from slicemill.esl.types import Schema
-from slicemill.storage.arrow_schema import from_arrow, to_arrow
-from slicemill.storage.chunk import ChunkInfo, check_chunks, write_chunk
-from slicemill.storage.files import (
-    GRACE_US,
-    LOCAL,
-    FileSystem,
-    create_whole,
-    ensure_folder,
-    is_orphan,
-    list_files,
-    now_us,
-    remove_old,
-    write_whole,
-)
-from slicemill.storage.log_epoch import Epoch, LogError, encode_epochs, last_sequences, make_epoch, parse_key
-from slicemill.storage.log_manifest import (
-    BASE,
-    EPOCHS,
-    Base,
-    Manifest,
-    Span,
-    encode_base,
-    list_spans,
-    load,
-    merge_due,
-    redundant,
-)
-from slicemill.storage.log_read import read_epoch
+from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
+from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.order import merge_sorted
+from slicemill.storage.segments import Extent, parse_segment, read_extent
 
-CHUNKS = "chunks"
-SCHEMA = "schema.arrow"
+# Stands for "no timestamp" in a column of integers.
+_NONE = -(2**63)
+
+EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
+EXTENT_COLUMNS = ("segment", "offset", "length", "rows")
 
 
-class StreamLog:
-    """Open a log, or create it if a schema is given; `durable` also outlives a loss of power."""
+class Epoch(NamedTuple):
+    """What one record appended to a log."""
 
-    def __init__(
-        self,
-        folder: Path,
-        schema: Schema | None = None,
-        *,
-        files: FileSystem = LOCAL,
-        durable: bool = False,
-        clock: Callable[[], int] = now_us,
-    ) -> None:
+    number: int
+    extents: tuple[Extent, ...]
+    rows: int
+    bytes: int
+    min_ts: int | None
+    max_ts: int | None
+    arrival_us: int
+
+
+class LogColumns(NamedTuple):
+    """An index as snapshots store it; the columns as in the drawing above."""
+
+    epochs: list[array[int]]
+    extents: list[array[int]]
+    segments: list[str]
+
+
+class Log:
+    """The index of one log."""
+
+    def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
+        self.name = name
         self.folder = folder
-        self.columns = _open_schema(files, folder, schema, durable)
+        self.columns = columns
+        self.first = 0
+        self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
+        self.head = -1
+        self.frontier: int | None = None
         self._files = files
-        self._durable = durable
-        self._clock = clock
-        self._lock = threading.RLock()
-        self._manifest = load(files, folder)
+        self._lock = threading.Lock()
+        self._epochs = [array("q") for _ in EPOCH_COLUMNS]
+        self._extents = [array("q") for _ in EXTENT_COLUMNS]
+        self._start = 0
+        self._freed_rows = 0
+        self._freed_extents = 0
+        self._bytes = 0
+        self._segments: list[str] = []
+        self._positions: dict[str, int] = {}
+        self._live: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
 
     @property
     def schema(self) -> Schema:
+        """The ESL columns."""
         return from_arrow(self.columns)
 
     @property
-    def first(self) -> int:
-        """The number of the first epoch that is still there, or would be."""
-        return self._manifest.epochs.first
+    def rows(self) -> int:
+        """The rows that are still there."""
+        with self._lock:
+            return self._rows_until(len(self._epochs[0])) - self._rows_until(self._start)
 
     @property
-    def head(self) -> int:
-        """The number of the last epoch; -1 before the first."""
+    def bytes(self) -> int:
+        """The bytes of the extents that are still there."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        """How many epochs are still there."""
+        return len(self._epochs[0]) - self._start
+
+    def epochs(self, after: int = -1, upto: int | None = None) -> list[Epoch]:
+        """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`."""
         with self._lock:
-            return self._manifest.epochs.end - 1
+            numbers = self._epochs[0]
+            begin = bisect_right(numbers, after, lo=self._start)
+            end = len(numbers) if upto is None else bisect_right(numbers, upto, lo=begin)
+            return [self._epoch(position) for position in range(begin, end)]
 
-    @property
-    def frontier(self) -> int | None:
-        """The timestamp that the stream has reached, by its rows or by enabling timestamps."""
+    def rows_after(self, after: int) -> int:
+        """How many rows the epochs after a cursor have."""
         with self._lock:
-            last = self.epochs(after=self.head - 1)
-            return last[0].frontier if last else self._manifest.base.frontier
+            numbers = self._epochs[0]
+            begin = bisect_right(numbers, after, lo=self._start)
+            return self._rows_until(len(numbers)) - self._rows_until(begin)
 
-    def epochs(self, after: int = -1) -> list[Epoch]:
-        """The epochs that follow number `after` (a cursor: the last epoch read) and are not freed."""
+    def first_arrived_after(self, arrival_us: int, upto: int) -> int:
+        """The first epoch that arrived after a time; the one after `upto` if none up to there did.
+
+        Epochs are freed in order, so this is what an age limit lets go. Arrivals may step back with the
+        clock.
+        """
         with self._lock:
-            return self._manifest.epochs.since(after + 1)
+            numbers, arrivals = self._epochs[0], self._epochs[1]
+            end = bisect_right(numbers, upto, lo=self._start)
+            for position in range(self._start, end):
+                if arrivals[position] > arrival_us:
+                    return numbers[position]
+            return upto + 1
 
-    def epoch(self, number: int) -> Epoch:
+    def newest(self, count: int) -> int:
+        """The number of the first of the `count` newest epochs; the one after the head if `count` is 0."""
         with self._lock:
-            found = self._manifest.epochs.since(number, number + 1) if number >= self.first else []
-            if not found:
-                raise LogError(f"log {self.folder} has epochs {self.first} to {self.head}, not {number}")
-            return found[0]
+            numbers = self._epochs[0]
+            position = max(len(numbers) - count, self._start)
+            return numbers[position] if position < len(numbers) else self.head + 1
 
-    def has(self, epoch_key: str) -> bool:
-        """Has this key, or a later one of the same writer, been committed?"""
-        writer, sequence = parse_key(epoch_key)
-        return sequence <= self._manifest.writers.get(writer, -1)
-
-    def read(self, number: int, mask_words: int = 0) -> pa.Table:
-        """The rows of an epoch; see `read_epoch`, which does the same in another process."""
-        return read_epoch(self.folder, self.columns, self.epoch(number), mask_words, self._files)
-
-    def write(self, table: pa.Table) -> ChunkInfo:
-        """Write a chunk for a later `append`. Tasks elsewhere call `write_chunk(folder, CHUNKS, table)`."""
-        return write_chunk(self.folder, CHUNKS, table, self._files, self._durable)
+    def read(self, epoch: Epoch, needed: frozenset[str] = frozenset()) -> pa.Table:
+        """The rows of an epoch; see `read_epochs`, which does the same in another process."""
+        return read_epochs(self.folder, self.columns, [epoch], needed, self._files)
 
     def append(
         self,
-        epoch_key: str,
-        chunks: Sequence[ChunkInfo],
+        number: int,
+        extents: Iterable[Sequence[Any]],
+        min_ts: int | None,
+        max_ts: int | None,
         arrival_us: int,
-        enabling_ts: int | None = None,
-        stamped_ts: int | None = None,
-    ) -> Epoch | None:
-        """Commit an epoch, or return None, changing nothing, if its key is committed already (a replay)."""
+    ) -> None:
+        """Add an epoch; extents are given as (segment, offset, length, rows)."""
         with self._lock:
-            if self.has(epoch_key):
-                return None
-            epoch = make_epoch(
-                self.head + 1, epoch_key, chunks, arrival_us, enabling_ts, stamped_ts, self.frontier
+            rows = self._rows_until(len(self._epochs[0]))
+            places, offsets, lengths, counts = self._extents
+            for segment, offset, length, count in extents:
+                places.append(self._place(segment))
+                offsets.append(offset)
+                lengths.append(length)
+                counts.append(count)
+                rows += count
+                self._bytes += length
+            numbers, arrivals, least, greatest, rows_so_far, extents_so_far = self._epochs
+            numbers.append(number)
+            arrivals.append(arrival_us)
+            least.append(_NONE if min_ts is None else min_ts)
+            greatest.append(_NONE if max_ts is None else max_ts)
+            rows_so_far.append(rows)
+            extents_so_far.append(self._freed_extents + len(places))
+            self.head = number
+            if max_ts is not None and (self.frontier is None or max_ts > self.frontier):
+                self.frontier = max_ts
+
+    def free(self, first: int) -> list[str]:
+        """Forget the epochs before `first`; the segments of which no extent is left."""
+        with self._lock:
+            self.first = max(self.first, first)
+            end = bisect_left(self._epochs[0], first, lo=self._start)
+            if end == self._start:
+                return []
+            self.freed = self._epochs[0][end - 1]
+            begin_extent, end_extent = self._extents_until(self._start), self._extents_until(end)
+            places, _, lengths, _ = self._extents
+            emptied = []
+            for position in range(begin_extent, end_extent):
+                self._bytes -= lengths[position]
+                segment = self._segments[places[position]]
+                self._live[segment] -= 1
+                if not self._live[segment]:
+                    emptied.append(segment)
+            self._start = end
+            if self._start * 2 > len(self._epochs[0]):
+                self._compact()
+            return [segment for segment in emptied if not self._live.get(segment)]
+
+    def is_used(self, segment: str) -> bool:
+        """Has the segment an extent that is still there?"""
+        with self._lock:
+            return self._live.get(segment, 0) > 0
+
+    def is_left_behind(self, segment: str) -> bool:
+        """Has its writer appended to a later segment of this log since, so that this one grows no more?"""
+        parsed = parse_segment(segment)
+        with self._lock:
+            return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
+
+    def used_segments(self) -> list[str]:
+        """The segments that have an extent that is still there."""
+        with self._lock:
+            return [segment for segment, count in self._live.items() if count]
+
+    def dump(self) -> LogColumns:
+        """A copy of the index without what was freed."""
+        with self._lock:
+            gone = self._extents_until(self._start)
+            return LogColumns(
+                [column[self._start :] for column in self._epochs],
+                [column[gone:] for column in self._extents],
+                list(self._segments),
             )
-            self.prepare(chunks)
-            span = Span(epoch.number, epoch.number + 1)
-            try:
-                create_whole(self._files, self._path(span), encode_epochs([epoch]), self._durable)
-            except FileExistsError:
-                self._catch_up(epoch_key)
-                return None
-            self._manifest.epochs.add([epoch])
-            self._manifest.writers.update([parse_key(epoch_key)])
-            self._merge()
-            return epoch
 
-    def prepare(self, chunks: Sequence[ChunkInfo]) -> None:
-        """Make sure that chunks are there, and stay; part of `append`, and of a unit's commit before it."""
-        check_chunks(self.folder, chunks, self._files)
-        if self._durable and chunks:
-            self._files.sync(self.folder / CHUNKS)
-
-    def _catch_up(self, epoch_key: str) -> None:
-        # An append that raised after its link (a full disk, say) is committed although we did not count it.
-        self.refresh()
-        if not self.has(epoch_key):
-            raise LogError(
-                f"log {self.folder} has another writer; stop it, or append again to go on after it"
-            )
-
-    def refresh(self) -> None:
-        """See what other processes have committed and freed since."""
+    def load(self, stored: LogColumns) -> None:
+        """Take over an index that `dump` has made; this one must be empty."""
         with self._lock:
-            known, fresh = self._manifest, load(self._files, self.folder, self.head + 1)
-            known.epochs.drop_before(fresh.base.first)
-            known.epochs.add(fresh.epochs.since(known.epochs.end))
-            self._manifest = Manifest(fresh.base, known.epochs, last_sequences(known.writers, fresh.writers))
+            self._epochs, self._extents = stored.epochs, stored.extents
+            self._segments = list(stored.segments)
+            self._positions = {segment: place for place, segment in enumerate(self._segments)}
+            if self._epochs[0]:
+                rows = sum(self._extents[3])
+                self._freed_rows = self._epochs[4][-1] - rows
+                self._freed_extents = self._epochs[5][-1] - len(self._extents[0])
+            self._bytes = sum(self._extents[2])
+            counts = np.bincount(np.frombuffer(self._extents[0], np.int64), minlength=len(self._segments))
+            self._live = dict(zip(self._segments, counts.tolist(), strict=True))
+            for segment in self._segments:
+                self._note_newest(segment)
 
-    def truncate_before(self, number: int) -> int:
-        """Free all epochs before a number; returns the bytes of the chunks that are gone."""
-        with self._lock:
-            first = min(number, self.head + 1)
-            if first <= self.first:
-                return 0
-            known = self._manifest
-            base = Base(first, self.frontier, dict(known.writers))
-            write_whole(self._files, self.folder / BASE, encode_base(base), self._durable)
-            freed = known.epochs.since(0, first)
-            known.epochs.drop_before(first)
-            self._manifest = Manifest(base, known.epochs, known.writers)
-            for path in (path for epoch in freed for chunk in epoch.chunks for path in chunk.files):
-                self._files.remove(self.folder / path)
-            self._remove_redundant()
-            return sum(epoch.bytes for epoch in freed)
+    def _place(self, segment: str) -> int:
+        place = self._positions.get(segment)
+        if place is None:
+            place = self._positions[segment] = len(self._segments)
+            self._segments.append(segment)
+            self._live[segment] = 0
+            self._note_newest(segment)
+        self._live[segment] += 1
+        return place
 
-    def sweep(self, grace_us: int = GRACE_US) -> list[str]:
-        """Remove the files that no manifest of this log names, and say which.
+    def _note_newest(self, segment: str) -> None:
+        parsed = parse_segment(segment)
+        if parsed is not None:
+            writer, number = parsed
+            self._newest[writer] = max(number, self._newest.get(writer, -1))
 
-        Younger files than `grace_us` stay, since their writer may still be at work. Where units write to the
-        log, call `slicemill.storage.gc.sweep`: it first appends what their manifests have promised.
-        """
-        with self._lock:
-            # List before refreshing: what another process commits in between is then known to be named.
-            listed = [
-                path for part in (CHUNKS, EPOCHS, "") for path in list_files(self._files, self.folder, part)
-            ]
-            self.refresh()
-            named = {path for epoch in self.epochs() for chunk in epoch.chunks for path in chunk.files}
-            orphans = [path for path in listed if is_orphan(path, CHUNKS, named)]
-            removed = remove_old(self._files, self.folder, orphans, self._clock() - grace_us)
-            self._remove_redundant()
-            return removed
+    def _rows_until(self, position: int) -> int:
+        """The rows before a position, with all that was freed."""
+        return self._epochs[4][position - 1] if position else self._freed_rows
 
-    def _path(self, span: Span) -> Path:
-        return self.folder / EPOCHS / span.name
+    def _extents_until(self, position: int) -> int:
+        """The position of the first extent of the epoch at a position."""
+        return self._epochs[5][position - 1] - self._freed_extents if position else 0
 
-    def _merge(self) -> None:
-        span = merge_due(self.head + 1)
-        if span is not None:
-            epochs = self.epochs(after=span.start - 1)
-            write_whole(self._files, self._path(span), encode_epochs(epochs), self._durable)
-            self._remove_redundant()
+    def _epoch(self, position: int) -> Epoch:
+        number, arrival_us, min_ts, max_ts, _, _ = (column[position] for column in self._epochs)
+        places, offsets, lengths, rows = self._extents
+        begin, end = self._extents_until(position), self._extents_until(position + 1)
+        extents = tuple(
+            Extent(self._segments[places[i]], offsets[i], lengths[i], rows[i]) for i in range(begin, end)
+        )
+        return Epoch(
+            number,
+            extents,
+            sum(rows[begin:end]),
+            sum(lengths[begin:end]),
+            None if min_ts == _NONE else min_ts,
+            None if max_ts == _NONE else max_ts,
+            arrival_us,
+        )
 
-    def _remove_redundant(self) -> None:
-        for span in redundant(list_spans(self._files, self.folder), self.first):
-            self._files.remove(self._path(span))
+    def _compact(self) -> None:
+        """Give back the memory of what was freed, and number the segments anew."""
+        gone = self._extents_until(self._start)
+        self._freed_rows = self._rows_until(self._start)
+        self._freed_extents += gone
+        for column in self._epochs:
+            del column[: self._start]
+        for column in self._extents:
+            del column[:gone]
+        self._start = 0
+        kept = [segment for segment in self._segments if self._live[segment]]
+        moved = np.zeros(len(self._segments), np.int64)
+        for place, segment in enumerate(kept):
+            moved[self._positions[segment]] = place
+        self._extents[0] = array("q", moved[np.frombuffer(self._extents[0], np.int64)].tobytes())
+        self._segments, self._positions = kept, {segment: place for place, segment in enumerate(kept)}
+        self._live = {segment: self._live[segment] for segment in kept}
 
 
-def _open_schema(files: FileSystem, folder: Path, schema: Schema | None, durable: bool) -> pa.Schema:
-    wanted = None if schema is None else to_arrow(schema)
-    try:
-        found = pa.ipc.read_schema(pa.py_buffer(files.read(folder / SCHEMA)))
-    except FileNotFoundError:
-        if wanted is None:
-            raise LogError(f"there is no log in {folder}; declare its stream first") from None
-        for part in (CHUNKS, EPOCHS):
-            ensure_folder(files, folder / part, durable)
-        write_whole(files, folder / SCHEMA, wanted.serialize().to_pybytes(), durable)
-        return wanted
-    if wanted is not None and not wanted.equals(found, check_metadata=True):
-        raise LogError(f"log {folder} holds {from_arrow(found)}, not {schema}; drop the stream or rename it")
-    return found
+def read_epochs(
+    folder: Path,
+    columns: pa.Schema,
+    epochs: Iterable[Epoch],
+    needed: frozenset[str] = frozenset(),
+    files: FileSystem = LOCAL,
+) -> pa.Table:
+    """The rows of epochs sorted by (`_ts`, `_seq`), with `_ts`, `_seq` and `_arr` before the columns.
+
+    Nothing is copied unless times of extents overlap. A column that was not stored is NULL; an extent that
+    lacks a column which the reader needs was stored when that reader was not there: it is left out.
+    """
+    schema = with_system_columns(columns)
+    tables = []
+    for epoch in epochs:
+        for extent in epoch.extents:
+            if extent.rows:
+                table = read_extent(folder, extent, files)
+                if not needed or needed.issubset(table.column_names):
+                    tables.append(conform(table, schema, epoch.arrival_us))
+    return merge_sorted(tables) if tables else schema.empty_table()

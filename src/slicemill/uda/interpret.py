@@ -1,15 +1,12 @@
 """Calls that only the reference engine can run: its own operators, tuple by tuple, behind the same interface.
 
-Their state is a graph of its objects. What is code in it (routines, conversions) is left out when it is
-pickled, and put back by the call that goes on with it.
+Their state is a graph of its objects. What is code in it (routines, conversions) is left out of checkpoints,
+and made anew by the call that goes on with it.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,19 +17,17 @@ from slicemill.esl.query import Window, WindowCall
 from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Type
 from slicemill.execution import aggregate
-from slicemill.execution.aggregate import Returned, Stepper, base_of
-from slicemill.execution.inwindow import Args, Inwindow
+from slicemill.execution.aggregate import BaseInstance, Stepper, base_of
+from slicemill.execution.inwindow import Args
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.relation_query_compile import Source
-from slicemill.execution.uda import EslInstance, aggregate_lookup
-from slicemill.execution.uda_external import ExternalInstance
+from slicemill.execution.uda import aggregate_lookup
 from slicemill.execution.window_dispatch import running_call
 from slicemill.execution.window_frame import Frame
 from slicemill.execution.window_slide import Answer, RunningCall
 from slicemill.kernels.vectors import Vector, from_values, to_values
+from slicemill.storage.codec import register
 from slicemill.uda.call import Answers, How, Results, Tuples
-
-_CODE = ("_contest", "_inwindow", "_to_arguments")
 
 
 def partition_of(row: Row) -> object:
@@ -52,113 +47,45 @@ def frame_over(window: Window) -> Frame:
     return Frame(window.frame.value, window.extent, window.slide, window.active, partition_of)
 
 
-class Made:
-    """A running aggregate whose pickle leaves its routines out."""
-
-    __slots__ = ("_instance", "_inwindow", "_maker")
-
-    def __init__(self, maker: Maker, inwindow: Inwindow | None = None) -> None:
-        self._maker = maker
-        self._inwindow = inwindow
-        self._instance: Any = maker.make() if inwindow is None else maker.make(inwindow)
-
-    def initialize(self, args: Args) -> Returned:
-        returned: Returned = self._instance.initialize(args)
-        return returned
-
-    def iterate(self, args: Args) -> Returned:
-        returned: Returned = self._instance.iterate(args)
-        return returned
-
-    def expire(self, args: Args) -> Returned:
-        returned: Returned = self._instance.expire(args)
-        return returned
-
-    def terminate(self) -> Returned:
-        returned: Returned = self._instance.terminate()
-        return returned
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Made, (self._maker, self._inwindow), self._kept()
-
-    def _kept(self) -> object:
-        made = self._instance
-        if isinstance(made, EslInstance):
-            return made._body.tables, made._body.arguments
-        if isinstance(made, ExternalInstance):
-            return made._object, made._started
-        # A built-in aggregate: how it compares is code, and the window is kept apart.
-        return [(name, getattr(made, name)) for name in made.__slots__ if name not in _CODE]
-
-    def __setstate__(self, kept: Any) -> None:
-        made = self._instance
-        if isinstance(made, EslInstance):
-            made._body.tables, made._body.arguments = kept
-        elif isinstance(made, ExternalInstance):
-            made._object, made._started = kept
-        else:
-            for name, value in kept:
-                setattr(made, name, value)
-
-
-class Maker:
-    """A factory of running aggregates that is known to pickles by its name only."""
-
-    __slots__ = ("make", "name")
-
-    def __init__(self, name: str, make: Callable[..., Any]) -> None:
-        self.name = name
-        self.make = make
-
-    def __call__(self, inwindow: Inwindow | None = None) -> Made:
-        return Made(self, inwindow)
-
-
 @dataclass(slots=True)
 class Held:
     """The state of a call while it runs."""
 
-    groups: dict[int, tuple[Made, Stepper]] = field(default_factory=dict)
+    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)
     running: RunningCall | None = None
     waiting: deque[tuple[int, int, Answer]] = field(default_factory=deque)
     leaving: deque[tuple[int, int]] = field(default_factory=deque)  # when, and which tuple
     arrivals: int = 0
 
+    def plain(self) -> dict[str, Any]:
+        """What is stored of it: no code."""
+        return {
+            "groups": {number: stepper.state() for number, (_, stepper) in self.groups.items()},
+            "running": None if self.running is None else self.running.state(),
+            "waiting": self.waiting,
+            "leaving": self.leaving,
+            "arrivals": self.arrivals,
+        }
+
 
 @dataclass(slots=True)
 class InterpretedState:
-    """Running, or frozen until the call goes on."""
+    """Running, or as it was stored until the call goes on with it."""
 
-    held: Held | bytes
-    fixed: dict[int, str] = field(default_factory=dict)
+    held: Held | None
+    stored: dict[str, Any] | None = None
 
-    def __getstate__(self) -> bytes:
-        if isinstance(self.held, bytes):
-            return self.held
-        buffer = io.BytesIO()
-        _Freezer(buffer, self.fixed).dump(self.held)
-        return buffer.getvalue()
-
-    def __setstate__(self, frozen: bytes) -> None:
-        self.held, self.fixed = frozen, {}
+    def plain(self) -> Any:
+        return self.stored if self.held is None else self.held.plain()
 
 
-class _Freezer(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, fixed: dict[int, str]) -> None:
-        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
-        self._fixed = fixed
-
-    def persistent_id(self, obj: object) -> str | None:
-        return self._fixed.get(id(obj))
-
-
-class _Thawer(pickle.Unpickler):
-    def __init__(self, frozen: bytes, fixed: dict[str, object]) -> None:
-        super().__init__(io.BytesIO(frozen))
-        self._fixed = fixed
-
-    def persistent_load(self, pid: str) -> object:
-        return self._fixed[pid]
+register(
+    "uda.interpreted",
+    1,
+    InterpretedState,
+    InterpretedState.plain,
+    lambda plain: InterpretedState(None, plain),
+)
 
 
 class Interpreted:
@@ -171,34 +98,19 @@ class Interpreted:
         self.how = how or How("interpreter", "", "")
         self._frame = frame_of(call)
         found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
-        makers = {
-            name: Maker(name, make)
-            for name, make in (("base", found.base), ("window", found.window))
-            if make is not None
-        }
-        self._definition = replace(found, base=makers.get("base"), window=makers.get("window"))
-        if found.panes is not None:
-            # Panes of built-in aggregates are code that cannot be pickled; results are exact without them.
-            self._definition = replace(self._definition, algebraic=False, panes=None)
+        # Results are exact without panes.
+        self._definition = replace(found, algebraic=False, panes=None) if found.panes is not None else found
         self._call = aggregate.AggregateCall(self._definition, arguments_of)
-        # What is the same in every state of this call, and so stays out of its pickles.
-        self._fixed: dict[str, object] = {
-            **makers,
-            "definition": self._definition,
-            "call": self._call,
-            "frame": self._frame,
-        }
-        self._ids = {id(thing): name for name, thing in self._fixed.items() if thing is not None}
 
     def warm(self) -> None:
         """There is nothing to compile."""
 
     def start(self) -> InterpretedState:
         running = None if self._frame is None else running_call(self._call, self._frame)
-        return InterpretedState(Held(running=running), self._ids)
+        return InterpretedState(Held(running=running))
 
     def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> Answers:
-        held = self._thawed(state)
+        held = self._going(state)
         out: list[tuple[int, int, Row, bool]] = []
         columns = [to_values(vector, len(tuples.ts)) for vector in tuples.arguments]
         keys, times = tuples.partitions.tolist(), tuples.ts.tolist()
@@ -219,7 +131,7 @@ class Interpreted:
         return self._answers(held, out)
 
     def finish(self, state: InterpretedState) -> Results:
-        held = self._thawed(state)
+        held = self._going(state)
         if not held.groups:
             held.groups[0] = self._fresh()
         returned = [
@@ -231,22 +143,30 @@ class Interpreted:
         return Results(groups, self._vectors([row for _, row in returned]))
 
     def due(self, state: InterpretedState) -> int | None:
-        held = self._thawed(state)
+        held = self._going(state)
         return None if held.running is None else held.running.due()
 
     @property
     def _active(self) -> bool:
         return self._frame is not None and self._frame.active
 
-    def _thawed(self, state: InterpretedState) -> Held:
-        if isinstance(state.held, bytes):
-            state.held, state.fixed = _Thawer(state.held, self._fixed).load(), self._ids
-        assert isinstance(state.held, Held)
+    def _going(self, state: InterpretedState) -> Held:
+        """The state, made to run where it comes from a checkpoint."""
+        if state.held is None:
+            stored = state.stored
+            assert stored is not None, "it is one or the other"
+            held = Held(waiting=stored["waiting"], leaving=stored["leaving"], arrivals=stored["arrivals"])
+            for number, kept in stored["groups"].items():
+                held.groups[number] = self._fresh()
+                held.groups[number][1].restore(kept)
+            if self._frame is not None:
+                held.running = running_call(self._call, self._frame)
+                held.running.restore(stored["running"])
+            state.held, state.stored = held, None
         return state.held
 
-    def _fresh(self) -> tuple[Made, Stepper]:
+    def _fresh(self) -> tuple[BaseInstance, Stepper]:
         made = base_of(self._definition)()
-        assert isinstance(made, Made)
         return made, Stepper(made)
 
     def _grouped(self, held: Held, row: Row) -> list[Row]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-# Named here so that it is loaded: a pickler that does not find the module of a class takes the class apart.
 import numpy.rec
 
+from slicemill.execution.uda_external import import_class, object_state, restore_object
+from slicemill.storage.codec import register, stored_as
 from slicemill.uda.external import objects_of
 from slicemill.uda.layout import MACHINE
 from slicemill.uda.models.procedure import ModelProcedure
@@ -34,6 +34,52 @@ class CompiledState:
         """How many slots of partitions are open, or how many tuples will expire."""
         slot = self.arrays["slot"]
         return int(slot[0] if "opened" in self.arrays else slot[1] - slot[0])
+
+
+@stored_as("uda.object", version=1)
+@dataclass(frozen=True, slots=True)
+class UserObject:
+    """What is stored of an object of a user's class: where the class is found, and what the object keeps."""
+
+    where: str
+    kept: Any
+
+
+def _plain(kept: CompiledState) -> dict[str, Any]:
+    arrays = {name: _with_objects(array, _stored_object) for name, array in kept.arrays.items()}
+    return {"arrays": arrays, "texts": kept.texts, "arrivals": kept.arrivals, "nullable": kept.nullable}
+
+
+def _restored(plain: dict[str, Any]) -> CompiledState:
+    arrays = {name: _with_objects(array, _loaded_object) for name, array in plain["arrays"].items()}
+    return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"])
+
+
+register("uda.compiled", 1, CompiledState, _plain, _restored)
+
+
+def _with_objects(array: Any, change: Callable[[Any], Any]) -> Any:
+    """Records in which objects of a user's class are changed into something else."""
+    if "object" not in (array.dtype.names or ()):
+        return array
+    changed = array.copy()
+    for place, thing in enumerate(array["object"].tolist()):
+        changed["object"][place] = change(thing)
+    return changed
+
+
+def _stored_object(thing: Any) -> Any:
+    if isinstance(thing, int):  # a record that is not in use yet
+        return thing
+    return UserObject(f"{type(thing).__module__}:{type(thing).__qualname__}", object_state(thing))
+
+
+def _loaded_object(thing: Any) -> Any:
+    if not isinstance(thing, UserObject):
+        return thing
+    made = import_class(thing.where)()
+    restore_object(made, thing.kept)
+    return made
 
 
 def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -> CompiledState:

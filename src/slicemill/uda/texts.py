@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.storage.codec import register
+
 _FEW = 1024
 
 
@@ -21,6 +23,16 @@ class Texts:
         self._fixed = len(self.values)
         self._codes = {text: code for code, text in enumerate(self.values)}
         self._after_last = max(_FEW, self._fixed)
+
+    def plain(self) -> dict[str, Any]:
+        values = pa.array(self.values, pa.string())
+        return {"values": values, "fixed": self._fixed, "after_last": self._after_last}
+
+    @staticmethod
+    def restored(plain: dict[str, Any]) -> Texts:
+        made = Texts(plain["values"].to_pylist())
+        made._fixed, made._after_last = plain["fixed"], plain["after_last"]
+        return made
 
     def encode(self, column: pa.Array) -> NDArray[np.int64]:
         """The codes of a column; those of NULLs are arbitrary."""
@@ -55,3 +67,6 @@ class Texts:
         self.values = [self.values[code] for code in used]
         self._codes = {text: code for code, text in enumerate(self.values)}
         self._after_last = max(_FEW, len(self.values))
+
+
+register("uda.texts", 1, Texts, Texts.plain, Texts.restored)

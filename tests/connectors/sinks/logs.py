@@ -1,9 +1,10 @@
-"""Result logs for tests of sinks: rows of every type, epochs with and without rows."""
+"""Homes for tests of sinks: results of every type, in epochs with gaps between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 from slicemill.engine.rows import to_table
@@ -26,8 +27,12 @@ from slicemill.esl.types import (
     decimal,
 )
 from slicemill.execution.operator import Row, Timed
-from slicemill.storage.home import Home
-from slicemill.storage.log import StreamLog
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.home import Durability, Home
+from slicemill.storage.order import time_range
+from slicemill.storage.retention import Retention, keep_from, slowest
+from slicemill.storage.segments import SegmentWriter
 
 NUMBERS = Schema((Column("n", INT),))
 EVERY_TYPE = Schema(
@@ -64,25 +69,73 @@ ONE_OF_EACH: Row = (
 )
 NOTHING: Row = (None,) * len(EVERY_TYPE)
 
-# Rows per epoch; the second and the last have none.
-EPOCHS = ((0, 1, 2), (), (3,), (4, 5), ())
+# Rows by epoch of the home; in between, and at last, others commit.
+EPOCHS = {1: (0, 1, 2), 3: (3,), 4: (4, 5)}
+LAST = 5
+
+_WRITER = count()
+_OPENED: list[Home] = []
 
 
-def append(log: StreamLog, rows: Sequence[Timed], number: int | None = None) -> None:
-    """Commit an epoch with these rows."""
-    number = log.head + 1 if number is None else number
-    chunks = [log.write(to_table(rows, log.schema, [0] * len(rows)))] if rows else []
-    log.append(f"unit:{number}", chunks, 0, enabling_ts=number)
-
-
-def numbers_home(folder: Path, query: str = "q") -> Home:
-    """A home where a query has results 0, 1, 2, … with timestamps of as many seconds."""
-    home = Home(folder)
-    log = home.log(query, NUMBERS)
-    for number, values in enumerate(EPOCHS):
-        append(log, [Timed(n * 1_000_000, (n,)) for n in values], number)
+def open_home(folder: Path, durability: Durability = "process") -> Home:
+    home = Home(folder, durability=durability)
+    home.open()
+    _OPENED.append(home)
     return home
 
 
-def more_numbers(home: Home, *values: int, query: str = "q") -> None:
-    append(home.log(query), [Timed(n * 1_000_000, (n,)) for n in values])
+def close_homes() -> None:
+    while _OPENED:
+        _OPENED.pop().close()
+
+
+def home_with(folder: Path, query: str, schema: Schema) -> Home:
+    """A home where a query has no results so far; its first epoch will be 1."""
+    home = open_home(folder)
+    home.commit(Change(created={query: to_arrow(schema)}))
+    return home
+
+
+def append(home: Home, rows: Sequence[Timed], query: str = "q") -> int:
+    """Commit an epoch with these rows, and return its number."""
+    log = home.logs[query]
+    table = to_table(rows, log.schema, [0] * len(rows))
+    writer = SegmentWriter(log.folder, f"test{next(_WRITER)}")
+    extent = writer.append(table)
+    writer.release()
+    return home.commit(Change(logs={query: Appended([extent], *time_range(table), arrival_us=0)}))
+
+
+def numbers_home(folder: Path) -> Home:
+    """A home where q has results 0, 1, 2, … with timestamps of as many seconds."""
+    home = home_with(folder, "q", NUMBERS)
+    while home.epoch < LAST:
+        values = EPOCHS.get(home.epoch + 1)
+        if values is None:
+            pass_by(home)
+        else:
+            more_numbers(home, *values)
+    return home
+
+
+def pass_by(home: Home) -> None:
+    """Commit an epoch that has nothing to do with q."""
+    home.commit(Change(streams={"other": {"watermark": home.epoch}}))
+
+
+def more_numbers(home: Home, *values: int) -> int:
+    return append(home, [Timed(n * 1_000_000, (n,)) for n in values])
+
+
+def make_anew(home: Home, schema: Schema = NUMBERS) -> None:
+    """Drop the query q, and make one of the same name."""
+    home.commit(Change(dropped_logs=["q"], created={"q": to_arrow(schema)}))
+
+
+def free_read(home: Home, cursors: Sequence[Mapping[str, int]]) -> int:
+    """Free what all consumers have read; how many epochs of q that were."""
+    log = home.logs["q"]
+    before = len(log)
+    home.commit(Change(freed={"q": keep_from(log, slowest(cursors, "q"), Retention(), 0)}))
+    home.free()
+    return before - len(log)

@@ -19,14 +19,17 @@ from connectors.sinks.logs import (
     NUMBERS,
     ONE_OF_EACH,
     append,
+    home_with,
+    make_anew,
     more_numbers,
     numbers_home,
+    open_home,
 )
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.execution.operator import Timed
 from slicemill.storage.files import LOCAL, FileSystem
-from slicemill.storage.home import Home
+from slicemill.storage.home import Durability, Home
 from storage.faulty_files import Crashed, crashes_of
 
 Read = Callable[[Path], list[dict[str, object]]]
@@ -56,10 +59,10 @@ def delivered(folder: Path, read: Read) -> list[object]:
     return [row["n"] for path in sorted(folder.glob("[!_]*")) for row in read(path)]
 
 
-def deliver(home: Home, url: str, files: FileSystem = LOCAL, durable: bool = False) -> list[str]:
+def deliver(home: Home, url: str, files: FileSystem = LOCAL) -> list[str]:
     problems: list[str] = []
-    sink = open_sink(url, "q", NUMBERS, folder=home.folder, files=files, durable=durable)
-    with SinkRunner(home, report=problems.append, files=files, durable=durable) as runner:
+    sink = open_sink(url, "q", NUMBERS, folder=home.folder, files=files, durable=home.durable)
+    with SinkRunner(home, report=problems.append, files=files) as runner:
         runner.add("q", sink)
         runner.deliver_new()
     return problems
@@ -76,35 +79,37 @@ def test_a_folder_gets_all_rows_once_in_files_named_by_epochs(
     deliver(home, f"{scheme}:out")
     assert delivered(tmp_path / "out", read) == list(range(7))
     stems = [path.stem for path in sorted((tmp_path / "out").glob("[!_]*"))]
-    assert stems == ["000000000000-000000000004", "000000000005-000000000005"]
+    assert stems == ["000000000001-000000000004", "000000000006-000000000006"]
 
 
 @pytest.mark.parametrize(
-    ("scheme", "read", "durable"),
+    ("scheme", "read", "durability"),
     [
-        ("json", read_json, False),
-        ("json", read_json, True),
-        ("parquet", read_parquet, False),
-        ("arrow", read_arrow, False),
+        ("json", read_json, "process"),
+        ("json", read_json, "machine"),
+        ("parquet", read_parquet, "process"),
+        ("arrow", read_arrow, "process"),
     ],
 )
 def test_after_a_crash_at_any_step_every_row_is_there_once(
-    tmp_path: Path, scheme: str, read: Read, durable: bool
+    tmp_path: Path, scheme: str, read: Read, durability: Durability
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
-        home = numbers_home(tmp_path / str(number))
+        numbers_home(tmp_path / str(number)).close()
+        home = open_home(tmp_path / str(number), durability)
         with suppress(Crashed):
-            deliver(home, f"{scheme}:out", files, durable)
+            deliver(home, f"{scheme}:out", files)
         more_numbers(home, 6, 7)
         with suppress(Crashed):
-            deliver(home, f"{scheme}:out", files, durable)
+            deliver(home, f"{scheme}:out", files)
         more_numbers(home, 8)
-        assert deliver(Home(home.folder), f"{scheme}:out") == []
+        home.close()
+        assert deliver(open_home(home.folder), f"{scheme}:out") == []
         assert delivered(home.folder / "out", read) == list(range(9)), (files.mode, number)
 
 
 def test_a_killed_process_leaves_every_row_to_be_delivered_once(tmp_path: Path) -> None:
-    home = numbers_home(tmp_path)
+    numbers_home(tmp_path).close()
     program = f"""
 import os, signal
 from pathlib import Path
@@ -113,24 +118,25 @@ from slicemill.connectors.sinks.cursor import Cursor
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 home = Home(Path({str(tmp_path)!r}))
+home.open()
 runner = SinkRunner(home)
-runner.add("q", open_sink("json:out", "q", home.log("q").schema, folder=home.folder))
+runner.add("q", open_sink("json:out", "q", home.logs["q"].schema, folder=home.folder))
 Cursor.advance = lambda self, epoch: os.kill(os.getpid(), signal.SIGKILL)
 runner.deliver_new()
 """
     killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert killed.returncode == -9
     assert delivered(tmp_path / "out", read_json) == list(range(6))
+    home = open_home(tmp_path)
     more_numbers(home, 6)
-    assert deliver(Home(tmp_path), "json:out") == []
+    assert deliver(home, "json:out") == []
     assert delivered(tmp_path / "out", read_json) == list(range(7))
 
 
 @FORMATS
 def test_values_of_every_type_come_back(tmp_path: Path, scheme: str, read: Read) -> None:
-    home = Home(tmp_path)
-    log = home.log("q", EVERY_TYPE)
-    append(log, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
+    home = home_with(tmp_path, "q", EVERY_TYPE)
+    append(home, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
     with SinkRunner(home) as runner:
         runner.add("q", open_sink(f"{scheme}:out", "q", EVERY_TYPE, folder=tmp_path))
         runner.deliver_new()
@@ -138,7 +144,8 @@ def test_values_of_every_type_come_back(tmp_path: Path, scheme: str, read: Read)
     first, second = read(path)
     assert set(second.values()) - {second["_ts"]} == {None}
     if scheme != "json":
-        stored = log.read(0).drop_columns(["_ts", "_arr"]).to_pylist()
+        log = home.logs["q"]
+        stored = log.read(log.epochs()[0]).drop_columns(["_ts", "_seq", "_arr"]).to_pylist()
         assert [{name: row[name] for name in stored[0]} for row in (first, second)] == stored
         return
     assert first == {
@@ -186,6 +193,31 @@ def test_files_that_were_taken_away_are_not_delivered_again(tmp_path: Path) -> N
 def test_a_home_older_than_its_sink_is_reported(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     deliver(home, "json:out")
-    (tmp_path / "out" / "000000000005-000000000009.jsonl").touch()
+    (tmp_path / "out" / "000000000006-000000000009.jsonl").touch()
     (problem,) = deliver(home, "json:out")
     assert "the sink has epoch 9, but the results end with 4" in problem
+
+
+def test_the_folder_of_a_dropped_query_is_not_taken_for_that_of_the_next_one(tmp_path: Path) -> None:
+    home, problems = numbers_home(tmp_path), []
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", open_sink("json:out", "q", NUMBERS, folder=tmp_path))
+        runner.deliver_new()
+        runner.forget("q")
+        make_anew(home)
+        more_numbers(home, 6)
+        runner.add("q", open_sink("json:out", "q", NUMBERS, folder=tmp_path))
+        runner.deliver_new()
+    assert "has the results of another query or home" in problems[0]
+    assert deliver(home, "json:new") == []
+    assert delivered(tmp_path / "new", read_json) == [6]
+
+
+def test_a_sink_goes_on_with_a_query_that_was_made_anew_without_it(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    deliver(home, "json:out")
+    make_anew(home)
+    assert deliver(home, "json:out") == []
+    more_numbers(home, 6)
+    assert deliver(home, "json:out") == []
+    assert delivered(tmp_path / "out", read_json) == list(range(7))

@@ -11,13 +11,23 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from connectors.sinks.logs import EVERY_TYPE, NOTHING, ONE_OF_EACH, append, more_numbers, numbers_home
+from connectors.sinks.logs import (
+    EVERY_TYPE,
+    NOTHING,
+    ONE_OF_EACH,
+    append,
+    free_read,
+    home_with,
+    make_anew,
+    more_numbers,
+    numbers_home,
+    pass_by,
+)
 from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.errors import SlicemillError
 from slicemill.execution.operator import Timed
-from slicemill.storage import gc
-from slicemill.storage.home import Home
+from slicemill.storage.changes import Change
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +56,12 @@ def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
 def test_a_batch_read_gives_the_rows_of_the_log_with_every_type(
     registered: SparkSession, tmp_path: Path
 ) -> None:
-    log = Home(tmp_path).log("all types", EVERY_TYPE)
-    append(log, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
+    home = home_with(tmp_path, "all types", EVERY_TYPE)
+    append(home, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)], "all types")
     frame = registered.read.format("slicemill").options(home=str(tmp_path), query="all types").load()
     found = frame.toArrow()
-    stored = log.read(0).drop_columns(["_arr"])
+    log = home.logs["all types"]
+    stored = log.read(log.epochs()[0]).drop_columns(["_seq", "_arr"])
     assert found.column_names == stored.column_names
     assert found.column("_ts").type == pa.timestamp("us", tz="UTC")
     assert found.column("_ts").cast(pa.int64()).to_pylist() == [5, 6]
@@ -69,16 +80,17 @@ def test_a_stream_drains_every_row_once_and_resumes_from_its_checkpoint(
     assert drained(frame, tmp_path / "checkpoint") == [6, 7, 8]
 
 
-def test_offsets_follow_a_writer_elsewhere_and_pass_epochs_without_rows(tmp_path: Path) -> None:
+def test_offsets_follow_a_writer_elsewhere_and_pass_epochs_of_others(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     reader = stream_reader(tmp_path)
     start = reader.initialOffset()
     assert start == {"epoch": -1}
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {"epoch": 3}  # epoch 4 has no rows: no batch for it
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert end == {"epoch": 4}
+    pass_by(home)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end  # no batch for it
     more_numbers(home, 6)
-    assert reader.latestOffset(end, ReadAllAvailable()) == {"epoch": 5}
+    assert reader.latestOffset(end, ReadAllAvailable()) == {"epoch": 7}
 
 
 def test_a_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> None:
@@ -86,8 +98,8 @@ def test_a_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> No
     reader = stream_reader(tmp_path, maxRowsPerTrigger="4")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(4)
-    assert reader.latestOffset({"epoch": -1}, limit) == {"epoch": 2}
-    assert reader.latestOffset({"epoch": 2}, limit) == {"epoch": 3}
+    assert reader.latestOffset({"epoch": -1}, limit) == {"epoch": 3}
+    assert reader.latestOffset({"epoch": 3}, limit) == {"epoch": 4}
 
 
 def test_draining_ends_where_the_log_ended_when_it_began(tmp_path: Path) -> None:
@@ -113,24 +125,55 @@ def test_what_a_named_reader_has_not_read_is_not_freed(tmp_path: Path) -> None:
     reader = stream_reader(tmp_path, reader="report")
     reader.initialOffset()
     with SinkRunner(home) as runner:
-        assert gc.collect(home.logs, runner.cursors(), 0) == {"q": 0}
+        assert free_read(home, runner.cursors()) == 0
         reader.commit({"epoch": 1})
-        assert gc.collect(home.logs, runner.cursors(), 0)["q"] > 0
-    assert home.log("q").first == 2
-    assert len(reader.partitions({"epoch": 1}, {"epoch": 3})) == 1
+        assert free_read(home, runner.cursors()) == 1
+    assert home.logs["q"].freed == 1
+    assert len(reader.partitions({"epoch": 1}, {"epoch": 4})) == 1
 
 
 def test_freed_epochs_are_an_error_not_a_gap(tmp_path: Path) -> None:
-    numbers_home(tmp_path).log("q").truncate_before(3)
+    numbers_home(tmp_path).commit(Change(freed={"q": 4}))
     reader = stream_reader(tmp_path)
-    with pytest.raises(SlicemillError, match="epochs 0 to 2 of q are freed"):
-        reader.partitions({"epoch": -1}, {"epoch": 3})
+    with pytest.raises(SlicemillError, match="epochs of q after 1, up to 3, are freed"):
+        reader.partitions({"epoch": 1}, {"epoch": 4})
+    assert reader.initialOffset() == {"epoch": 3}
+    assert len(reader.partitions({"epoch": 3}, {"epoch": 4})) == 1
 
 
-def test_offsets_beyond_the_log_are_an_error_since_it_was_made_anew(tmp_path: Path) -> None:
+def test_epochs_of_others_that_lie_between_are_no_error(tmp_path: Path) -> None:
+    home = numbers_home(tmp_path)
+    more_numbers(home, 6)
+    home.commit(Change(freed={"q": 6}))
+    assert len(stream_reader(tmp_path).partitions({"epoch": 4}, {"epoch": 6})) == 1
+
+
+def test_offsets_beyond_the_home_are_an_error_since_it_is_an_older_copy(tmp_path: Path) -> None:
     numbers_home(tmp_path)
-    with pytest.raises(SlicemillError, match="end with epoch 4, before 9: the query was dropped"):
+    with pytest.raises(SlicemillError, match="ends with epoch 5, before 9: it was replaced"):
         stream_reader(tmp_path).latestOffset({"epoch": 9}, ReadAllAvailable())
+
+
+def test_a_query_that_is_made_anew_goes_on_unless_its_columns_are_others(tmp_path: Path) -> None:
+    home, reader = numbers_home(tmp_path), stream_reader(tmp_path)
+    end = reader.latestOffset({"epoch": -1}, ReadAllAvailable())
+    make_anew(home)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    later = {"epoch": more_numbers(home, 6)}
+    assert reader.latestOffset(end, ReadAllAvailable()) == later
+    (part,) = reader.partitions(end, later)
+    assert [n for batch in reader.read(part) for n in batch.column("n").to_pylist()] == [6]
+    make_anew(home, EVERY_TYPE)
+    with pytest.raises(SlicemillError, match="made anew with other columns"):
+        reader.latestOffset(later, ReadAllAvailable())
+
+
+def test_a_home_or_query_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(SlicemillError, match="is no home of a mill"):
+        stream_reader(tmp_path / "nowhere").initialOffset()
+    home_with(tmp_path, "quick", EVERY_TYPE)
+    with pytest.raises(SlicemillError, match=r"there is no query or stream quik in .*; did you mean quick"):
+        stream_reader(tmp_path, query="quik").initialOffset()
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,23 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from connectors.sinks.logs import NUMBERS, more_numbers, numbers_home
+from connectors.sinks.logs import (
+    EPOCHS,
+    NUMBERS,
+    free_read,
+    make_anew,
+    more_numbers,
+    numbers_home,
+    open_home,
+    pass_by,
+)
 from slicemill.connectors.sinks.console import ConsoleSink
 from slicemill.connectors.sinks.memory import MemorySink
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.sinks.sink import Sink, SinkError
-from slicemill.storage import gc
+from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL
-from slicemill.storage.home import Home
 from storage.faulty_files import Crashed, crashes_of
 
 PATIENCE_S = 30
@@ -54,7 +62,7 @@ def opened(target: str | Received, **options: Path) -> Sink:
     return open_sink(target, "q", NUMBERS, **options)
 
 
-ALL = [(0, [0, 1, 2]), (2, [3]), (3, [4, 5])]
+ALL = [(epoch, list(values)) for epoch, values in EPOCHS.items()]
 
 
 def test_a_function_gets_each_epoch_with_rows_under_its_number(tmp_path: Path) -> None:
@@ -66,7 +74,7 @@ def test_a_function_gets_each_epoch_with_rows_under_its_number(tmp_path: Path) -
         assert received.calls == ALL
         more_numbers(home, 6)
         runner.deliver_new()
-    assert received.calls == [*ALL, (5, [6])]
+    assert received.calls == [*ALL, (6, [6])]
 
 
 def test_after_a_crash_at_any_step_a_function_misses_nothing_and_numbers_keep_their_rows(
@@ -78,7 +86,8 @@ def test_after_a_crash_at_any_step_a_function_misses_nothing_and_numbers_keep_th
         with suppress(Crashed):
             dying.add("q", opened(received))
             dying.deliver_new()
-        with SinkRunner(Home(home.folder)) as runner:
+        home.close()
+        with SinkRunner(open_home(home.folder)) as runner:
             runner.add("q", opened(received))
             runner.deliver_new()
         assert sorted(dict(received.calls).items()) == ALL
@@ -139,7 +148,7 @@ def test_threads_deliver_what_is_new_and_a_sink_that_hangs_holds_no_other(tmp_pa
         runner.notify()
         assert good.done.wait(PATIENCE_S)
         release.set()
-    assert good.calls == [*ALL, (5, [6])]
+    assert good.calls == [*ALL, (6, [6])]
 
 
 def test_stopping_hands_over_what_is_committed(tmp_path: Path) -> None:
@@ -149,7 +158,7 @@ def test_stopping_hands_over_what_is_committed(tmp_path: Path) -> None:
     runner.add("q", opened(received))
     more_numbers(home, 6)
     runner.close()
-    assert received.calls == [*ALL, (5, [6])]
+    assert received.calls == [*ALL, (6, [6])]
 
 
 def test_a_delivery_that_failed_after_it_was_done_is_not_repeated_where_the_sink_knows(
@@ -190,10 +199,10 @@ def test_results_stay_until_every_sink_has_them(tmp_path: Path) -> None:
         runner.add("q", opened(good), "good")
         runner.add("q", opened(bad), "bad")
         runner.deliver_new()
-        assert gc.collect(home.logs, runner.cursors(), 0) == {"q": 0}
+        assert free_read(home, runner.cursors()) == 0
         runner.remove("bad")
-        assert gc.collect(home.logs, runner.cursors(), 0)["q"] > 0
-        assert home.log("q").first == 5
+        assert free_read(home, runner.cursors()) == len(EPOCHS)
+        assert home.logs["q"].freed == 4
 
 
 def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) -> None:
@@ -203,12 +212,27 @@ def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) ->
         runner.deliver_new()
     more_numbers(home, 6)
     more_numbers(home, 7)
-    home.log("q").truncate_before(6)
+    home.commit(Change(freed={"q": 7}))
     with SinkRunner(home, report=problems.append) as runner:
         runner.add("q", opened(received))
         runner.deliver_new()
-    assert received.calls[-1] == (6, [7])
-    assert problems == ["sink q: epochs 5 to 5 are freed; it goes on after them"]
+    assert received.calls[-1] == (7, [7])
+    assert problems == ["sink q: epochs after 4, up to 6, are freed; it goes on after them"]
+
+
+def test_epochs_of_others_that_lie_between_are_not_taken_for_freed_results(tmp_path: Path) -> None:
+    home, received, problems = numbers_home(tmp_path), Received(), []
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    pass_by(home)
+    more_numbers(home, 6)
+    home.commit(Change(freed={"q": 7}))
+    with SinkRunner(home, report=problems.append) as runner:
+        runner.add("q", opened(received))
+        runner.deliver_new()
+    assert received.calls == [*ALL, (7, [6])]
+    assert problems == []
 
 
 def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
@@ -220,9 +244,13 @@ def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
         runner.forget("q")
         assert runner.names() == []
         assert runner.cursors() == []
+        make_anew(home)
         runner.add("q", opened(received))
         runner.deliver_new()
-    assert received.calls == [*ALL, *ALL]
+        assert received.calls == ALL
+        more_numbers(home, 6)
+        runner.deliver_new()
+    assert received.calls == [*ALL, (7, [6])]
 
 
 def test_memory_has_all_that_the_log_holds_in_every_process(tmp_path: Path) -> None:
@@ -258,8 +286,8 @@ def test_the_console_shows_the_newest_rows_and_their_epochs(tmp_path: Path) -> N
         more_numbers(home, 6)
         runner.deliver_new()
     # A title is folded to the width of its table.
-    first, _, rest = " ".join(text.getvalue().split()).partition("q, epoch 5: 1 row")
-    assert "q, epochs 0 to 4: 6 rows, the last 2" in first
+    first, _, rest = " ".join(text.getvalue().split()).partition("q, epoch 6: 1 row")
+    assert "q, epochs 1 to 4: 6 rows, the last 2" in first
     assert "00:00:04" in first and "00:00:05" in first and "00:00:03" not in first
     assert "00:00:06" in rest
 

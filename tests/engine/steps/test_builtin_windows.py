@@ -10,12 +10,12 @@ import pytest
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
+from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"
 QUERIES = {

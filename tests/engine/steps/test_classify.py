@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
+from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.classifier import POLICIES
@@ -24,7 +25,6 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.shedding.classify.policies import registry
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 SCRIPT = """
 CREATE STREAM a (k varchar, x double, t timestamp) ORDER BY t;

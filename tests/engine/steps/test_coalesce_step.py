@@ -15,6 +15,7 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.hosted import RowStep
+from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
 from slicemill.execution.operator import Timed
@@ -23,10 +24,9 @@ from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"
@@ -60,7 +60,7 @@ def plan(name: str, buckets: int) -> UnitPlan:
     catalog = bind(STREAM + QUERIES[name]).catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    return UnitPlan(unit, graph, catalog, {}, bucket_count(unit, graph, buckets))
+    return UnitPlan(unit, graph, catalog, {}, cell_count(unit, graph, buckets))
 
 
 def reference(name: str, stream: list[Timed]) -> list[str]:

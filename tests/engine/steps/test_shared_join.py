@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
+from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Timed
@@ -31,7 +32,6 @@ from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 from support.oracle import Oracle
 
 STREAMS = """

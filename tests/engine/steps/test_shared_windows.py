@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
+from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
@@ -24,11 +25,10 @@ from slicemill.execution.translate import translate
 from slicemill.kernels.panes import state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;
@@ -179,8 +179,8 @@ def together(
         kept = stored
         stored = {}
         for unit in cut(graph):
-            assert unit.shared
-            count = bucket_count(unit, graph, buckets)
+            assert unit.stateful
+            count = cell_count(unit, graph, buckets)
             plan = UnitPlan(unit, graph, catalog, {}, count)
             for bucket in range(count):
                 program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))

@@ -18,6 +18,7 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
+from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
@@ -25,11 +26,10 @@ from slicemill.execution.operator import Timed
 from slicemill.execution.window_frame import Frame
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import bucket_count
+from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
 from slicemill.storage.chunk import ChunkInfo
 from slicemill.storage.state import SLICES
-from slicemill.storage.state_slices import load_state, store_state
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
 
@@ -119,7 +119,7 @@ def run(
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
             for unit in cut(graph):
-                count = bucket_count(unit, graph, buckets)
+                count = cell_count(unit, graph, buckets)
                 plan = UnitPlan(unit, graph, catalog, {}, count)
                 for bucket in range(count):
                     program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from random import Random
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
 from kernels.windows.streams import pieces
-from slicemill.engine.steps.hosted import RowState, RowStep
+from slicemill.engine.steps.hosted import RowStep
 from slicemill.esl import types as t
 from slicemill.esl.expression import Call, ColumnRef, Literal
 from slicemill.esl.query import Frame, Window
@@ -25,6 +24,7 @@ from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime
 from slicemill.plan.operators import Coalesce
 from slicemill.shedding.budget import Budget
+from support.stored import stored
 
 WANTED = Call(
     ">=",
@@ -59,7 +59,7 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
     hosted = _coalesce(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)
-    reference = RowStep(RowState(hosted), [SCHEMA], output(made), None)
+    reference = RowStep(hosted, [SCHEMA], output(made), None)
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
     for part, complete in parts:
         expected, until = reference.run([table(part)], [complete])
@@ -67,7 +67,7 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
         assert sorted(rows_of(found, made)) == sorted(rows_of(expected, made))
         assert (told, step.due()) == (until, reference.due())
         if restarts:
-            state = pickle.loads(pickle.dumps(step.state))
+            state = stored(step.state)
             step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), state)
     mine, theirs = step.state.report, hosted.report
     assert (mine.arrived, mine.runs, mine.dropped) == (theirs.arrived, theirs.runs, theirs.dropped)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from random import Random
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.windows.streams import NAN, pieces
 from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps.hosted import RowState, RowStep
+from slicemill.engine.steps.hosted import RowStep
 from slicemill.esl import types as t
 from slicemill.esl.expression import ColumnRef
 from slicemill.esl.query import Frame, Window
@@ -24,6 +23,7 @@ from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.plan.operators import Coalesce
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from support.stored import stored
 
 POOLS = {
     "k": (t.DOUBLE, [0.0, -0.0, 1.5, NAN, None]),
@@ -88,7 +88,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, res
     if not made.partition_by:
         buckets = 1
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
-    reference = RowStep(RowState(_coalesce(made, SCHEMA, output(made))), [SCHEMA], output(made), None)
+    reference = RowStep(_coalesce(made, SCHEMA, output(made)), [SCHEMA], output(made), None)
     states = [CoalescingState() for _ in range(buckets)]
     steps = [kernel(made, state, bucket, buckets) for bucket, state in enumerate(states)]
     wanted: list[tuple[int, str]] = []
@@ -104,7 +104,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, res
             # It does not wait for a slide that will find its windows empty.
             assert told >= until and step.due() in (None, reference.due())
             if restarts:
-                steps[bucket] = kernel(made, pickle.loads(pickle.dumps(step.state)), bucket, buckets)
+                steps[bucket] = kernel(made, stored(step.state), bucket, buckets)
         assert sorted(found) == sorted(wanted)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from random import Random
 
 import pytest
@@ -29,6 +28,7 @@ from slicemill.esl.types import Column
 from slicemill.execution.expressions import ExpressionError
 from slicemill.execution.operator import Timed
 from slicemill.kernels.windows.calls import WindowCalls
+from support.stored import stored
 
 
 def by_reference(calls: list[WindowCall], rows: list[Timed]) -> list[str]:
@@ -47,7 +47,7 @@ def by_kernels(random: Random, calls: list[WindowCall], rows: list[Timed]) -> li
         due = windows.due()
         assert due is None or due > until
         if random.random() < 0.3:
-            windows = WindowCalls(calls, SCHEMA, pickle.loads(pickle.dumps(windows.state)))
+            windows = WindowCalls(calls, SCHEMA, stored(windows.state))
     return out
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,6 +10,7 @@ from slicemill.shedding.classify import Classifier, Decisions, Settings, learn
 from slicemill.shedding.classify.bins import bins_between
 from slicemill.shedding.classify.markov import chains
 from slicemill.shedding.classify.policies.registry import POLICIES
+from support.stored import stored
 
 Floats = npt.NDArray[np.float64]
 TASKS, FEATURES, BINS = 3, 2, 6
@@ -81,7 +80,7 @@ def test_a_classifier_that_was_put_away_goes_on_as_if_nothing_had_happened(polic
     through = run(classifier(policy, settings, window=10), values)
     first = classifier(policy, settings, window=10)
     parts = run(first, values[:11])
-    parts += run(pickle.loads(pickle.dumps(first)), values[11:])
+    parts += run(stored(first), values[11:])
     for a, b in zip(through, parts, strict=True):
         assert (a.classes.tolist(), a.risks.tolist()) == (b.classes.tolist(), b.risks.tolist())
         assert a.observed.tolist() == b.observed.tolist()

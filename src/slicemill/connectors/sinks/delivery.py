@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from slicemill.connectors.sinks.cursor import Cursor
 from slicemill.connectors.sinks.sink import Sink, SinkError
-from slicemill.storage.arrow_schema import ARRIVAL
-from slicemill.storage.log import StreamLog
-from slicemill.storage.log_epoch import Epoch
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ
+from slicemill.storage.log import Epoch, Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
@@ -37,7 +36,7 @@ class SinkStatus:
 
 
 def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
-    """Neighbouring epochs: each range ends with the one that makes its rows `enough`, or with the last."""
+    """Epochs in ranges: each ends with the epoch that makes its rows `enough`, or with the last one."""
     part: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -56,7 +55,7 @@ class Delivery:
     def __init__(
         self,
         name: str,
-        log: StreamLog,
+        log: Log,
         sink: Sink,
         cursor: Cursor,
         report: Callable[[str], None],
@@ -111,25 +110,24 @@ class Delivery:
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
-        if last > self._log.head:
+        # A log without results is that of a query made anew: its epochs will be later than all others.
+        if last > self._log.head >= 0:
             raise SinkError(
                 f"the sink has epoch {last}, but the results end with {self._log.head}; "
                 "was the home replaced by an older copy? Give the sink another place"
             )
         if self.cursor.epoch < last:
             self.cursor.advance(last)
-        if 0 <= last < self._log.first - 1:
-            gone = f"{last + 1} to {self._log.first - 1}"
+        if 0 <= last < self._log.freed:
+            gone = f"after {last}, up to {self._log.freed},"
             self._report(f"sink {self.name}: epochs {gone} are freed; it goes on after them")
         return last
 
     def _hand_over(self, epochs: list[Epoch]) -> int:
         first, last = epochs[0].number, epochs[-1].number
-        filled = [self._log.read(epoch.number) for epoch in epochs if epoch.rows]
-        if filled:
-            table = pa.concat_tables(filled).drop_columns([ARRIVAL])
-            self.sink.deliver(first, last, table)
-            self._rows += table.num_rows
+        table = pa.concat_tables([self._log.read(epoch) for epoch in epochs])
+        self.sink.deliver(first, last, table.drop_columns([SEQ, ARRIVAL]))
+        self._rows += table.num_rows
         self.cursor.advance(last)
         return last
 

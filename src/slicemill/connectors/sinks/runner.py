@@ -33,13 +33,11 @@ class SinkRunner:
         report: Callable[[str], None] = _LOGGER.warning,
         clock: Callable[[], float] = time.monotonic,
         files: FileSystem = LOCAL,
-        durable: bool = False,
     ) -> None:
         self._home = home
         self._report = report
         self._clock = clock
         self._files = files
-        self._durable = durable
         self._deliveries: dict[str, Delivery] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
@@ -51,8 +49,8 @@ class SinkRunner:
         name = name or query
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
-        cursor = open_cursor(self._home.folder, SINKS, name, query, self._files, self._durable)
-        delivery = Delivery(name, self._home.log(query), sink, cursor, self._report, self._clock)
+        cursor = open_cursor(self._home.folder, SINKS, name, query, self._files, self._home.durable)
+        delivery = Delivery(name, self._home.logs[query], sink, cursor, self._report, self._clock)
         with self._changed:
             self._deliveries[name] = delivery
             if self._running:
@@ -68,7 +66,7 @@ class SinkRunner:
             delivery.close()
 
     def forget(self, query: str) -> None:
-        """Remove the sinks of a query whose results are dropped: the next log of that name counts anew."""
+        """Remove the sinks of a query that is dropped: the next one of that name starts without them."""
         for name, delivery in list(self._deliveries.items()):
             if delivery.cursor.log == query:
                 self.remove(name)
@@ -129,7 +127,7 @@ class SinkRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """For `gc.collect`: what the sinks have, and the readers in other processes that keep a place."""
+        """By log, what each sink has, and each reader in another process that keeps a cursor."""
         sinks = [delivery.cursor for delivery in self._deliveries.values()]
         readers = stored_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]

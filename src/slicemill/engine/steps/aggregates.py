@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns, Partitioned
@@ -16,19 +17,26 @@ from slicemill.engine.steps.step import END
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.kernels.assembly import Assembly, AssemblyState
 from slicemill.kernels.keys import Keys
+from slicemill.kernels.order import behind
 from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
-from slicemill.storage.arrow_schema import ARRIVAL, TS, to_arrow, with_system_columns
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
 from slicemill.uda.run import Answers, Tuples, Uda, prepare
 
 
+@stored_as("group", version=1)
 @dataclass(slots=True)
 class GroupState:
-    """Per call its partitions' keys and the state of its routines; the rows that wait for answers."""
+    """Per call its partitions' keys and the state of its routines; the rows that wait for answers.
+
+    `first_seqs` has, for each group, the number of its first tuple.
+    """
 
     keys: list[Keys] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
     assembly: AssemblyState = field(default_factory=AssemblyState)
+    first_seqs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     latest_ts: int = 0
     finished: bool = False
 
@@ -51,6 +59,7 @@ class GroupCallsStep:
         self._schema = with_system_columns(to_arrow(making.node.schema))
         self._key_names = [item.name for item in operator.group_by]
         self._names = [[column.name for column in call.columns] for call in operator.calls]
+        self._seq_bits = making.seq_bits
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
@@ -67,9 +76,10 @@ class GroupCallsStep:
                 self.udas, state.calls, self._arguments.of(table), self._types, strict=True
             )
         ]
-        if len(ts):
-            state.latest_ts = int(ts[-1])
-        keyed = table.select([TS, ARRIVAL])
+        # Also tuples of other cells tell the time.
+        state.latest_ts = max([state.latest_ts, *(ts.as_py() for ts in tables[0].column(TS)[-1:])])
+        self._note_firsts(groups, table.column(SEQ).to_numpy())
+        keyed = table.select([TS, SEQ, ARRIVAL])
         for name, column in zip(self._key_names, state.keys[0].values(groups), strict=True):
             keyed = keyed.append_column(name, column)
         out = self._assembly.run(keyed, answers).select(self._schema.names).cast(self._schema)
@@ -81,6 +91,13 @@ class GroupCallsStep:
     def due(self) -> int | None:
         return None
 
+    def _note_firsts(self, groups: NDArray[np.int32], seqs: NDArray[np.int64]) -> None:
+        known, count = self.state.first_seqs, max(len(self.state.keys[0]), 1)
+        if len(groups) and len(known) < count:
+            # Groups are numbered as they appear.
+            numbers, rows = np.unique(groups, return_index=True)
+            self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
+
     def _terminated(self) -> pa.Table:
         """The groups' last words, in order of first appearance, at the time of the last tuple."""
         state = self.state
@@ -90,10 +107,13 @@ class GroupCallsStep:
         count = max(len(state.keys[0]), 1)
         times = np.full(count, state.latest_ts)
         numbers = np.arange(count)
-        rows = pa.table({TS: pa.array(times), ARRIVAL: pa.array(np.zeros(count, np.int64))})
+        firsts = state.first_seqs if len(state.first_seqs) else np.zeros(count, np.int64)
+        seqs = behind(firsts, self._seq_bits)
+        system = [pa.array(values) for values in (times, seqs, np.zeros(count, np.int64))]
+        rows = pa.table(system, names=[TS, SEQ, ARRIVAL])
         if self._key_names:
             values = state.keys[0].values(numbers)
-            rows = pa.table([*rows.columns, *values], names=[TS, ARRIVAL, *self._key_names])
+            rows = pa.table([*rows.columns, *values], names=[TS, SEQ, ARRIVAL, *self._key_names])
         answers = [
             Answers(
                 result.groups,

@@ -18,9 +18,11 @@ from slicemill.execution.classify import Trained, placed, trained
 from slicemill.execution.operator import Timed
 from slicemill.plan import operators as op
 from slicemill.shedding.classify.arrays import Floats, Ints
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify", version=1)
 @dataclass(slots=True)
 class ClassifyState:
     """What is learnt, the next time unit to decide on, and the values of units that are not over."""
@@ -28,8 +30,7 @@ class ClassifyState:
     trained: Trained
     next_unit: int | None = None
     units: dict[int, Floats] = field(default_factory=dict)
-    arrivals: dict[int, int] = field(default_factory=dict)
-    last_arrival: int = 0
+    next_seq: int = 0
     ended: bool = False
 
 
@@ -48,9 +49,12 @@ class ClassifyStep:
             if table.num_rows:
                 self._take(table, schema, places)
         until = min(complete)
-        rows, arrivals = self._decide(until)
+        rows = self._decide(until)
         self.state.ended = until == END
-        return to_table(rows, self._output, arrivals), until
+        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(rows)
+        # Time releases them, at the ends of units.
+        seqs = range(first, self.state.next_seq)
+        return to_table(rows, self._output, [0] * len(rows), seqs), until
 
     def due(self) -> int | None:
         unit = self._first_unit()
@@ -61,11 +65,8 @@ class ClassifyStep:
         state = self.state
         units: Ints = table.column(TS).to_numpy() // self._definition.every_us
         numbers, places_of_units = np.unique(units, return_inverse=True)
-        arrivals = np.zeros(len(numbers), np.int64)
-        np.maximum.at(arrivals, places_of_units, table.column(ARRIVAL).to_numpy())
         tasks = self._tasks(table, schema)
-        for unit, arrival in zip(numbers.tolist(), arrivals.tolist(), strict=True):
-            state.arrivals[unit] = max(state.arrivals.get(unit, 0), arrival)
+        for unit in numbers.tolist():
             if unit not in state.units:
                 state.units[unit] = state.trained.nothing(len(self._definition.features))
         grid = np.stack([state.units[unit] for unit in numbers.tolist()])
@@ -94,24 +95,20 @@ class ClassifyStep:
         state = self.state
         return min(state.units, default=None) if state.next_unit is None else state.next_unit
 
-    def _decide(self, until: int) -> tuple[list[Timed], list[int]]:
+    def _decide(self, until: int) -> list[Timed]:
         """Decide on all units that are over, in order, also on those in which nothing arrived."""
         state, definition = self.state, self._definition
         rows: list[Timed] = []
-        arrivals: list[int] = []
         unit = self._first_unit()
         while unit is not None and self._is_over(unit, until):
             end = (unit + 1) * definition.every_us
             values = state.units.pop(unit, None)
             if values is None:
                 values = state.trained.nothing(len(definition.features))
-            made = state.trained.decide(end, values, definition.key is not None)
-            state.last_arrival = max(state.last_arrival, state.arrivals.pop(unit, 0))
-            rows += made
-            arrivals += [state.last_arrival] * len(made)
+            rows += state.trained.decide(end, values, definition.key is not None)
             unit += 1
             state.next_unit = unit
-        return rows, arrivals
+        return rows
 
     def _is_over(self, unit: int, until: int) -> bool:
         # When the streams have ended, the unit of the last tuple is the last.

@@ -18,6 +18,7 @@ from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, 
 from slicemill.shedding.load_budget import UTILITY
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Dropping:
 NOTHING = Dropping()
 
 
+@stored_as("drop", version=1)
 @dataclass(slots=True)
 class DropState:
     report: Report = field(default_factory=Report)

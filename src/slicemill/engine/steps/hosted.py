@@ -1,6 +1,9 @@
 """Operators without a kernel of their own: the step hosts the operator of the reference engine.
 
-It is handed its tuples in order, as far as all inputs are complete.
+It is handed its tuples in order, as far as all inputs are complete. What the hosted operator gives does not
+say which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of
+one with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an
+order that rows of one timestamp have by their values: any order will do that is the same in all cells.
 """
 
 from __future__ import annotations
@@ -8,6 +11,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,17 +21,26 @@ from slicemill.engine.steps.step import END
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import shown
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
-from slicemill.execution.operator import Holding, Operator, Row, Timed
+from slicemill.execution.operator import Holding, Operator, Restorable, Row, Timed
 from slicemill.shedding.report import Report
-from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ
+from slicemill.storage.codec import stored_as
+
+# A tuple, or a row that was made of one, with the tuple's number and arrival.
+Caused: TypeAlias = tuple[Timed, int, int]
 
 
+@stored_as("rows", version=1)
 @dataclass(slots=True)
 class RowState:
-    """What a hosted operator keeps from run to run: its own state and tuples that have to wait."""
+    """What a hosted operator keeps from run to run: its own state and tuples that have to wait.
 
-    operator: Operator
-    waiting: list[list[tuple[Timed, int]]] = field(default_factory=list)
+    The operator itself is made from the plan.
+    """
+
+    operator: Any
+    waiting: list[list[Caused]] = field(default_factory=list)
+    next_seq: int = 0
     finished: bool = False
 
 
@@ -44,77 +58,106 @@ class Share:
 
 
 class RowStep:
-    """Hosts an operator of the reference engine.
+    """Hosts an operator of the reference engine; with `seq_bits` of its inputs' numbers if it has keys.
 
-    Tuples of several inputs go in by (timestamp, input, arrival), and only those earlier than what is
+    Tuples of several inputs go in by (timestamp, input, number), and only those earlier than what is
     complete on every input: whatever the borders between runs, the operator sees the same sequence.
     """
 
     def __init__(
-        self, state: RowState, schemas: Sequence[Schema], output: Schema, share: Share | None
+        self,
+        operator: Operator,
+        schemas: Sequence[Schema],
+        output: Schema,
+        share: Share | None,
+        seq_bits: int | None,
+        known: RowState | None = None,
     ) -> None:
-        self.state = state
+        assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"
+        self._operator = operator
         self._schemas = schemas
         self._output = output
         self._share = share
-        if not state.waiting:
-            state.waiting = [[] for _ in schemas]
+        self._seq_bits = seq_bits
+        self._waiting: list[list[Caused]] = [[] for _ in schemas]
+        self._next_seq = 0
+        self._finished = False
+        if known is not None:
+            operator.restore(known.operator)
+            self._waiting, self._next_seq, self._finished = known.waiting, known.next_seq, known.finished
+
+    @property
+    def state(self) -> RowState:
+        assert isinstance(self._operator, Restorable), "it was when the step was made"
+        return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        for waiting, table, schema in zip(self.state.waiting, tables, self._schemas, strict=True):
-            waiting += self._mine(
-                zip(timed_rows(table, schema), table.column(ARRIVAL).to_pylist(), strict=True)
-            )
+        for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):
+            waiting += self._mine(table, schema)
         until = min(complete)
-        out: list[Timed] = []
-        arrivals: list[int] = []
-        last_arrival = 0
-        for port, timed, arrival in self._ready(until):
-            made = self.state.operator.process(port, timed)
-            last_arrival = max(last_arrival, arrival)
-            out += made
-            arrivals += [arrival] * len(made)
-        operator = self.state.operator
-        late: list[Timed] = []
-        if until == END and not self.state.finished:
-            late = list(operator.finish())
-            self.state.finished = True
+        operator = self._operator
+        out: list[Caused] = []
+        for port, (timed, seq, arrival) in self._ready(until):
+            if operator.waits_for_time:
+                out += self._released(operator.advance(timed.ts))
+            out += [(made, seq, arrival) for made in operator.process(port, timed)]
+        if until == END and not self._finished:
+            out += self._released(operator.finish())
+            self._finished = True
         elif operator.waits_for_time and until > -END:
-            late = list(operator.advance(until))
-        out += late
-        arrivals += [last_arrival] * len(late)
+            out += self._released(operator.advance(until))
         held = operator.held_from() if isinstance(operator, Holding) else None
-        return to_table(out, self._output, arrivals), until if held is None else min(until, held)
+        return self._table(out), until if held is None else min(until, held)
+
+    def _released(self, made: Sequence[Timed]) -> list[Caused]:
+        if self._seq_bits is None:
+            return [(timed, 0, 0) for timed in made]
+        return [(timed, _by_values(timed.row) | 1 << self._seq_bits, 0) for timed in made]
+
+    def _table(self, out: list[Caused]) -> pa.Table:
+        if self._seq_bits is None:
+            first, self._next_seq = self._next_seq, self._next_seq + len(out)
+            seqs: Sequence[int] = range(first, self._next_seq)
+        else:
+            out = sorted(out, key=lambda made: (made[0].ts, made[1]))
+            seqs = [seq for _, seq, _ in out]
+        return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
     @property
     def shed(self) -> Report | None:
         """What the operator has dropped for lack of memory, if it may drop anything."""
-        operator = self.state.operator
+        operator = self._operator
         return operator.report if isinstance(operator, SheddingCoalesce) else None
 
     def due(self) -> int | None:
-        waiting = [queue[0][0].ts + 1 for queue in self.state.waiting if queue]
-        operator = self.state.operator
+        waiting = [queue[0][0].ts + 1 for queue in self._waiting if queue]
+        operator = self._operator
         held = operator.due() if isinstance(operator, Holding) else None
         return min([*waiting, *([] if held is None else [held])], default=None)
 
-    def _mine(self, rows: object) -> list[tuple[Timed, int]]:
-        pairs: list[tuple[Timed, int]] = list(rows)  # type: ignore[call-overload]
-        return pairs if self._share is None else [pair for pair in pairs if self._share.takes(pair[0].row)]
+    def _mine(self, table: pa.Table, schema: Schema) -> list[Caused]:
+        seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
+        rows = zip(timed_rows(table, schema), seqs, arrivals, strict=True)
+        return [row for row in rows if self._share is None or self._share.takes(row[0].row)]
 
-    def _ready(self, until: int) -> list[tuple[int, Timed, int]]:
+    def _ready(self, until: int) -> list[tuple[int, Caused]]:
         """Tuples that may go in now, in order; the others wait on."""
-        single = len(self.state.waiting) == 1
-        ready: list[tuple[int, Timed, int]] = []
-        for port, waiting in enumerate(self.state.waiting):
+        single = len(self._waiting) == 1
+        ready: list[tuple[int, Caused]] = []
+        for port, waiting in enumerate(self._waiting):
             # One input is in order by itself: nothing can come before what is here.
             count = len(waiting) if single else _count_before(waiting, until)
-            ready += [(port, timed, arrival) for timed, arrival in waiting[:count]]
-            self.state.waiting[port] = waiting[count:]
-        return ready if single else sorted(ready, key=lambda entry: (entry[1].ts, entry[0]))
+            ready += [(port, arrived) for arrived in waiting[:count]]
+            self._waiting[port] = waiting[count:]
+        return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
 
 
-def _count_before(waiting: list[tuple[Timed, int]], until: int) -> int:
+def _count_before(waiting: list[Caused], until: int) -> int:
     if until == END:
         return len(waiting)
-    return next((i for i, (timed, _) in enumerate(waiting) if timed.ts >= until), len(waiting))
+    return next((i for i, (timed, _, _) in enumerate(waiting) if timed.ts >= until), len(waiting))
+
+
+def _by_values(row: Row) -> int:
+    """A number for a row's values that no other row has, but for one in a million million."""
+    return int.from_bytes(blake2b(repr(row).encode(), digest_size=5).digest())

@@ -9,19 +9,23 @@ import pyarrow as pa
 
 from slicemill.esl.types import Schema
 from slicemill.kernels.merge import BEGINNING, merge
+from slicemill.kernels.order import renumbered
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("merge", version=1)
 @dataclass(slots=True)
 class MergeState:
-    """Rows that wait for earlier ones of other inputs, and how far each input is known."""
+    """Rows that wait for earlier ones of other inputs, how far each input is known, and the next number."""
 
     waiting: list[pa.Table] = field(default_factory=list)
     registers: list[int] = field(default_factory=list)
+    next_seq: int = 0
 
 
 class MergeStep:
-    """UNION: by (timestamp, input, arrival), whatever the borders between runs."""
+    """UNION: by (timestamp, input, number), whatever the borders between runs; rows get new numbers."""
 
     def __init__(self, state: MergeState, inputs: int, output: Schema) -> None:
         self.state = state
@@ -41,7 +45,9 @@ class MergeStep:
         registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
         merged = merge(inputs, registers, in_order=True)
         state.waiting, state.registers = list(merged.waiting), list(merged.registers)
-        return merged.table, merged.enabling_ts
+        out = renumbered(merged.table, state.next_seq)
+        state.next_seq += out.num_rows
+        return out, merged.enabling_ts
 
     def due(self) -> int | None:
         return min(

@@ -24,7 +24,8 @@ from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
-from slicemill.plan.partitions import partition_keys
+from slicemill.plan import state_codecs  # noqa: F401 - says how states store what they hold of a plan
+from slicemill.plan.log_keys import partition_keys
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
 
@@ -36,7 +37,7 @@ def stateless_step(making: Making) -> Step | None:
     if isinstance(operator, op.Project):
         return ProjectStep(operator.items, making.schemas[0])
     if isinstance(operator, op.InOrder):
-        return InOrderStep(operator, making.node.schema)
+        return InOrderStep(operator, making.node.schema, making.seq_bits)
     if isinstance(operator, op.WholeWindows):
         return WholeWindowsStep(operator)
     if isinstance(operator, op.Sink):
@@ -71,10 +72,10 @@ def _hosted(making: Making) -> StatefulStep:
     share = None
     if making.buckets > 1 and keys is not None:
         share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
-    state = making.state
-    if not isinstance(state, RowState):
-        state = RowState(making.translator.operator(making.node))
-    return RowStep(state, schemas, making.node.schema, share)
+    known = making.state if isinstance(making.state, RowState) else None
+    operator = making.translator.operator(making.node)
+    seq_bits = None if keys is None else making.seq_bits
+    return RowStep(operator, schemas, making.node.schema, share, seq_bits, known)
 
 
 MAKERS: tuple[Maker, ...] = (

@@ -18,12 +18,14 @@ from slicemill.esl.types import Column
 from slicemill.execution.relation_query_compile import Source
 from slicemill.kernels.assembly import AssemblyState
 from slicemill.kernels.keys import Keys
+from slicemill.storage.codec import stored_as
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.run import Uda, prepare
 from slicemill.uda.source import Unfit
 from slicemill.uda.together import model_calls
 
 
+@stored_as("calls.member", version=1)
 @dataclass(frozen=True, slots=True)
 class Member:
     """The calls of one query, and the columns that are read of its rows."""
@@ -32,6 +34,7 @@ class Member:
     columns: tuple[Column, ...]
 
 
+@stored_as("calls.routine", version=1)
 @dataclass(slots=True)
 class RoutineState:
     """A routine for a call of one member, or for the models that are `asked`."""
@@ -44,6 +47,7 @@ class RoutineState:
     kept: Any = None
 
 
+@stored_as("calls.member_state", version=1)
 @dataclass(slots=True)
 class MemberState:
     """`answers` has for each call the number of its routine, and the model that it asks there."""
@@ -53,6 +57,7 @@ class MemberState:
     assembly: AssemblyState = field(default_factory=AssemblyState)
 
 
+@stored_as("calls", version=1)
 @dataclass(slots=True)
 class CallsState:
     """What window calls keep, by member and by routine; partitions are numbered by their keys."""

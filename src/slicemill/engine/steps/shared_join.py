@@ -24,7 +24,8 @@ def shared_join(making: Making) -> StatefulStep | SharedStep | None:
     if not isinstance(operator, SharedJoin):
         return None
     state = making.state if isinstance(making.state, JoinState) else JoinState()
-    join = Join(operator, making.schemas, state, making.bucket, making.buckets, making.newcomers)
+    share = (making.bucket, making.buckets)
+    join = Join(operator, making.schemas, state, *share, making.newcomers, making.seq_bits)
     limited = [member.name for member in operator.members if member.limit is not None]
     step = SharedJoinStep(join, limited if making.bucket == 0 else [])
     readers = making.graph.consumers(making.node.id)

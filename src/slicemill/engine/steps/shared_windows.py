@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from slicemill.engine.steps.step import Part
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import conjunction
+from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import align, base_of, evaluate
 from slicemill.execution.operator import Row
@@ -27,14 +27,9 @@ from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.windows import SharedWindows
 from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
-from slicemill.plan.early_cost import Counted
-from slicemill.plan.early_panes import calls_read
 from slicemill.plan.panes import Call, edge_grids
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.uda.run import Uda
-
-# Early entries of chunks, in the order of the log, and when each chunk arrived.
-Early: TypeAlias = Sequence[tuple[pa.Table, int]]
 
 
 class SharedWindowsStep:
@@ -53,7 +48,6 @@ class SharedWindowsStep:
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
         state.adopt({member.name: member for member in shared.members})
-        self.early: Early = ()  # what the next run gets in place of rows
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
         self._members = tuple(members.values())
         self._windows = SharedWindows(
@@ -75,8 +69,7 @@ class SharedWindowsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
         parts: list[Part] = []
-        answers = self._windows.run(tables[0], complete[0], self.early)
-        self.early = ()
+        answers = self._windows.run(tables[0], complete[0])
         for answer, schema in zip(answers, self._schemas, strict=True):
             if isinstance(answer, SlicemillError):
                 parts.append(answer)
@@ -84,11 +77,6 @@ class SharedWindowsStep:
                 table, until = answer
                 parts.append((schema.empty_table() if table is None else table.cast(schema), until))
         return parts
-
-    @property
-    def counted(self) -> Counted:
-        """Rows and entries of the last run."""
-        return self._windows.counted
 
     def due(self) -> int | None:
         return self._windows.due()
@@ -137,6 +125,13 @@ def _by_value(
     if not all(kernels):
         return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
     return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
+
+
+def calls_read(member: op.WindowMember) -> list[AggregateCall]:
+    """The calls of GROUP BY over windows whose results somebody reads."""
+    assert isinstance(member.operator, op.RelationAggregate)
+    read = {column.name for column in member.columns}
+    return [call for call in member.operator.calls if call.columns[0].name in read]
 
 
 def _has_kernel(call: Call, catalog: Catalog) -> bool:

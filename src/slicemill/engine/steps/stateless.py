@@ -16,7 +16,7 @@ from slicemill.kernels.join.order import in_order
 from slicemill.kernels.lookup import Lookup
 from slicemill.kernels.stateless import filter_table, project_table
 from slicemill.plan import operators as op
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 
 class FilterStep:
@@ -58,12 +58,13 @@ class LookupStep:
 class InOrderStep:
     """Joined rows in the order of one join of all their streams, without what only that needed."""
 
-    def __init__(self, operator: op.InOrder, output: Schema) -> None:
+    def __init__(self, operator: op.InOrder, output: Schema, seq_bits: int) -> None:
         self._members = operator.members
-        self._columns = [TS, ARRIVAL, *output.names]
+        self._columns = [TS, SEQ, ARRIVAL, *output.names]
+        self._seq_bits = seq_bits
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        return in_order(tables[0], self._members).select(self._columns), complete[0]
+        return in_order(tables[0], self._members, self._seq_bits).select(self._columns), complete[0]
 
 
 class SinkStep:

@@ -27,9 +27,10 @@ class Step(Protocol):
 
 
 class Stateful(Protocol):
-    """Keeps something from run to run: `state` is all of it, and can be pickled.
+    """Keeps something from run to run: `state` is all of it, as a checkpoint stores it.
 
-    A `Slice` in the state is written once, when it is new, and then only referred to. So a state that holds
+    It consists of plain values, arrays, tables and classes that are registered (`storage.codec`). A `Slice`
+    in the state is written once, when it is new, and then only referred to. So a state that holds
     much keeps it in slices, and a run costs what has changed.
     """
 

@@ -13,6 +13,7 @@ from slicemill.engine.steps.routines import CallsState, Member, MemberState, Rou
 from slicemill.engine.steps.step import END, Part
 from slicemill.errors import SlicemillError
 from slicemill.esl.expression import Expr
+from slicemill.esl.query import Frame, Window
 from slicemill.esl.types import Schema
 from slicemill.kernels.assembly import Assembly
 from slicemill.kernels.expressions import ExpressionError, compile_many
@@ -42,7 +43,9 @@ class Arguments:
 class CallsOfMember:
     """The rows of one member, put together from the answers of its routines."""
 
-    def __init__(self, state: MemberState, routines: Mapping[int, Routine], schema: pa.Schema) -> None:
+    def __init__(
+        self, state: MemberState, routines: Mapping[int, Routine], schema: pa.Schema, seq_bits: int
+    ) -> None:
         self._state = state
         self._schema = schema
         self.routines = {number: routines[number] for number in dict.fromkeys(n for n, _ in state.answers)}
@@ -52,7 +55,8 @@ class CallsOfMember:
         for call, (number, asked) in zip(state.member.calls, state.answers, strict=True):
             self._places[number] += self.routines[number].columns(asked)
             names[number] += [column.name for column in call.columns]
-        self._assembly = Assembly(state.assembly, list(names.values()))
+        slides = [_slot_of(routine.state.window) for routine in self.routines.values()]
+        self._assembly = Assembly(state.assembly, list(names.values()), slides, seq_bits)
         returned = {name for own in names.values() for name in own}
         self._passed = [name for name in schema.names if name not in returned]
 
@@ -96,6 +100,7 @@ class SharedCallsStep:
                 self.state.members[name],
                 self._routines,
                 with_system_columns(to_arrow(Schema(member.columns))),
+                making.seq_bits,
             )
             for name, member in members.items()
         ]
@@ -163,6 +168,11 @@ class WindowCallsStep:
 
     def due(self) -> int | None:
         return self._shared.due()
+
+
+def _slot_of(window: Window) -> int | None:
+    """The length of the slots of time at whose ends a window is answered, if it is."""
+    return window.slide if window.frame is Frame.RANGE else None
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:

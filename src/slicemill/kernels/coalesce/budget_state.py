@@ -14,6 +14,7 @@ from slicemill.kernels.shedding import layout as m
 from slicemill.kernels.shedding.heap import Ints
 from slicemill.kernels.windows.intervals import Mask
 from slicemill.shedding.report import MemoryReport
+from slicemill.storage.codec import register
 
 FEW = 1000
 
@@ -31,16 +32,13 @@ class BudgetState(CoalescingState):
     next_end: int | None = None
     until: deque[tuple[int, int]] = field(default_factory=deque)
     report: MemoryReport = field(default_factory=MemoryReport)
+    next_seq: int = 0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         stored = {one.name: getattr(self, one.name) for one in fields(self)}
         if isinstance(self.memory, m.Arrays):
             stored["memory"] = m.packed(self.memory)
         return stored
-
-    def __setstate__(self, stored: dict[str, Any]) -> None:
-        for name, value in stored.items():
-            setattr(self, name, value)
 
     def forget(self) -> None:
         """Let go of partitions and values that nothing has, when they are many."""
@@ -70,3 +68,6 @@ class BudgetState(CoalescingState):
         shadow[:, m.S_CODE] = moved[shadow[:, m.S_CODE]]
         for column in (m.NEW_CODE, m.RUN_CODE):
             self.partitions[:, column] = moved[self.partitions[:, column]]
+
+
+register("coalesce.budgeted", 1, BudgetState, BudgetState.plain, lambda plain: BudgetState(**plain))

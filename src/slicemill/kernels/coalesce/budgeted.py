@@ -18,12 +18,14 @@ from slicemill.kernels.coalesce.coalescing import (
     ARRIVAL,
     KEY,
     SELECTED,
+    SEQ,
     TIME,
     TS,
     Coalescing,
 )
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.keys import distinct_keys
+from slicemill.kernels.order import renumbered
 from slicemill.kernels.shedding import layout as m
 from slicemill.kernels.shedding.arrivals import expire, samples, take
 from slicemill.kernels.shedding.memory import unpacked
@@ -78,7 +80,7 @@ class BudgetedByTime(Coalescing):
     def due(self) -> int | None:
         return self.state.next_end
 
-    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:
+    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:  # noqa: ARG002
         state = self.state
         columns = [new.column(name) for name in self._attributes]
         codes = state.values.number(distinct_keys(columns, len(new)), columns).astype(np.int64)
@@ -103,20 +105,23 @@ class BudgetedByTime(Coalescing):
             start = stop
             if start == len(ts) and not ended and state.now < state.next_end:
                 break
-            cause = arrivals[start] if start < len(ts) else arrivals.max(initial=0)
-            out.append(self._closed(state.next_end, int(cause), ended and start == len(ts)))
+            out.append(self._closed(state.next_end, ended and start == len(ts)))
         self._count()
         state.forget()
-        return pa.concat_tables(out) if out else None
+        if not out:
+            return None
+        table = renumbered(pa.concat_tables(out), state.next_seq)
+        state.next_seq += table.num_rows
+        return table
 
     def _horizon(self, end: int) -> int:
         return _ALWAYS if self._extent is None else end - self._extent
 
-    def _closed(self, end: int, arrival: int, last: bool) -> pa.Table:
+    def _closed(self, end: int, last: bool) -> pa.Table:
         """A slide has ended."""
         state = self.state
         self._expire(end)
-        out = self._shown(end, arrival)
+        out = self._shown(end)
         goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
         state.next_end = end + self._slide if goes_on else None
         # What no later window shows need not wait for its end to make room.
@@ -136,7 +141,7 @@ class BudgetedByTime(Coalescing):
 
     # -- reports ---------------------------------------------------------------------------------------
 
-    def _shown(self, now: int, arrival: int) -> pa.Table:
+    def _shown(self, now: int) -> pa.Table:
         state, slots, partitions = self.state, self._memory.slots, self.state.partitions
         kept = slots[slots[:, m.PART] != m.NONE]
         open_ = (
@@ -153,7 +158,7 @@ class BudgetedByTime(Coalescing):
         left = tuples.put_together()
         self._count()
         state.report.in_window = self._in_window(now)
-        table = self._table(left, now, arrival)
+        table = self._table(left, now)
         state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
         return table
 
@@ -188,17 +193,18 @@ class BudgetedByTime(Coalescing):
     def _selects(self, pieces: Pieces) -> Pieces:
         if self._wanted is None or not len(pieces.runs):
             return pieces
-        selected = self._wanted(self._table(pieces, 0, 0)).fill_null(False)
+        selected = self._wanted(self._table(pieces, 0)).fill_null(False)
         return pieces.take(selected.to_numpy())
 
-    def _table(self, pieces: Pieces, ts: int, arrival: int) -> pa.Table:
+    def _table(self, pieces: Pieces, ts: int) -> pa.Table:
         keys = self.state.keys.values(pieces.partitions) if self._heads else []
         values = self.state.values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
-        system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (ts, arrival)]
+        # Time releases them, at the ends of slides.
+        system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (ts, 0, 0)]
         columns = [*system, *(keys[place] for place in self._heads), *values, period]
-        return pa.table(columns, names=[TS, ARRIVAL, *self._names])
+        return pa.table(columns, names=[TS, SEQ, ARRIVAL, *self._names])
 
     def _in_window(self, now: int) -> int:
         """Tuples that windows would hold now, to a slide."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from slicemill.kernels.coalesce.coalescing import KEY, NUMBER, Coalescing
+from slicemill.kernels.coalesce.coalescing import KEY, NUMBER, NUMBERED, Coalescing
 from slicemill.kernels.coalesce.spans import Spans
 from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Numbers, Places, by_partition, running
@@ -40,7 +40,9 @@ class CoalescingByRows(Coalescing):
         some = stops > starts
         arrived = content.order[reports][some] - old
         spans = Spans(starts[some], stops[some], content.ts[reports][some]).in_order(arrived)
-        out = self._output(content, spans, arrivals[np.sort(arrived)])
+        arrived = np.sort(arrived)
+        seqs: Places = numbers(new.column(NUMBERED).combine_chunks())
+        out = self._output(content, spans, seqs[arrived], arrivals[arrived])
         if self._extent is None:
             self._keep(new, content, content.changes())
         else:

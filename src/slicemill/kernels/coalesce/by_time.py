@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from slicemill.kernels.coalesce.coalescing import KEY, TIME, Coalescing
+from slicemill.kernels.coalesce.coalescing import KEY, NUMBERED, TIME, Coalescing
 from slicemill.kernels.coalesce.spans import Spans, windows_of_time
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import numbers
@@ -24,7 +24,7 @@ class CoalescingByTime(Coalescing):
             return None
         return state.closed + self._slide
 
-    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:
+    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:  # noqa: ARG002
         state, slide = self.state, self._slide
         if state.closed is None and len(new):
             state.closed = int(new.column(TIME)[0].as_py()) // slide * slide
@@ -45,8 +45,11 @@ class CoalescingByTime(Coalescing):
             last = last + 1 if self._extent is None else FOREVER // slide
         extent = FOREVER if self._extent is None else self._extent
         spans = Spans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
-        spans = spans.in_order(spans.ends)
-        out = self._output(content, spans, _causes(new, arrivals, spans.ends))
+        # Partitions come by the first tuple that they show.
+        numbered: Places = numbers(content.table.column(NUMBERED).combine_chunks())[content.order]
+        seqs = numbered[runs.places[spans.starts]]
+        order = np.lexsort((seqs, spans.ends))
+        out = self._output(content, spans.take(order), seqs[order], np.zeros(len(order), np.int64))
         state.closed = last * slide
         unbounded = self._extent is None
         self._keep(
@@ -73,10 +76,3 @@ class CoalescingByTime(Coalescing):
 def _keys(piece: Slice) -> Numbers:
     found: Numbers = numbers(piece.table.column(KEY).combine_chunks())
     return found
-
-
-def _causes(new: pa.Table, arrivals: Places, ends: Places) -> Places:
-    """The arrival of the first new tuple that lies behind each end; of the latest where none does."""
-    ts: Places = numbers(new.column(TIME).combine_chunks())
-    caused: Places = np.append(arrivals, arrivals.max(initial=0))[np.searchsorted(ts, ends, "left")]
-    return caused

@@ -27,12 +27,14 @@ from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Mask, Numbers, Places, by_partition
 from slicemill.kernels.windows.pieces import kept
 from slicemill.plan.operators import Coalesce
+from slicemill.storage.codec import stored_as
 
-TS, ARRIVAL = "_ts", "_arr"
-KEY, TIME, SELECTED, NUMBER = "key", "ts", "selected", "number"
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
 BEGINNING, END = -(2**63), 2**63 - 1
 
 
+@stored_as("coalesce", version=1)
 @dataclass(slots=True)
 class CoalescingState:
     """Tuples that windows may still show, in order of arrival.
@@ -132,18 +134,19 @@ class Coalescing(ABC):
                 raise outcome
             found.append(outcome)
         arrivals: Places = numbers(table.column(ARRIVAL).combine_chunks())
-        ts = table.column(TS)
+        ts, seqs = table.column(TS), table.column(SEQ)
         if self._buckets > 1 and len(table):
             mine = distinct_keys(found[: len(self._keys)], len(table)).buckets(self._buckets)
             chosen = np.flatnonzero(mine == self._bucket)
             places = pa.array(chosen)
-            found, ts, arrivals = [c.take(places) for c in found], ts.take(places), arrivals[chosen]
+            found, arrivals = [c.take(places) for c in found], arrivals[chosen]
+            ts, seqs = ts.take(places), seqs.take(places)
         keys, values = found[: len(self._keys)], found[len(self._keys) :]
         numbered = self.state.keys.number(distinct_keys(keys, len(ts)), keys)
         selected = pa.repeat(pa.scalar(True), len(ts))
         if len(values) > len(self._attributes):
             selected = values.pop().fill_null(False)
-        columns = {KEY: pa.array(numbered), TIME: ts, SELECTED: selected}
+        columns = {KEY: pa.array(numbered), TIME: ts, NUMBERED: seqs, SELECTED: selected}
         columns |= {n: shown_values(c) for n, c in zip(self._attributes, values, strict=True)}
         return pa.table(columns).combine_chunks(), arrivals
 
@@ -162,7 +165,8 @@ class Coalescing(ABC):
         """Of rows that are sorted, those that later windows may show."""
         self.state.pieces = kept(self.state.pieces, new, content.in_table(needed))
 
-    def _output(self, content: Content, spans: Spans, arrivals: Places) -> pa.Table:
+    def _output(self, content: Content, spans: Spans, seqs: Places, arrivals: Places) -> pa.Table:
+        """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
         found = shown(content.runs, spans)
         keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
         heads = [keys[place] for place in self._heads]
@@ -170,5 +174,5 @@ class Coalescing(ABC):
         values = [column.take(places) for column in content.values]
         times = [pa.array(ends).cast(pa.timestamp("us", tz="UTC")) for ends in (found.begins, found.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
-        system = [pa.array(spans.ends[found.windows]), pa.array(arrivals[found.windows])]
-        return pa.table([*system, *heads, *values, period], names=[TS, ARRIVAL, *self._names])
+        system = [pa.array(of_windows[found.windows]) for of_windows in (spans.ends, seqs, arrivals)]
+        return pa.table([*system, *heads, *values, period], names=[TS, SEQ, ARRIVAL, *self._names])

@@ -19,8 +19,10 @@ class Spans(NamedTuple):
     ends: Places
 
     def in_order(self, by: Places) -> Spans:
-        order = np.argsort(by, kind="stable")
-        return Spans(self.starts[order], self.stops[order], self.ends[order])
+        return self.take(np.argsort(by, kind="stable"))
+
+    def take(self, places: Places) -> Spans:
+        return Spans(self.starts[places], self.stops[places], self.ends[places])
 
 
 @njit(cache=True)

@@ -42,7 +42,7 @@ class Answers:
             places = pairs.of(self._seats.bits[member.name])
             if not len(places) or member.name in errors:
                 continue
-            columns = {"_ts": pairs.moments(), "_arr": pairs.arrivals()}
+            columns = {"_ts": pairs.moments(), "_seq": pairs.seqs(), "_arr": pairs.arrivals()}
             columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
             table = pa.table({name: fetch(column, places) for name, column in columns.items()})
             collected.setdefault(member.name, []).append(table)
@@ -67,7 +67,7 @@ class Answers:
         return own[column] if column in own else schema.columns[schema.index(column)].type
 
     def _empty(self, member: JoinMember) -> pa.Table:
-        types = {"_ts": pa.int64(), "_arr": pa.int64()}
+        types = dict.fromkeys(("_ts", "_seq", "_arr"), pa.int64())
         for name, side, column in member.columns:
             types[name] = arrow_type(self._type_of(side, column))
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})

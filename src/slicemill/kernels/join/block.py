@@ -3,10 +3,11 @@
 System columns begin with `#`, the stream's own with `.`, so that no name can be both.
 
     #ts #arrival        of rows in time order (waiting rows)
+    #seq                the row's number; of grouped rows, where queries ask for it
     #time #first        of grouped rows: their time, and the directory (see `probe`)
     #hash #key0 …       the key's hash, and its columns where the hash does not say it all
     #mask0 …            which queries want the row (S19)
-    #number             the row's number in its stream, where queries count rows or ask for it
+    #number             how many rows of its stream came before it, where queries count rows
     #deadline           until when a row that is joined itself can be met
 """
 
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 from slicemill.kernels.join import probe
 from slicemill.kernels.join.arrays import Hashes, Places, Times, Words
 
-TS, ARRIVAL, TIME, FIRST, HASH, NUMBER = "#ts", "#arrival", "#time", "#first", "#hash", "#number"
+TS, SEQ, ARRIVAL, TIME, FIRST = "#ts", "#seq", "#arrival", "#time", "#first"
+HASH, NUMBER = "#hash", "#number"
 MASK, KEY, DATA, DEADLINE = "#mask", "#key", ".", "#deadline"
 
 _NONE = np.zeros(0, np.int64)

@@ -13,7 +13,7 @@ from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.join.arrays import Times
-from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, TS
+from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
 from slicemill.kernels.join.conditions import Selections
 from slicemill.kernels.join.hashing import HashedKeys, hash_keys
 from slicemill.kernels.join.windows import Seats, counts_rows
@@ -48,7 +48,8 @@ class Entry:
             wanted &= hashed.valid[rows]
         if not wanted.all():
             table, words, rows = table.filter(pa.array(wanted)), words[wanted], rows[wanted]
-        columns = [table.column("_ts"), table.column("_arr"), pa.array(hashed.hashes[rows])]
+        columns = [table.column(name) for name in ("_ts", "_seq", "_arr")]
+        columns.append(pa.array(hashed.hashes[rows]))
         columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
         if numbers is not None:
             columns.append(pa.array(numbers[rows]))
@@ -70,6 +71,12 @@ class Entry:
         return np.asarray(buckets == self._bucket)
 
 
+def asks_for_numbers(operator: SharedJoin, side: int) -> bool:
+    """Does a query want to know the numbers of this side's rows?"""
+    asked = ((of, column) for member in operator.members for _, of, column in member.columns)
+    return (side, "_number") in asked
+
+
 def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
     """The types of the key columns that are kept, as `hash_keys` gives them."""
     none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
@@ -78,10 +85,9 @@ def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
 
 def _schema(operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> pa.Schema:
     members = operator.members
-    fields = [pa.field(TS, pa.int64()), pa.field(ARRIVAL, pa.int64()), pa.field(HASH, pa.uint64())]
+    fields = [*(pa.field(name, pa.int64()) for name in (TS, SEQ, ARRIVAL)), pa.field(HASH, pa.uint64())]
     fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
-    asked = any((of, column) == (side, "_number") for member in members for _, of, column in member.columns)
-    if asked or any(counts_rows(member.windows[side]) for member in members):
+    if any(counts_rows(member.windows[side]) for member in members):
         fields.append(pa.field(NUMBER, pa.int64()))
     if operator.deadlines and side == 0:
         fields.append(pa.field(DEADLINE, pa.int64()))

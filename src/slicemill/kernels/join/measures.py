@@ -22,6 +22,7 @@ from slicemill.plan.slices.set_wise import (
     tuple_seconds,
 )
 from slicemill.plan.slices.statistics import Statistics
+from slicemill.storage.codec import stored_as
 
 _SECOND_US = 1_000_000
 _ENOUGH = 10_000  # rows or pairs that must be timed before it counts
@@ -29,6 +30,7 @@ _REWRITING = 8.0  # before that: as measured on one machine
 _MORE = 1.25  # so many times the rows of the last plan make a new one
 
 
+@stored_as("join.timed", version=1)
 @dataclass(slots=True)
 class Timed:
     """How often something was done, and the processor seconds that it took."""
@@ -44,6 +46,7 @@ class Timed:
         self.times += times
 
 
+@stored_as("join.side_measures", version=1)
 @dataclass(slots=True)
 class SideMeasures:
     """Of one side: rows that came in, for how long rows have been within reach in all, how often they were
@@ -70,6 +73,7 @@ class SideMeasures:
                 counted[name] = counted.get(name, 0) + rows
 
 
+@stored_as("join.measures", version=1)
 @dataclass(slots=True)
 class Measures:
     """All that is measured, and for how many rows cuts were last planned."""

@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.kernels.join.block import column_numbers
+from slicemill.kernels.order import SEQ_BITS
 
 
-def in_order(table: pa.Table, members: Sequence[tuple[str, str]]) -> pa.Table:
+def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS) -> pa.Table:
     """Rows of a join by (timestamp, latest stream, its tuple's number, the numbers of all).
 
     `members` are, stream by stream, the columns with a member's timestamp and its number in its stream. Of
-    members with the same timestamp that of the last stream is the latest.
+    members with the same timestamp that of the last stream is the latest. Numbers have `seq_bits` bits.
     """
-    if table.num_rows < 2:
+    if not table.num_rows:
         return table
     table = table.combine_chunks()
     now = column_numbers(table, "_ts")
@@ -27,4 +28,7 @@ def in_order(table: pa.Table, members: Sequence[tuple[str, str]]) -> pa.Table:
         is_latest = np.asarray(table.column(time).cast(pa.int64()).to_numpy()) == now
         latest[is_latest] = place
         number[is_latest] = numbers[place][is_latest]
-    return table.take(pa.array(np.lexsort((*reversed(numbers), number, latest, now))))
+    order = np.lexsort((*reversed(numbers), number, latest, now))
+    place = table.schema.get_field_index("_seq")
+    seqs = number + (latest << seq_bits)
+    return table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from slicemill.kernels.join import placing
 from slicemill.kernels.join.arrays import Places, Times, Words
-from slicemill.kernels.join.block import DATA, DEADLINE, KEY, NUMBER, TIME, Block
+from slicemill.kernels.join.block import DATA, DEADLINE, KEY, SEQ, TIME, Block
 from slicemill.kernels.join.windows import WORD_BITS
 
 _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
@@ -25,10 +25,11 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """New rows of a side, grouped: their arrival, their place among all new rows, and how many rows of the
-    other side came before them."""
+    """New rows of a side, grouped: the numbers and arrivals of their pairs, their place among all new rows,
+    and how many rows of the other side came before them."""
 
     block: Block
+    seqs: Times
     arrivals: Times
     ranks: Places
     seen: Times
@@ -59,6 +60,9 @@ class Pairs:
         """The timestamps of results: those of the rows that probed."""
         return self._of_probes("now", lambda probing: probing.block.times)
 
+    def seqs(self) -> pa.Array:
+        return self._of_probes("seq", lambda probing: probing.seqs)
+
     def arrivals(self) -> pa.Array:
         return self._of_probes("arrival", lambda probing: probing.arrivals)
 
@@ -66,7 +70,7 @@ class Pairs:
         return self._column(side, TIME, pa.int64())
 
     def numbers(self, side: int) -> pa.Array:
-        return self._column(side, NUMBER, pa.int64())
+        return self._column(side, SEQ, pa.int64())
 
     def data(self, side: int, column: str, kind: pa.DataType) -> pa.Array:
         return self._column(side, DATA + column, kind)

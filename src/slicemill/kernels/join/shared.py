@@ -26,6 +26,7 @@ from slicemill.kernels.join.answers import Answer, Answers, Collected
 from slicemill.kernels.join.arrays import Places, Times
 from slicemill.kernels.join.block import (
     ARRIVAL,
+    SEQ,
     TIME,
     TS,
     Block,
@@ -33,11 +34,12 @@ from slicemill.kernels.join.block import (
     grouped,
 )
 from slicemill.kernels.join.conditions import Selections
-from slicemill.kernels.join.entry import Entry, key_types
+from slicemill.kernels.join.entry import Entry, asks_for_numbers, key_types
 from slicemill.kernels.join.pairs import Found, Pairs, Probing
 from slicemill.kernels.join.side import Served, Side
 from slicemill.kernels.join.state import JoinState
 from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
+from slicemill.kernels.order import SEQ_BITS, behind
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import Covers
 
@@ -68,9 +70,12 @@ class Join:
         bucket: int = 0,
         buckets: int = 1,
         newcomers: Covers | None = None,
+        seq_bits: int = SEQ_BITS,
     ) -> None:
         """`newcomers` are members that are new, also if there was one of the same name and form before."""
         self.state = state
+        self._asked = [asks_for_numbers(operator, side) for side in SIDES]
+        self._seq_bits = seq_bits
         self._members = operator.members
         self._schemas = schemas
         self._deadlines = bool(operator.deadlines)
@@ -80,7 +85,14 @@ class Join:
         state.seats = before.taken_by(operator.members)
         self._entries = [Entry(operator, side, schemas[side], state.seats, bucket, buckets) for side in SIDES]
         self._sides = [
-            Side(state.sides[side], state.seats, side, self._entries[side].schema, state.measures.writing)
+            Side(
+                state.sides[side],
+                state.seats,
+                side,
+                self._entries[side].schema,
+                state.measures.writing,
+                self._asked[side],
+            )
             for side in SIDES
         ]
         self._reaches = [side.reach for side in self._sides]
@@ -180,10 +192,11 @@ class Join:
             met = np.searchsorted(passed[1 - side], times[side], side=where)
             seen = self._sides[1 - side].state.seen + met.astype(np.int64)
             names = [TIME if name == TS else name for name in table.column_names]
-            renamed = table.rename_columns(names).drop_columns([ARRIVAL])
-            block, order = grouped(renamed, self.state.seats.words)
-            arrivals = column_numbers(table, ARRIVAL)
-            new.append(Probing(block, arrivals[order], ranks[order], seen[order]))
+            kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
+            block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+            arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
+            caused = seqs if side == 0 else behind(seqs, self._seq_bits)
+            new.append(Probing(block, caused[order], arrivals[order], ranks[order], seen[order]))
         return new
 
     def _targets(self, new: Sequence[Probing]) -> list[_Target]:

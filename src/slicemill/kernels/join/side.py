@@ -24,6 +24,7 @@ from slicemill.kernels.join.block import (
     FIRST,
     MASK,
     NUMBER,
+    SEQ,
     TIME,
     TS,
     Block,
@@ -60,13 +61,21 @@ class Side:
     """One side of a join, with the queries it has now."""
 
     def __init__(
-        self, state: SideState, seats: Seats, side: int, schema: pa.Schema, writing: Timed | None = None
+        self,
+        state: SideState,
+        seats: Seats,
+        side: int,
+        schema: pa.Schema,
+        writing: Timed | None = None,
+        asked: bool = False,
     ) -> None:
+        """`asked`: a query wants to know the numbers of rows."""
         self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: Reach = reach_of(seats, side)
         self.schema = schema  # of rows that wait
-        stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name != ARRIVAL]
+        left_out = (ARRIVAL,) if asked else (ARRIVAL, SEQ)
+        stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name not in left_out]
         self._slice_schema = pa.schema(stored)
         self._seats = seats
         self._writing = writing or Timed()

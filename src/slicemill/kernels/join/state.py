@@ -16,6 +16,7 @@ from slicemill.kernels.join.windows import Seats, reach_of
 from slicemill.kernels.slice import Cuts, Held, Slice
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.report import Report
+from slicemill.storage.codec import register, stored_as
 
 
 class Stored:
@@ -32,9 +33,9 @@ class Stored:
         self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
         self._block: Block | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        known = {name: value for name, value in vars(self).items() if name not in ("slice", "_block")}
-        return Stored, (self.slice, known)
+    def plain(self) -> dict[str, Any]:
+        """All but the block, which is made of the slice when it is first asked for."""
+        return {name: value for name, value in vars(self).items() if name != "_block"}
 
     def block(self, words: int) -> Block:
         if self._block is None or self._block.words.shape[1] != words:
@@ -42,6 +43,7 @@ class Stored:
         return self._block
 
 
+@stored_as("join.side", version=1)
 @dataclass(slots=True)
 class SideState:
     """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
@@ -65,6 +67,7 @@ class SideState:
         return found
 
 
+@stored_as("join", version=1)
 @dataclass(slots=True)
 class JoinState:
     seats: Seats = field(default_factory=lambda: Seats({}, {}))
@@ -92,6 +95,9 @@ class JoinState:
             if cuts is not None and side.cuts_us is not None:
                 found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
         return found
+
+
+register("join.stored", 1, Stored, Stored.plain, lambda plain: Stored(plain["slice"], plain))
 
 
 def table_of(held: Slice | pa.Table) -> pa.Table:

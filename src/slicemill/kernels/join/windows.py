@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from slicemill.esl.query import Frame, Window
 from slicemill.kernels.join.arrays import Places, Times, Words
 from slicemill.plan.operators import JoinMember
+from slicemill.storage.codec import stored_as
 
 WORD_BITS = 64
 FOREVER = 2**63 - 1
 _ALL_WHOLE: Mapping[str, float] = {}
 
 
+@stored_as("join.seats", version=1)
 @dataclass(frozen=True, slots=True)
 class Seats:
     """Every query has a bit in the masks for as long as it is there; one that changes is a new query."""

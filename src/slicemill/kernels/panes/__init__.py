@@ -4,6 +4,5 @@ Time is cut wherever a window of any query begins or ends (`edges`). Within such
 that satisfy the same conditions become one *entry* (`entries`), which holds a *partial* for each thing that
 an aggregate needs to know (`partials`, `sums`). Entries are ordered by key for each set of conditions
 (`view`); a window is then a span of neighbouring entries (`spans`), and its result takes as long as a look at
-both ends of the span (`figures`), however many tuples are in it. Entries are made of rows at once, or first
-of those of each chunk (`early`) and then of such entries.
+both ends of the span (`figures`), however many tuples are in it.
 """

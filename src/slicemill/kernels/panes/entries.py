@@ -1,7 +1,8 @@
 """Entries: what the tuples of one pane, one key and one set of conditions have in common.
 
-Entries are columns: `start` (of the pane), `key` and `pattern` (numbers), `arrival` (of the newest tuple),
-`rows`, and those of each partial. They are in the order of their panes, as tuples are in that of their times.
+Entries are columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first tuple),
+`rows`, and those of each partial. They are in the order of their panes, as tuples are in that of their times,
+and within a pane in the order of their first tuples.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.groups import first_of_group, greatest_by_group, sum_by_group
+from slicemill.kernels.panes.groups import first_of_group, sum_by_group
 from slicemill.kernels.panes.partials import Columns, Partial, taken
 from slicemill.kernels.vectors import numbers
 
 _SPARE_CELLS = 4
-_OWN = ("start", "key", "pattern", "arrival", "rows")
+_OWN = ("start", "key", "pattern", "seq", "rows")
 
 Partials = Mapping[str, Partial]  # by name
 
@@ -29,26 +30,21 @@ Partials = Mapping[str, Partial]  # by name
 def entries_of(
     panes: tuple[Ints, Ints],
     cells: tuple[Ints, int],
-    arrival: Ints,
+    seqs: Ints,
     lifted: Mapping[str, Columns],
     partials: Partials,
-    rows: Ints | None = None,
 ) -> tuple[Columns, Ints]:
     """The entries of rows, without key and pattern, and the first row of each.
 
-    `cells` numbers what keys and patterns there are among the rows, and says how many. Each row stands for
-    itself, or for so many `rows`: then it is an entry that is put together with others.
+    `cells` numbers what keys and patterns there are among the rows, and says how many.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
-    entries: dict[str, Any] = {
-        "start": starts[pane],
-        "arrival": greatest_by_group(arrival, slot, count),
-        "rows": _counted(slot, count) if rows is None else sum_by_group(rows, slot, count),
-    }
+    first = first_of_group(slot, count)
+    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _counted(slot, count)}
     for name, columns in lifted.items():
         entries |= _stored(name, partials[name].reduce(columns, slot, count))
-    return entries, first_of_group(slot, count)
+    return entries, first
 
 
 def cells_of(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
@@ -84,10 +80,9 @@ def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
 
 
 def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Columns:
-    """Entries of the same group as one."""
+    """Entries of the same group as one; the first of them has the group's first tuple."""
     first = first_of_group(group, count)
-    made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern")}
-    made["arrival"] = greatest_by_group(entries["arrival"], group, count)
+    made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
     made["rows"] = sum_by_group(entries["rows"], group, count)
     for name, partial in partials.items():
         made |= _stored(name, partial.reduce(_own(entries, name), group, count))
@@ -121,8 +116,11 @@ def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
         return whole
     last = len(older["start"]) + tail
     codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
-    _, group = np.unique(codes, return_inverse=True)
-    group = np.concatenate((np.arange(head), head + group))
+    _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
+    # Within a pane, entries stay in the order of their first tuples.
+    ranks = np.empty(len(firsts), np.int64)
+    ranks[np.argsort(firsts)] = np.arange(len(firsts))
+    group = np.concatenate((np.arange(head), head + ranks[group]))
     count = int(group.max()) + 1
     rest = len(whole["start"]) - last
     return reduced(whole, np.concatenate((group, count + np.arange(rest))), count + rest, partials)

@@ -36,11 +36,3 @@ def least_of_group(values: Ints, group: Ints, groups: int) -> Ints:
         if place[g] < 0 or values[i] < values[place[g]]:
             place[g] = i
     return place
-
-
-@njit(cache=True)
-def greatest_by_group(values: Ints, group: Ints, groups: int) -> Ints:
-    greatest = np.full(groups, -(2**63), np.int64)
-    for i in range(len(group)):
-        greatest[group[i]] = max(greatest[group[i]], values[i])
-    return greatest

@@ -21,6 +21,7 @@ from slicemill.kernels.panes.state import BEGINNING, NEVER, MemberState, StoredK
 from slicemill.kernels.panes.view import View
 from slicemill.kernels.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
 from slicemill.kernels.windows.rows import Function, Rows, Windows
+from slicemill.metrics.due import released_by_time
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _SLOT, _KEY = "_slot", "_key"
@@ -68,12 +69,24 @@ class Groups:
     held = due
 
     def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
-        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        spans = self._spans(view, state, until)
         found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
         return self._table(view, keys, spans, found)
 
+    def _spans(self, view: View, state: MemberState, until: int) -> Spans:
+        """The windows that have ended since, by their ends, then by the first tuples of groups."""
+        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        seqs = view.columns["seq"][spans.lo]
+        falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
+        return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
+
     def _table(self, view: View, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
-        arrays: dict[str, Any] = {"_ts": spans.end, "_arr": view.columns["arrival"][spans.hi - 1]}
+        # Time releases them, when their windows end.
+        arrays: dict[str, Any] = {
+            "_ts": spans.end,
+            "_seq": view.columns["seq"][spans.lo],
+            "_arr": np.zeros(len(spans), np.int64),
+        }
         groups = dict(zip(self.key_names, view.shown_keys(keys.values), strict=True))
         for column in self.columns:
             if column.name in groups:
@@ -107,7 +120,7 @@ class ValueGroups(Groups):
         return tuple(values for call in self.calls for values in call)
 
     def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
-        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        spans = self._spans(view, state, until)
         count = len(view.start)
         arguments = []
         for call in self.calls:
@@ -120,7 +133,7 @@ class ValueGroups(Groups):
             places += [place] * len(made)
             rows += made
         chosen = np.array(places, np.int64)
-        repeated = Spans(spans.end[chosen], spans.rank[chosen], spans.lo[chosen], spans.hi[chosen])
+        repeated = spans.take(chosen)
         columns_of_calls = zip(*rows, strict=True) if rows else [()] * len(self.returned)
         found = {
             column.name: to_arrow(from_values(values, column.type), len(rows))
@@ -140,7 +153,7 @@ class KernelGroups(ValueGroups):
     functions: tuple[Function | None, ...]
 
     def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
-        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        spans = self._spans(view, state, until)
         # The kernels want windows whose ends never go back: those of a key after those of another.
         order = np.argsort(spans.rank, kind="stable")
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
@@ -200,7 +213,7 @@ class Yields:
 
     def take(self, state: MemberState, table: pa.Table, keys: Ints) -> None:
         """New tuples: each overtakes the one of its key that waits in the same slot."""
-        chosen = table.select(["_ts", "_arr", *self.carried])
+        chosen = table.select(["_ts", "_seq", *self.carried])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
         chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
         if state.waiting is not None:
@@ -217,12 +230,14 @@ class Yields:
         state.waiting = rest if rest.num_rows else None
         ranks, ends = view.ranks(rows.column(_KEY).to_numpy()), rows.column(_SLOT).to_numpy()
         spans: dict[int, Spans] = {}
-        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_arr", *self.carried)}
+        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.carried)}
+        arrays["_arr"] = released_by_time(ends)
         for name, (length, figure) in self.figures.items():
             if length not in spans:
                 spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
             arrays[name] = figure.over(view, spans[length])
-        return pa.table({name: arrays[name] for name in ("_ts", "_arr", *(c.name for c in self.columns))})
+        names = ("_ts", "_seq", "_arr", *(column.name for column in self.columns))
+        return pa.table({name: arrays[name] for name in names})
 
 
 @njit(cache=True)

@@ -24,11 +24,6 @@ from slicemill.kernels.stateless import WORD_BITS, compile_masks
 Mask = NDArray[np.bool_]
 
 
-def every_time(ts: Ints) -> Mask:
-    """For a member whose windows leave nothing out."""
-    return np.ones(len(ts), np.bool_)
-
-
 @dataclass(frozen=True)
 class Input:
     """What the members have in common: the schema of the stream, its keys, and which of them are ours."""
@@ -95,9 +90,9 @@ class Selection:
             selected = selected.only(rows)
             keys = self._keys(selected.table)
         found = [key for key in keys if isinstance(key, pa.ChunkedArray)]
-        return self.ours(Selected(selected.table, selected.words, found)), failed
+        return self._ours(Selected(selected.table, selected.words, found)), failed
 
-    def ours(self, selected: Selected) -> Selected:
+    def _ours(self, selected: Selected) -> Selected:
         """What has keys of our bucket."""
         if self._given.buckets == 1 or not selected.keys:
             return selected

@@ -28,6 +28,9 @@ class Spans:
     def __len__(self) -> int:
         return len(self.end)
 
+    def take(self, places: NDArray[np.int64]) -> Spans:
+        return Spans(self.end[places], self.rank[places], self.lo[places], self.hi[places])
+
 
 def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, until: int) -> Spans:
     """The windows that end after `after`, at `until` at the latest, and hold something; by end, then key.

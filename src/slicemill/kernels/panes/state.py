@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.keys import DistinctKeys, Keys, Numbers, distinct_keys
+from slicemill.kernels.keys import DistinctKeys, Keys, Numbers
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.entries import Partials, from_table, joined, merged, no_entries, to_table
 from slicemill.kernels.panes.partials import Columns
 from slicemill.kernels.slice import Slice
+from slicemill.storage.codec import register, stored_as
 
 BEGINNING = -(2**63) + 1
 NEVER = 2**63 - 1
@@ -31,6 +32,7 @@ def _unbalanced(slices: Sequence[Slice]) -> bool:
     return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
 
 
+@stored_as("panes.entries", version=1)
 @dataclass
 class Store:
     """Entries in slices, in the order of their panes; `single` ones, of one tuple each, stay apart."""
@@ -97,7 +99,8 @@ class StoredKeys:
         self._slices, self._stored = [], 0
         return self._keys.keep(alive)
 
-    def __getstate__(self) -> list[Slice]:
+    def stored(self) -> list[Slice]:
+        """The slices that have all keys."""
         if self._stored < len(self._keys):
             new = self._keys.values(np.arange(self._stored, len(self._keys)))
             if new:
@@ -108,19 +111,24 @@ class StoredKeys:
                 self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
         return self._slices
 
-    def __setstate__(self, slices: list[Slice]) -> None:
-        self.__init__()  # type: ignore[misc]
-        self._slices = slices
+    @staticmethod
+    def restored(slices: list[Slice]) -> StoredKeys:
+        keys = StoredKeys()
+        keys._slices = slices
         if slices:
-            columns = pa.concat_tables([part.table for part in slices]).columns
-            self._keys.number(distinct_keys(columns, len(columns[0])), columns)
-            self._stored = len(self._keys)
+            keys._keys = Keys.restored(pa.concat_tables([part.table for part in slices]).columns)
+            keys._stored = len(keys._keys)
+        return keys
+
+
+register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
 
 
 def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
     return pa.table({str(place): column for place, column in enumerate(columns)})
 
 
+@stored_as("panes.member", version=1)
 @dataclass
 class MemberState:
     """`closed`: windows that end up to here are answered. Panes of its tuples begin from oldest to newest.
@@ -136,6 +144,7 @@ class MemberState:
     failure: str | None = None
 
 
+@stored_as("panes", version=1)
 @dataclass
 class PaneState:
     """`patterns`: the members that take the tuples of an entry; `values` are entries of single tuples."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 from slicemill.errors import SlicemillError
 from slicemill.esl.expression import Expr
 from slicemill.kernels.keys import distinct_keys
-from slicemill.kernels.panes.early import put_together
 from slicemill.kernels.panes.edges import Ints, cut
 from slicemill.kernels.panes.entries import cells_of, entries_of
 from slicemill.kernels.panes.members import Member, ValueGroups, Yields
@@ -23,7 +22,6 @@ from slicemill.kernels.panes.partials import Columns, Partial
 from slicemill.kernels.panes.selection import Input, Selected, Selection
 from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.view import View, by_key, view_of
-from slicemill.plan.early_cost import Counted
 
 # Rows, None for none, and how far they are complete; or why there are no more.
 Answer = tuple[pa.Table | None, int] | SlicemillError
@@ -41,7 +39,6 @@ class SharedWindows:
         state: PaneState,
     ) -> None:
         self.state = state
-        self.counted = Counted()  # in the last run
         self._members = members
         self._edges = edges
         holds = {name: member.holds for name, member in members.items()}
@@ -52,13 +49,9 @@ class SharedWindows:
             known = self._values if isinstance(member, ValueGroups) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
 
-    def run(self, table: pa.Table, until: int, early: Sequence[tuple[pa.Table, int]] = ()) -> list[Answer]:
-        """`early` has, in place of rows, their entries by chunk, and when each chunk arrived."""
-        self.counted = Counted()
+    def run(self, table: pa.Table, until: int) -> list[Answer]:
         if table.num_rows:
             self._take(table)
-        if early:
-            self._take_early(early)
         ready = [name for name, due in self._dues() if due <= until]
         made = self._answered(ready, until) if ready else {}
         answers: dict[str, Answer] = {}
@@ -103,9 +96,9 @@ class SharedWindows:
         places = state.seen + np.arange(rows)
         panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
         lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
-        arrival = selected.table.column("_arr").to_numpy()
+        seqs = selected.table.column("_seq").to_numpy()
         state.seen += rows
-        numbers, patterns = self._put(selected, panes, arrival, lifted)
+        numbers, patterns = self._put(selected, panes, seqs, lifted)
         if self._values:
             self._take_values(selected.table, panes, numbers, patterns, columns, places)
         for name, member in self._live():
@@ -113,23 +106,14 @@ class SharedWindows:
                 own = self._selection.takes(name, selected)
                 member.take(state.members[name], selected.table.filter(pa.array(own)), numbers[own])
 
-    def _take_early(self, parts: Sequence[tuple[pa.Table, int]]) -> None:
-        """The same with entries that were made of new tuples when they were stored."""
-        early = put_together(parts, self._selection, self._partials, self.state.seen)
-        self.state.seen += sum(table.num_rows for table, _ in parts)
-        if early.selected.table.num_rows:
-            panes = early.panes(self.state.newest)
-            self._put(early.selected, panes, early.arrival, early.lifted, early.rows)
-
     def _put(
         self,
         selected: Selected,
         panes: tuple[Ints, Ints],
-        arrival: Ints,
+        seqs: Ints,
         lifted: Mapping[str, Columns],
-        rows: Ints | None = None,
     ) -> tuple[Ints, Ints]:
-        """Put rows, or entries of so many rows, into the panes that they lie in; their keys and patterns."""
+        """Put rows into the panes that they lie in; their keys and patterns."""
         state = self.state
         distinct = distinct_keys(selected.keys, selected.table.num_rows)
         numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
@@ -139,10 +123,9 @@ class SharedWindows:
         self._note(panes, found, names)
         if any(not isinstance(member, ValueGroups) for _, member in self._live()):
             cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
-            entries, first = entries_of(panes, cells, arrival, lifted, self._partials, rows)
+            entries, first = entries_of(panes, cells, seqs, lifted, self._partials)
             entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
             state.entries.append(entries, self._partials)
-            self.counted = Counted(int(entries["rows"].sum()), len(first), 0 if rows is None else len(rows))
         return numbers, patterns
 
     def _arguments(self, selected: Selected) -> dict[str, pa.Array]:
@@ -175,7 +158,7 @@ class SharedWindows:
             "start": np.repeat(panes[0], np.diff(panes[1]))[rows],
             "key": numbers[rows],
             "pattern": patterns[rows],
-            "arrival": table.column("_arr").to_numpy()[rows],
+            "seq": table.column("_seq").to_numpy()[rows],
             "rows": np.ones(len(rows), np.int64),
         }
         for name, partial in self._values.items():

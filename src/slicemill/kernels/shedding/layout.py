@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slicemill.kernels.shedding.heap import Floats, Ints
+from slicemill.storage.codec import stored_as
 
 SLACK = 64
 NONE = -1
@@ -72,6 +73,7 @@ def new_partitions(count: int) -> Ints:
     return out
 
 
+@stored_as("coalesce.packed", version=1)
 class Packed(NamedTuple):
     """What has to be stored of a memory: the rest follows from it."""
 

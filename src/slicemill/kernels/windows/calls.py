@@ -21,6 +21,7 @@ from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import Keys, distinct_keys
+from slicemill.kernels.order import SEQ_BITS, behind
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import arrow_type, numbers
 from slicemill.kernels.windows.events import (
@@ -36,12 +37,16 @@ from slicemill.kernels.windows.events import (
 from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.kernels.windows.intervals import Places
+from slicemill.metrics.due import released_by_time
+from slicemill.storage.codec import stored_as
 
-TS, ARRIVAL = "_ts", "_arr"
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+_SYSTEM = (TS, SEQ, ARRIVAL)
 _BEGINNING, _END = -(2**63), 2**63 - 1
 _FEW_KEYS = 1000
 
 
+@stored_as("over.partitions", version=1)
 @dataclass(slots=True)
 class PartitionState:
     """The partitions met so far, and how many tuples each has had."""
@@ -51,6 +56,7 @@ class PartitionState:
     arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
+@stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
     """All that is kept from run to run: `now` is how far time is known, `sequence` counts tuples."""
@@ -81,8 +87,10 @@ class WindowCalls:
         state: WindowState | None = None,
         bucket: int = 0,
         buckets: int = 1,
+        seq_bits: int = SEQ_BITS,
     ) -> None:
         self._calls = calls
+        self._seq_bits = seq_bits
         self._names = list(schema.names)
         self._bucket, self._buckets = bucket, buckets
         self._types = [arrow_type(call.columns[0].type) for call in calls]
@@ -101,7 +109,7 @@ class WindowCalls:
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
         """New rows in order, and a time below which no later one is; the same of the output."""
         state = self.state
-        names = [TS, ARRIVAL, *self._names]
+        names = [*_SYSTEM, *self._names]
         # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
         table = pa.table([table.column(name) for name in names], names=names)
         table, keys, columns = self._mine(table)
@@ -196,19 +204,36 @@ class WindowCalls:
                 silenced(events, call, answers.overtaken)
         out, waiting = released(events)
         self.state.waiting = waiting if len(waiting) else None
-        return self._output(_caused(out.tuples, table), out.values)
+        return self._output(self._released(out), out.values)
+
+    def _released(self, out: Events) -> pa.Table:
+        """Rows that leave; those that had to wait for the end of a slot, or for an expiry, say so."""
+        ts = out.ts
+        until = np.where(out.expiry, ts, _BEGINNING)
+        for placed in self._groups:
+            window = placed.group.window
+            if window.slide is not None and not placed.group.by_rows:
+                for call in placed.calls:
+                    slots = (ts // window.slide + 1) * window.slide
+                    waited = ~out.expiry & (out.marks[call] == ANSWERED)
+                    until = np.where(waited, np.maximum(until, slots), until)
+        arrivals = numbers(out.tuples.column(ARRIVAL).combine_chunks())
+        found = np.where(until > _BEGINNING, released_by_time(until), arrivals)
+        return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, place: int, answers: Answers) -> Events | None:
         """Rows for tuples that left a window, at the time when they did."""
         if answers.expired is None:
             return None
         placed = self._groups[place]
-        names = [TS, ARRIVAL, *self._names]
+        names = [*_SYSTEM, *self._names]
         tuples = answers.expired.select([TUPLE + name for name in names]).rename_columns(names)
         extent = placed.group.window.extent
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
-        tuples = tuples.set_column(0, TS, pa.array(left))
+        # At equal timestamps tuples that come are before those that leave.
+        seqs = behind(numbers(tuples.column(SEQ).combine_chunks()), self._seq_bits)
+        tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
         events = Events(
             tuples,
@@ -226,8 +251,8 @@ class WindowCalls:
         return pa.nulls(0, self._types[call])
 
     def _output(self, tuples: pa.Table, values: Sequence[pa.Array]) -> pa.Table:
-        columns = [tuples.column(name) for name in (TS, ARRIVAL, *self._names)]
-        names = [TS, ARRIVAL, *self._names, *(call.columns[0].name for call in self._calls)]
+        columns = [tuples.column(name) for name in (*_SYSTEM, *self._names)]
+        names = [*_SYSTEM, *self._names, *(call.columns[0].name for call in self._calls)]
         return pa.table([*columns, *values], names=names)
 
     def _held(self) -> int:
@@ -289,16 +314,6 @@ def _new_rows(
     if group.window.active:
         new |= {TUPLE + name: table.column(name) for name in table.column_names}
     return pa.table(new)
-
-
-def _caused(out: pa.Table, new: pa.Table) -> pa.Table:
-    """Rows from before the new tuples came out because of the latest of these: that is their arrival."""
-    if not len(new) or not len(out):
-        return out
-    latest = int(numbers(new.column(ARRIVAL).combine_chunks()).max())
-    first = int(numbers(new.column(TS).combine_chunks())[0])
-    times, arrivals = (numbers(out.column(name).combine_chunks()) for name in (TS, ARRIVAL))
-    return out.set_column(1, ARRIVAL, pa.array(np.where(times < first, latest, arrivals)))
 
 
 def _merged(parts: list[Events]) -> list[Events]:

@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.kernels.vectors import numbers
+from slicemill.storage.codec import stored_as
 
 OPEN, SILENT, ANSWERED = 0, 1, 2
 Places = NDArray[np.int64]
 Marks = NDArray[np.int8]
 
 
+@stored_as("over.events", version=1)
 @dataclass(slots=True)
 class Events:
     """Tuples with their sequence numbers, and for each call a mark and a value."""

@@ -28,11 +28,13 @@ from slicemill.kernels.windows.intervals import (
 from slicemill.kernels.windows.past import put_together
 from slicemill.kernels.windows.pieces import kept, kept_from
 from slicemill.kernels.windows.rows import Rows, Windows
+from slicemill.storage.codec import stored_as
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)
 
 
+@stored_as("over.group", version=1)
 @dataclass(slots=True)
 class GroupState:
     """Rows that later windows still reach back to, in order of arrival.

@@ -24,7 +24,7 @@ class Statistics:
 ASSUMED = Statistics()
 
 
-def over_buckets(parts: Sequence[Statistics]) -> Statistics:
+def over_cells(parts: Sequence[Statistics]) -> Statistics:
     """What parts of the streams that are split by their keys have measured, together."""
     rates = (sum(part.rates[0] for part in parts), sum(part.rates[1] for part in parts))
     passing: dict[tuple[str, int], float] = {}

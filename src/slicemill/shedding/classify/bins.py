@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.bins", version=1)
 @dataclass(frozen=True, slots=True)
 class Bins:
     """`count` bins of equal width per feature, from `low` on; both are (n, k). What lies outside is in the

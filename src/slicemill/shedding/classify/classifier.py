@@ -17,11 +17,13 @@ from slicemill.shedding.classify.markov import Chains
 from slicemill.shedding.classify.model import Model
 from slicemill.shedding.classify.policies.policy import Policy
 from slicemill.shedding.classify.unit import Unit, decide_all, look, view_of
+from slicemill.storage.codec import stored_as
 
 # So often is it found out again how far streams move (M55).
 _VARIANCE_PERIOD = 100
 
 
+@stored_as("classify.settings", version=1)
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`samples` are drawn of each stream (M54). `lags`: so many earlier time units are features too (M57).
@@ -46,6 +48,24 @@ class Decisions:
     observed: Bools
 
 
+@stored_as(
+    "classify.classifier",
+    version=1,
+    fields=(
+        "_model",
+        "_bins",
+        "_chains",
+        "_policy",
+        "_settings",
+        "_centres",
+        "_unit",
+        "_p",
+        "_last",
+        "_last_seen",
+        "_variance",
+        "_past",
+    ),
+)
 class Classifier:
     """The model's features are those of the current time unit, then those of the unit before, and so on.
 

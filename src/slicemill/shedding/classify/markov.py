@@ -13,8 +13,10 @@ import numpy as np
 from numba import njit
 
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.chains", version=1)
 @dataclass(slots=True)
 class Chains:
     """The chains of n tasks with k features; `counts` is (n, k, M, M)."""

@@ -8,11 +8,13 @@ import numpy as np
 
 from slicemill.errors import SlicemillError
 from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.storage.codec import stored_as
 
 # A feature that never varies within a class would make every other value impossible.
 _LEAST_DEVIATION = 1e-3
 
 
+@stored_as("classify.model", version=1)
 @dataclass(frozen=True, slots=True)
 class Model:
     """`log_prior` is (n, C), `mean` and `deviation` are (n, k, C).

@@ -19,8 +19,10 @@ from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
 from slicemill.shedding.classify.risk import decide, decide_knowing
 from slicemill.shedding.classify.unit import Unit, View, decide_all, look
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.greedy", version=1, fields=("_observational", "_pruning"))
 class Greedy:
     """`observational`: by Q_Obs, which is BFF; else by Q_Bayes. With `pruning`, fewer Q are computed."""
 

@@ -12,8 +12,10 @@ from numba import njit
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
 from slicemill.shedding.classify.unit import Unit, View, decide_all, look
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.hvwt", version=1, fields=())
 class Hvwt:
     def choose(self, unit: Unit) -> None:
         risks = decide_all(unit.view)[2]

@@ -12,8 +12,10 @@ from numba import njit
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
 from slicemill.shedding.classify.unit import Unit, View, look
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.loadstar", version=1, fields=())
 class LoadStar:
     def choose(self, unit: Unit) -> None:
         tasks = unit.shuffled_tasks()

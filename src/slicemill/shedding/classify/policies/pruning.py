@@ -11,11 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from slicemill.shedding.classify.arrays import Bools, Floats
+from slicemill.storage.codec import stored_as
 
 _PERCENTILE = 20
 _SAME = 0.1
 
 
+@stored_as(
+    "classify.pruning",
+    version=1,
+    fields=("_window", "_threshold", "_seen", "_best", "_risks", "_low", "_usual"),
+)
 class Pruning:
     """`window` is in time units."""
 

@@ -7,8 +7,10 @@ from numba import njit
 
 from slicemill.shedding.classify.arrays import Ints
 from slicemill.shedding.classify.unit import Unit, View, look
+from slicemill.storage.codec import stored_as
 
 
+@stored_as("classify.uniform", version=1, fields=())
 class Uniform:
     def choose(self, unit: Unit) -> None:
         left = np.flatnonzero(unit.view.present & ~unit.view.observed)

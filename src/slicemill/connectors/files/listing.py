@@ -1,0 +1,188 @@
+"""Which files there are: a folder, one file, or a pattern of names, looked at again and again.
+
+Names with a leading `_` or `.` are not there yet, nor are those that end with `._COPYING_`: whoever writes a
+file gives it such a name until it is whole. Folders inside are not entered. A folder's own modification time
+says whether names have come or gone, so that a poll of a folder that rests costs one call, however many files
+it has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+GLOB = re.compile(r"[*?\[\]{}\\]")
+
+# A folder that changed so shortly before it was listed may have changed again within a tick of its clock.
+_SETTLED_NS = 100_000_000
+# Not every file system keeps a folder's time: it is listed now and then anyway.
+_LIST_AGAIN_S = 5.0
+_SHARE_OF_TIME = 50
+
+
+class Found(NamedTuple):
+    """A file; they are taken in the order of their modification time, then of their name."""
+
+    mtime_ns: int
+    name: str
+
+
+@dataclass(slots=True)
+class Listing:
+    """The files of a path. Names are relative to `root`."""
+
+    root: Path
+    pattern: tuple[str, ...]  # of the parts below the root
+    name_filter: re.Pattern[str] | None = None
+    _known: dict[str, int] = field(default_factory=dict)
+    _listed_s: float = float("-inf")
+    _cost_s: float = 0.0
+    _empty: list[str] = field(default_factory=list)
+
+    def new(self, seen: Collection[str]) -> list[Found]:
+        """The files that are not among the seen ones, in order; an empty file is not there yet."""
+        if not self._changed():
+            return self._grown(seen)
+        began_s, began_ns = time.monotonic(), time.time_ns()
+        self._known = {}
+        found: list[Found] = []
+        self._empty = []
+        for name in self._names():
+            if name in seen or not self._is_wanted(name.rpartition("/")[2]):
+                continue
+            self._add(name, found)
+        self._known = {
+            folder: mtime if began_ns - mtime > _SETTLED_NS else -1 for folder, mtime in self._known.items()
+        }
+        self._listed_s = time.monotonic()
+        self._cost_s = self._listed_s - began_s
+        return sorted(found)
+
+    @property
+    def cost_s(self) -> float:
+        """How long the last listing took."""
+        return self._cost_s
+
+    def exists(self) -> bool:
+        """Whether there is such a path; a pattern may come to match something later."""
+        return bool(self.pattern) or self.root.exists()
+
+    def has_partitions(self) -> bool:
+        """Whether a folder has folders like day=7, whose names hold the value of a column."""
+        if self.pattern or not self.root.is_dir():
+            return False
+        with os.scandir(self.root) as entries:
+            return any("=" in entry.name and entry.is_dir() for entry in entries)
+
+    def _add(self, name: str, found: list[Found]) -> None:
+        try:
+            status = (self.root / name).stat()
+        except OSError:
+            return  # gone meanwhile
+        if status.st_size:
+            found.append(Found(status.st_mtime_ns, name))
+        else:
+            self._empty.append(name)
+
+    def _grown(self, seen: Collection[str]) -> list[Found]:
+        """Of the files that were empty, those that are not any more."""
+        waiting, self._empty = self._empty, []
+        found: list[Found] = []
+        for name in waiting:
+            if name not in seen:
+                self._add(name, found)
+        return sorted(found)
+
+    def _changed(self) -> bool:
+        if time.monotonic() - self._listed_s > max(_LIST_AGAIN_S, _SHARE_OF_TIME * self._cost_s):
+            return True
+        return any(_mtime_ns(folder) != mtime for folder, mtime in self._known.items())
+
+    def _is_wanted(self, name: str) -> bool:
+        hidden = (name.startswith("_") and "=" not in name) or name.startswith(".")
+        if hidden or name.endswith("._COPYING_"):
+            return False
+        return self.name_filter is None or self.name_filter.fullmatch(name) is not None
+
+    def _names(self) -> Iterator[str]:
+        if self.root.is_file():
+            yield ""
+            return
+        yield from self._matching("", self.pattern)
+
+    def _matching(self, prefix: str, pattern: tuple[str, ...]) -> Iterator[str]:
+        """Files below a folder by the rest of a pattern; a folder that matches it whole gives its files."""
+        folder = self.root / prefix
+        self._known[str(folder)] = _mtime_ns(str(folder))
+        matches: Callable[[str], bool] | None = glob_regex(pattern[0]).fullmatch if pattern else None  # type: ignore[assignment]
+        try:
+            entries = os.scandir(folder)
+        except OSError:
+            return
+        with entries:
+            for entry in entries:
+                if matches is not None and not matches(entry.name):
+                    continue
+                if len(pattern) <= 1 and entry.is_file():
+                    yield prefix + entry.name
+                elif pattern and entry.is_dir():
+                    yield from self._matching(f"{prefix}{entry.name}/", pattern[1:])
+
+
+def _mtime_ns(folder: str) -> int:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return -1
+
+
+def listing_of(path: Path, name_filter: str | None = None) -> Listing:
+    """The files that a path names: a file, a folder, or a pattern in the style of Hadoop's."""
+    accepted = None if name_filter is None else glob_regex(name_filter)
+    if path.exists() or not GLOB.search(str(path)):
+        return Listing(path, (), accepted)
+    parts = path.parts
+    first = next(number for number, part in enumerate(parts) if GLOB.search(part))
+    return Listing(Path(*parts[:first]), parts[first:], accepted)
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """A pattern of names as a regular expression: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}` and `\\` before any of
+    them.
+
+    >>> bool(glob_regex("bid-[0-9]*.{csv,tsv}").fullmatch("bid-7.tsv"))
+    True
+    """
+    out: list[str] = []
+    at = depth = 0
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if character == "\\" and at < len(pattern):
+            out.append(re.escape(pattern[at]))
+            at += 1
+        elif character == "*":
+            out.append(".*")
+        elif character == "?":
+            out.append(".")
+        elif character == "[" and "]" in pattern[at + 1 :]:
+            end = pattern.index("]", at + 1)
+            inside = pattern[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[^{inside[1:]}]" if inside[0] in "^!" else f"[{inside}]")
+            at = end + 1
+        elif character == "{":
+            depth += 1
+            out.append("(?:")
+        elif character == "}" and depth:
+            depth -= 1
+            out.append(")")
+        elif character == "," and depth:
+            out.append("|")
+        else:
+            out.append(re.escape(character))
+    return re.compile("".join(out) + ")" * depth, re.DOTALL)

@@ -1,0 +1,197 @@
+"""New files of a folder, a file or a pattern, each read once: the reader of Parquet, CSV and JSON sources.
+
+New files are taken in the order of (modification time, name). A file is known by its name: one that was read
+and is touched or written again is not read again. A file must be whole when it appears; move it into the
+folder, or give it a leading `_` meanwhile. One that cannot be read stops its stream, and no other, until it
+can be read or is gone.
+
+An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
+…}`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.connectors.files.file_format import FileFormat, Taken
+from slicemill.connectors.files.ledger import Ledger
+from slicemill.connectors.files.listing import Found, Listing, listing_of
+from slicemill.connectors.files.options import check_options, is_true
+from slicemill.connectors.files.text import TextFiles
+from slicemill.connectors.files.typed import ParquetFiles
+from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import ERRORS, Wanted, joined
+from slicemill.ingest.formats.csv import csv_format
+from slicemill.ingest.formats.line_parser import CSV, JSON
+from slicemill.ingest.reader import Batch
+from slicemill.sources.origin import Origin
+
+_FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
+# A poll may take so little of the time between two.
+_SHARE_OF_POLLS = 10
+# So many names go to the ledger together, and so many files at most are read at once.
+_NAMES_IN_OFFSET = 64
+_FILES_AT_ONCE = 1_000
+
+
+def open_files(
+    origin: Origin, wanted: Wanted, folder: Path, spool: Path, clock: Callable[[], int]
+) -> FilesReader | None:
+    """The reader of a declaration's files; None if only Spark can read them."""
+    opened = opened_format(origin, wanted, folder)
+    if opened is None:
+        return None
+    listing, form = opened
+    most = origin.option("maxFilesPerTrigger")
+    if most is not None and not (most.isdecimal() and int(most)):
+        raise SlicemillError(f"the option maxFilesPerTrigger is a number of files from 1 on, not {most!r}")
+    return FilesReader(listing, form, Ledger(spool), clock, _FILES_AT_ONCE if most is None else int(most))
+
+
+def opened_format(origin: Origin, wanted: Wanted, folder: Path) -> tuple[Listing, FileFormat] | None:
+    """Where the files of an origin are, and how they are read; None if only Spark can."""
+    path = origin.path(folder)
+    if not check_options(origin.format, origin.options) or path is None:
+        return None
+    if is_true(origin.options, "multiLine"):
+        raise SlicemillError("a row is one line; multiLine files cannot be read")
+    listing = listing_of(path.absolute(), origin.option("pathGlobFilter"))
+    if not listing.exists():
+        raise SlicemillError(f"there is no file or folder {path}")
+    if listing.has_partitions():
+        return None  # columns in the names of folders are Spark's
+    if origin.format == "parquet":
+        return listing, ParquetFiles(wanted)
+    form = CSV if origin.format == CSV else JSON
+    header = form == CSV and is_true(origin.options, "header")
+    return listing, TextFiles(wanted, form, csv_format(wanted.schema.names, origin.options), header)
+
+
+class FilesReader:
+    """One partition: files have one order."""
+
+    def __init__(
+        self, listing: Listing, form: FileFormat, ledger: Ledger, clock: Callable[[], int], most_files: int
+    ) -> None:
+        self._listing = listing
+        self._form = form
+        self._ledger = ledger
+        self._clock = clock
+        self._most_files = most_files
+        self._offset: Any = None
+        self._seen: set[str] | None = None
+        self._waiting: deque[Found] = deque()
+        self._found_us = 0
+        self._again_us = _FIRST_AGAIN_US
+        self._written: tuple[int, int, int] | None = None  # from a place, so many names, to a place
+
+    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+        """Rows after an offset; a batch has files of one listing."""
+        seen, names, current, memory = self._resumed(offset)
+        taken: list[Taken] = []
+        if current is None and not self._waiting:
+            # Files are looked for before a batch, not within: all that is in it was found at one time.
+            self._waiting.extend(self._listing.new(seen))
+            self._found_us = self._clock()
+        left = limit_rows
+        files = 0
+        gone: list[str] = []
+        try:
+            while left > 0 and files < self._most_files:
+                if current is None and not self._waiting:
+                    break
+                name, position = current or (self._waiting.popleft().name, 0)
+                files += 1
+                piece = self._take(name, position, left, memory)
+                if piece is None:
+                    if position:
+                        gone.append(name)
+                    piece = Taken(position, True, 0, None, memory)
+                else:
+                    taken.append(piece)
+                memory, left = piece.memory, left - piece.rows
+                current = None if piece.ended else (name, piece.position)
+                if piece.ended:
+                    names.append(name)
+                    seen.add(name)
+            batch = self._batch(taken, gone)
+        except BaseException:
+            self._seen = None  # what was taken is not in any offset
+            raise
+        batch.offset = self._offset = self._as_offset(offset, names, current, memory)
+        batch.more = current is not None or bool(self._waiting)
+        if files:
+            self._again_us = _FIRST_AGAIN_US
+        batch.again_us = 0 if batch.more else self._pause_us(bool(files))
+        return batch
+
+    def committed(self, offset: Any) -> None:
+        names = offset["names"]
+        if len(names) >= _NAMES_IN_OFFSET:
+            self._written = (offset["seen"], len(names), self._ledger.write(offset["seen"], names))
+
+    def at_end(self) -> bool:
+        return self._offset is not None
+
+    def close(self) -> None:
+        self._form.close()
+
+    def _resumed(self, offset: Any | None) -> tuple[set[str], list[str], tuple[str, int] | None, Any]:
+        if offset is None:
+            offset = {"seen": 0, "names": [], "file": None, "memory": None}
+        if self._seen is None or offset != self._offset:
+            # Another offset than the last: a new reader, or a batch that was not committed.
+            self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
+            self._waiting.clear()
+            self._found_us = self._clock()
+        current = offset["file"]
+        return (
+            self._seen,
+            list(offset["names"]),
+            None if current is None else tuple(current),
+            offset["memory"],
+        )
+
+    def _as_offset(
+        self, before: Any | None, names: list[str], current: tuple[str, int] | None, memory: Any
+    ) -> dict[str, Any]:
+        place = 0 if before is None else before["seen"]
+        if self._written is not None and self._written[0] == place:
+            _, count, place = self._written
+            names = names[count:]
+        file = None if current is None else list(current)
+        return {"seen": place, "names": names, "file": file, "memory": memory}
+
+    def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> Taken | None:
+        """A piece of a file; None if it is gone."""
+        path = self._listing.root / name
+        if not path.exists():
+            return None
+        return self._form.take(path, position, limit_rows, memory)
+
+    def _batch(self, taken: list[Taken], gone: list[str]) -> Batch:
+        pieces = self._form.parse(taken)
+        errors = [bad for _, bad in pieces if bad is not None]
+        if gone:
+            reason = "this file was removed before it was read to its end"
+            errors.append(pa.table([gone, [reason] * len(gone)], schema=ERRORS))
+        return Batch(
+            table=joined([rows for rows, _ in pieces]),
+            errors=joined(errors),
+            offset=None,
+            arrival_us=self._found_us,
+            more=False,
+            again_us=None,
+        )
+
+    def _pause_us(self, found: bool) -> int:
+        """Until the next poll: longer while nothing comes, and much longer than a poll takes."""
+        pause_us = self._again_us
+        if not found:
+            self._again_us = min(2 * self._again_us, _MOST_AGAIN_US)
+        return max(pause_us, int(_SHARE_OF_POLLS * self._listing.cost_s * 1_000_000))

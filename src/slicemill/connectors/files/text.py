@@ -1,0 +1,259 @@
+"""Files of lines: blocks of whole lines at byte positions, plain or compressed, and the headers of CSV files.
+
+A file's own header says which field is which column. The first line that is not blank is the header; the same
+line further down, as in files that were put together, is no row. A header that lacks declared columns is told
+once, as an error with the header as its text, and so is one that has changed and has columns nobody declared.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.connectors.files.file_format import Taken
+from slicemill.execution.scalars_calendar import BLANKS
+from slicemill.ingest.formats.checked import ERRORS, Wanted
+from slicemill.ingest.formats.csv import CsvFormat, csv_fields
+from slicemill.ingest.formats.line_parser import LineParser
+from slicemill.ingest.formats.lines import split
+from slicemill.ingest.formats.parquet import unreadable
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = BLANKS.encode()
+_COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_LEAST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
+_LINE_BYTES = 128
+_NEWLINE = 10
+
+
+class LineFile:
+    """An open file, read forward in blocks of whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._compression = _COMPRESSION.get(path.suffix.lower())
+        self._stream: Any = None
+        self._open()
+
+    def _open(self) -> None:
+        self.close()
+        try:
+            self._stream = pa.input_stream(str(self.path), compression=self._compression)
+        except OSError as problem:
+            raise unreadable(self.path, problem) from None
+        self._at = 0  # position of the first byte of the buffer
+        self._buffer = b""
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def block(self, position: int, size: int) -> tuple[bytes, bool]:
+        """About `size` bytes of whole lines from a position on, and whether the file ends with them."""
+        self._go_to(position)
+        while True:
+            ended = not self._fill(size)
+            if ended:
+                return self._buffer, True
+            end = max(self._buffer.rfind(b"\n"), self._buffer[:-1].rfind(b"\r")) + 1
+            if end:
+                return self._buffer[:end], False
+            size = 2 * len(self._buffer)
+
+    def _fill(self, size: int) -> bool:
+        """Have so many bytes in the buffer; False if the file has fewer."""
+        parts = [self._buffer]
+        length = len(self._buffer)
+        while length < size:
+            data = self._read(size - length)
+            if not data:
+                break
+            parts.append(data)
+            length += len(data)
+        self._buffer = b"".join(parts) if len(parts) > 1 else parts[0]
+        return length >= size
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read(size)
+        except OSError as problem:
+            raise unreadable(self.path, problem) from None
+        return data
+
+    def _go_to(self, position: int) -> None:
+        skipped = position - self._at
+        if 0 <= skipped <= len(self._buffer):
+            self._buffer, self._at = self._buffer[skipped:], position
+            return
+        if self._compression is None:
+            self._stream.seek(position)
+            self._buffer, self._at = b"", position
+            return
+        if skipped < 0:
+            self._open()
+        self._at += len(self._buffer)
+        self._buffer = b""
+        while self._at < position:
+            data = self._read(min(position - self._at, _MOST_BYTES))
+            if not data:
+                return
+            self._at += len(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A CSV file's first line, its names, and the position behind it."""
+
+    line: bytes
+    names: tuple[str, ...]
+    end: int
+
+    @property
+    def mark(self) -> int:
+        return zlib.crc32("\n".join(name.lower() for name in self.names).encode())
+
+
+@dataclass(slots=True)
+class TextFiles:
+    """CSV or JSON files of one declaration. `header`: each CSV file has one."""
+
+    wanted: Wanted
+    form: str
+    csv: CsvFormat
+    header: bool
+    _file: LineFile | None = None
+    _head: tuple[Path, Header | None] | None = None
+    _parsers: dict[tuple[str, ...], LineParser] = field(default_factory=dict)
+    _line_bytes: float = _LINE_BYTES
+
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> Taken:
+        """Bytes of whole lines, about as many as asked for. `memory` is the mark of the last header."""
+        file = self._opened(path)
+        parser, dropped, told = self._parser(self.csv.names), b"", None
+        if self.header:
+            header = self._header_of(file)
+            if header is None:
+                return Taken(position, True, 0, None, memory)
+            parser, dropped = self._parser(header.names), header.line
+            if not position:
+                told, memory, position = self._told(header, memory), header.mark, header.end
+        size = int(min(max(limit_rows * self._line_bytes, _LEAST_BYTES), _MOST_BYTES))
+        data, end = file.block(position, size)
+        if not position and data.startswith(_BOM):
+            position, data = len(_BOM), data[len(_BOM) :]
+        kept, rows = _limited(data, limit_rows)
+        if rows:
+            self._line_bytes = (self._line_bytes + len(kept) / rows) / 2
+        block = _Block(parser, dropped, kept, told)
+        return Taken(position + len(kept), end and len(kept) == len(data), rows, block, memory)
+
+    def parse(self, taken: Sequence[Taken]) -> list[tuple[pa.Table, pa.Table | None]]:
+        """Rows and bad rows of all that was taken, in order; blocks of like files are read together."""
+        pieces: list[tuple[pa.Table, pa.Table | None]] = []
+        together: list[_Block] = []
+        for one in taken:
+            block = one.content
+            if block is None:
+                continue
+            if together and not block.is_like(together[0]):
+                pieces.append(_parsed(together))
+                together = []
+            together.append(block)
+        if together:
+            pieces.append(_parsed(together))
+        return pieces
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self, path: Path) -> LineFile:
+        if self._file is None or self._file.path != path:
+            self.close()
+            self._file = LineFile(path)
+        return self._file
+
+    def _parser(self, names: Sequence[str]) -> LineParser:
+        key = tuple(names)
+        if key not in self._parsers:
+            self._parsers[key] = LineParser(self.wanted, self.form, self.csv.with_names(key))
+        return self._parsers[key]
+
+    def _header_of(self, file: LineFile) -> Header | None:
+        if self._head is None or self._head[0] != file.path:
+            self._head = (file.path, read_header(file, self.csv))
+        return self._head[1]
+
+    def _told(self, header: Header, memory: Any) -> str | None:
+        """What is wrong with a header that is not like the last one."""
+        if header.mark == memory:
+            return None
+        found = {name.lower() for name in header.names}
+        declared = {name.lower() for name in self.wanted.schema.names}
+        missing = [name for name in self.wanted.schema.names if name.lower() not in found]
+        extra = [name for name in header.names if name.lower() not in declared]
+        if missing:
+            return f"this header has no column {', '.join(missing)}, which is NULL in the file's rows"
+        if extra and memory is not None:
+            return f"this header is new and has columns that are not declared: {', '.join(extra)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines of one file; those that are `dropped` are no rows. `told` is an error of its header."""
+
+    parser: LineParser
+    dropped: bytes
+    data: bytes
+    told: str | None
+
+    def is_like(self, other: _Block) -> bool:
+        return self.parser is other.parser and self.dropped == other.dropped and self.told is None
+
+
+def _parsed(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
+    first = blocks[0]
+    data = first.data if len(blocks) == 1 else b"\n".join(block.data for block in blocks)
+    lines = split(data)
+    if first.dropped and first.dropped + b"\n" in lines.data:
+        kept = [number for number in range(len(lines)) if lines.line(number) != first.dropped]
+        lines = lines.taken(np.array(kept, np.int64))
+    parsed = first.parser.parse(lines)
+    errors = parsed.errors
+    if first.told is not None:
+        told = pa.table([[first.dropped.decode(errors="replace")], [first.told]], schema=ERRORS)
+        errors = told if errors is None else pa.concat_tables([told, errors])
+    return parsed.table, errors
+
+
+def read_header(file: LineFile, form: CsvFormat) -> Header | None:
+    """The first line that is not blank; None if there is none."""
+    position, size = 0, _LEAST_BYTES
+    while True:
+        data, ended = file.block(position, size)
+        begin = len(_BOM) if not position and data.startswith(_BOM) else 0
+        for line in data[begin:].splitlines(keepends=True):
+            begin += len(line)
+            bare = line.rstrip(b"\r\n")
+            if bare.strip(_BLANKS):
+                names = csv_fields(bare.decode(errors="replace"), form)
+                return Header(bare, tuple((name or "").strip(BLANKS) for name in names), position + begin)
+        if ended:
+            return None
+        position += len(data)
+
+
+def _limited(data: bytes, limit_rows: int) -> tuple[bytes, int]:
+    """As many lines as are allowed, and their number."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+    if len(ends) > limit_rows:
+        return data[: int(ends[limit_rows - 1]) + 1], limit_rows
+    return data, len(ends) + (not data.endswith(b"\n") and bool(data))

@@ -1,0 +1,38 @@
+"""Parquet files, read a row group at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.connectors.files.file_format import Taken
+from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.parquet import ParquetRows
+
+
+@dataclass(slots=True)
+class ParquetFiles:
+    """Parquet files of one declaration; positions are numbers of rows."""
+
+    wanted: Wanted
+    _file: ParquetRows | None = None
+
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> Taken:
+        if self._file is None or self._file.path != path:
+            self.close()
+            self._file = ParquetRows.open(path, self.wanted)
+        file = self._file
+        parts, end = file.read(position, limit_rows)
+        return Taken(end, end >= file.rows, end - position, parts, memory)
+
+    def parse(self, taken: Sequence[Taken]) -> list[tuple[pa.Table, pa.Table | None]]:
+        return [(part.table, part.errors) for one in taken for part in one.content]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

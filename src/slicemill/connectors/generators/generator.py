@@ -1,0 +1,266 @@
+"""NEXMark, RFID readings and the highway as numbered events, whose rows are made from the numbers alone.
+
+Whoever has the same options makes the same rows of the same events, in whatever parts. Events appear by the
+clock at a rate, or as fast as they are taken; an event of RFID or the highway is a slot of time, whose rows
+appear together when it is over.
+
+Options of all: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (tasks
+of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (how many, of all three streams
+together; none: endless), `rate` (events per second), `start` (event time of the first, µs), `seed`. RFID:
+`tags` (new ones per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share of
+readings), `readers`, `seconds` (how long tags come), `seed`, `start`. The highway: `segments`, `days`,
+`first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.sources import highway, nexmark, rfid
+from slicemill.sources.reader import PACE_OPTIONS
+
+RATE_LIMITED = "rate-limited"
+AS_FAST_AS_POSSIBLE = "as fast as possible"
+
+_EVENTS_PER_TRIGGER = 1_000_000
+_HIGHWAY_SLOTS_PER_SECOND = 10
+_NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+Numbers = npt.NDArray[np.int64]
+Columns = Mapping[str, Any]
+
+NEXMARK_FIELDS = {
+    "person": pa.schema(
+        [
+            ("id", pa.int64()),
+            ("name", pa.string()),
+            ("email", pa.string()),
+            ("city", pa.string()),
+            ("state", pa.string()),
+            ("ts", _INSTANT),
+        ]
+    ),
+    "auction": pa.schema(
+        [
+            ("id", pa.int64()),
+            ("item", pa.string()),
+            ("initial_bid", pa.int64()),
+            ("reserve", pa.int64()),
+            ("expires", _INSTANT),
+            ("seller", pa.int64()),
+            ("category", pa.int32()),
+            ("ts", _INSTANT),
+        ]
+    ),
+    "bid": pa.schema(
+        [
+            ("auction", pa.int64()),
+            ("bidder", pa.int64()),
+            ("price", pa.int64()),
+            ("channel", pa.string()),
+            ("ts", _INSTANT),
+        ]
+    ),
+}
+_RFID_FIELDS = pa.schema([("reader", pa.int32()), ("tag", pa.int64()), ("at", _INSTANT)])
+_MEASURES = ("hour", "speed", "volume", "occupancy", "speed_behind", "speed_ahead")
+_HIGHWAY_FIELDS = pa.schema(
+    [
+        ("segment", pa.int32()),
+        ("at", _INSTANT),
+        *((name, pa.float64()) for name in _MEASURES),
+        ("jam", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How events appear: `limited` by the clock, so many at most at once, in so many tasks of Spark."""
+
+    limited: bool
+    max_per_trigger: int | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Events from 0 on; `events` is how many there are (None: endless), `rate` how many a second.
+
+    `finite` is how many a read to the end makes of endless ones. Of `per_batch` events the rows stay in the
+    processor's cache; a task for fewer than `per_task` costs more than it saves.
+    """
+
+    what: str
+    fields: pa.Schema
+    events: int | None
+    finite: int
+    rate: float
+    pace: Pace
+    per_batch: int
+    per_task: int
+    columns: Callable[[int, int], Columns]
+    numbers: Callable[[Columns, int, int], Numbers]  # the event of each row
+    following: Callable[[int], int]  # the first event from a number on that may have rows
+
+    def rows(self, first: int, last: int) -> tuple[pa.Table, Numbers]:
+        """The rows of events first <= n < last, and the event of each."""
+        columns = self.columns(first, last)
+        arrays = [pa.array(columns[field.name]).cast(field.type) for field in self.fields]
+        return pa.table(arrays, schema=self.fields), self.numbers(columns, first, last)
+
+
+def generator_of(form: str, given: Mapping[str, str]) -> Generator:
+    """The generator of a format; names of options are not case-sensitive."""
+    options = {key.lower(): str(value) for key, value in given.items()}
+    return GENERATORS[form](options)
+
+
+def _nexmark(options: Mapping[str, str]) -> Generator:
+    stream = options.get("stream", "")
+    if stream not in nexmark.STREAMS:
+        raise SlicemillError(f"NEXMark has no stream {stream!r}; it has {', '.join(nexmark.STREAMS)}")
+    unknown = options.keys() - _NEXMARK_OPTIONS - {name.lower() for name in PACE_OPTIONS}
+    if unknown:
+        known = ", ".join(sorted(_NEXMARK_OPTIONS))
+        raise SlicemillError(f"nexmark:// has no option {', '.join(sorted(unknown))}; it has {known}")
+    seed = _whole("NEXMark", options, "seed", 1) or 0
+    start_us = _whole("NEXMark", options, "start", 0) or 0
+    rate = _rate(options.get("rate", "10000"))
+
+    def columns(first: int, last: int) -> Columns:
+        return nexmark.columns(
+            stream,
+            first,
+            last,
+            seed=seed,
+            rate=rate,
+            start_us=start_us,
+            pick=lambda words, numbers: pa.array(words).take(pa.array(numbers)),
+        )
+
+    return Generator(
+        what="NEXMark",
+        fields=NEXMARK_FIELDS[stream],
+        events=_whole("NEXMark", options, "events", None, least=0),
+        finite=nexmark.FINITE_EVENTS,
+        rate=rate,
+        pace=_pace("NEXMark", options),
+        per_batch=50_000,
+        per_task=20_000,
+        columns=columns,
+        numbers=lambda _, first, last: nexmark.event_numbers(stream, first, last),
+        following=lambda number: _following(stream, number),
+    )
+
+
+def _following(stream: str, number: int) -> int:
+    """The first NEXMark event of a stream from a number on."""
+    cycle, offset = divmod(number, nexmark.EVENTS_PER_CYCLE)
+    first, last = _OFFSETS[stream]
+    if offset > last:
+        cycle, offset = cycle + 1, 0
+    return cycle * nexmark.EVENTS_PER_CYCLE + max(offset, first)
+
+
+_OFFSETS = {
+    "person": (0, 0),
+    "auction": (1, nexmark.AUCTIONS_PER_CYCLE),
+    "bid": (nexmark.AUCTIONS_PER_CYCLE + 1, nexmark.EVENTS_PER_CYCLE - 1),
+}
+
+
+def _rfid(options: Mapping[str, str]) -> Generator:
+    own = {name: text for name, text in options.items() if name != "stream"}
+    tags = rfid.tags_of(options.get("stream", ""), own, ignored=PACE_OPTIONS)
+    finite = replace(tags, seconds=rfid.FINITE_SECONDS).slots
+    assert finite is not None
+    return Generator(
+        what="RFID",
+        fields=_RFID_FIELDS,
+        events=tags.slots,
+        finite=finite,
+        rate=rfid.SLOTS_PER_SECOND,
+        pace=_pace("RFID", options),
+        per_batch=100,
+        per_task=100,
+        columns=tags.readings,
+        numbers=lambda columns, _, __: (columns["at"] - tags.start_us) // rfid.SLOT_US,
+        following=lambda number: number,
+    )
+
+
+def _highway(options: Mapping[str, str]) -> Generator:
+    own = {name: text for name, text in options.items() if name != "stream"}
+    road = highway.highway_of(options.get("stream", ""), own, ignored=PACE_OPTIONS)
+    return Generator(
+        what="The highway",
+        fields=_HIGHWAY_FIELDS,
+        events=road.slots,
+        finite=highway.FINITE_DAYS * highway.SLOTS_PER_DAY,
+        rate=_HIGHWAY_SLOTS_PER_SECOND,
+        pace=_pace("The highway", options),
+        per_batch=highway.SLOTS_PER_DAY,
+        per_task=highway.SLOTS_PER_DAY,
+        columns=road.rows,
+        numbers=lambda _, first, last: np.repeat(np.arange(first, last), road.segments),
+        following=lambda number: number,
+    )
+
+
+GENERATORS: dict[str, Callable[[Mapping[str, str]], Generator]] = {
+    "highway": _highway,
+    "nexmark": _nexmark,
+    "rfid": _rfid,
+}
+
+
+# -- options ----------------------------------------------------------------------------------------------
+
+
+def _pace(what: str, options: Mapping[str, str]) -> Pace:
+    speed = options.get("speed", RATE_LIMITED)
+    words = speed.lower().replace("-", " ")
+    if words not in (RATE_LIMITED.replace("-", " "), AS_FAST_AS_POSSIBLE):
+        raise SlicemillError(f"{what}'s speed is {RATE_LIMITED} or {AS_FAST_AS_POSSIBLE}, not {speed!r}")
+    limited = words != AS_FAST_AS_POSSIBLE
+    default = None if limited else _EVENTS_PER_TRIGGER
+    return Pace(
+        limited=limited,
+        max_per_trigger=_whole(what, options, "maxeventspertrigger", default, least=1),
+        partitions=_whole(what, options, "partitions", os.cpu_count(), least=1) or 1,
+    )
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise SlicemillError(f"NEXMark's rate is a number of events per second above 0, not {text!r}")
+    return rate
+
+
+def _whole(
+    what: str, options: Mapping[str, str], name: str, default: int | None, least: int | None = None
+) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        raise SlicemillError(f"{what}'s option {name} is a whole number, not {text!r}") from None
+    if least is not None and number < least:
+        raise SlicemillError(f"{what}'s option {name} is at least {least}, not {number}")
+    return number

@@ -1,0 +1,87 @@
+"""A generator as a source of ours: rows appear when the clock has come to them, or as fast as they are taken.
+
+An offset is `{"event": n, "since_us": t}`: events below n are out, and the clock began at t. After a stop,
+all events that the clock has passed meanwhile appear at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicemill.connectors.generators.generator import Generator, generator_of
+from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.columns import check_columns, checked_table
+from slicemill.ingest.reader import Batch
+from slicemill.sources.origin import Origin
+
+_LEAST_AGAIN_US = 5_000
+_MOST_AGAIN_US = 1_000_000
+_ENDLESS = 2**62
+
+
+def open_generator(origin: Origin, wanted: Wanted, clock: Callable[[], int]) -> GeneratorReader:
+    """The reader of `nexmark://`, `rfid://` or `highway://`."""
+    generator = generator_of(origin.format, origin.options)
+    check_columns(wanted.schema, generator.fields.names)
+    return GeneratorReader(generator, wanted, clock)
+
+
+@dataclass(slots=True)
+class GeneratorReader:
+    """One partition: events have one order."""
+
+    generator: Generator
+    wanted: Wanted
+    clock: Callable[[], int]
+
+    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+        now_us = self.clock()
+        offset = {"event": 0, "since_us": now_us} if offset is None else offset
+        first, since_us = offset["event"], offset["since_us"]
+        available = self._available(since_us, now_us)
+        last = max(first, min(available, first + self._most(limit_rows)))
+        batch = Batch(None, None, {"event": last, "since_us": since_us}, now_us, last < available, None)
+        if first < last:
+            table, numbers = self.generator.rows(first, last)
+            parsed = checked_table(table, self.wanted)
+            batch.table = parsed.table if parsed.table.num_rows else None
+            batch.errors = parsed.errors
+            if self.generator.pace.limited:
+                # A row arrives when it appears, not when somebody comes to take it.
+                appeared_us = since_us + (numbers + 1) * (1_000_000 / self.generator.rate)
+                batch.arrival_us = np.minimum(appeared_us.astype(np.int64), now_us)[parsed.numbers]
+        batch.ended = last == self.generator.events
+        batch.again_us = 0 if batch.more else self._pause_us(last, since_us, now_us)
+        return batch
+
+    def committed(self, offset: Any) -> None:
+        """Events can be made again at any time."""
+
+    def at_end(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _available(self, since_us: int, now_us: int) -> int:
+        """The number of events that have appeared."""
+        events = self.generator.events
+        if not self.generator.pace.limited:
+            return _ENDLESS if events is None else events
+        appeared = int(max(0, now_us - since_us) * self.generator.rate / 1_000_000)
+        return appeared if events is None else min(appeared, events)
+
+    def _most(self, limit_rows: int) -> int:
+        """So many events at once; an event may have several rows."""
+        most = self.generator.pace.max_per_trigger
+        return max(1, limit_rows if most is None else min(limit_rows, most))
+
+    def _pause_us(self, event: int, since_us: int, now_us: int) -> int:
+        """Until the next event with rows appears."""
+        following = self.generator.following(event)
+        due_us = since_us + int((following + 1) * 1_000_000 / self.generator.rate) + 1
+        return min(max(due_us - now_us, _LEAST_AGAIN_US), _MOST_AGAIN_US)

@@ -1,0 +1,244 @@
+"""A declared stream as the dispatcher sees it: when to read its source, what a read commits, its watermark.
+
+What lasts of a stream stands in the journal: how far its source has been read (`offsets`), and what the
+intake says (`ingest.intake`). The rows themselves never come here: a worker reads them, decides which are
+late, and writes them to the stream's log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.engine.work import ReadDone, ReadStream
+from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.ingest.intake import ONLY
+from slicemill.ingest.needs import Need
+from slicemill.ingest.stream import Handed, StreamPlan
+from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Change
+from slicemill.storage.files import LOCAL, unique_name
+from slicemill.storage.home import Home, folder_name
+from slicemill.storage.segments import SegmentWriter
+from slicemill.time import BEGINNING, END, wall_clock_us
+
+# The log of rows that wait to be put in order (SLACK, partitions that are behind).
+HELD = "_held"
+# A read takes at most so many rows, so that a large file does not keep others waiting for long.
+ROWS_PER_READ = 200_000
+# As long as a notice may be under way from a reader's thread to the dispatcher.
+_NOTICE_US = 50_000
+_FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
+
+
+@dataclass(slots=True)
+class Counts:
+    """Rows since the mill was made: admitted, too late, unreadable."""
+
+    rows: int = 0
+    late: int = 0
+    bad: int = 0
+
+
+def logs_of(stream: Stream) -> dict[str, Any]:
+    """The logs of a stream, by role: name and columns."""
+    columns = to_arrow(stream.schema)
+    logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
+    if stream.kind is TimestampKind.EXTERNAL:
+        logs["late"] = (stream.name + LATE, columns)
+        logs["held"] = (stream.name + HELD, columns)
+    return logs
+
+
+class RunningStream:
+    """`handed`: its rows come by way of the driver, from Spark or from a program, and not from a reader."""
+
+    def __init__(
+        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], *, handed: bool
+    ) -> None:
+        self.stream = stream
+        self.name = stream.name
+        self.handed = handed
+        self.counts = Counts()
+        self.ended = False
+        self.error: str | None = None
+        self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
+        self.reading_us: int | None = None  # when the read under way was sent
+        self.next_read_us: int | None = 0  # None: when the reader says that there is something
+        self.behind = False  # the last read left something that is there already
+        self._inbox: deque[Handed] = deque()
+        self._home = home
+        self._mill = mill
+        self._folder = folder
+        self._clock = clock
+        self._failures = 0
+        # What the intake says, also where it is not worth a record: when a source was last asked.
+        self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._noticed = False
+        self._announced = BEGINNING
+        self._reached_us = 0
+        self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
+        self._committed = threading.Condition()
+
+    @property
+    def handed_folder(self) -> Path:
+        return self._home.folder / "sources" / folder_name(self.name) / "handed"
+
+    def need(self, need: Need) -> None:
+        """From now on this is what queries want of it."""
+        logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
+        spool = self._home.folder / "sources" / folder_name(self.name)
+        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed)
+        self.pickled = pickle.dumps(self.plan)
+        self.digest = hashlib.sha256(self.pickled).hexdigest()
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def hand(self, handed: Handed) -> None:
+        """Rows to admit, in this order; they are committed when `offset` is the stream's.
+
+        What the journal has already, a batch that Spark replays, is not admitted again.
+        """
+        if handed.offset > self._offset(ONLY):
+            self._inbox.append(handed)
+
+    def feed(self, table: pa.Table, now: int) -> None:
+        """Hand over rows of a program."""
+        offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
+        writer = SegmentWriter(self.handed_folder, unique_name())
+        extents = (writer.append(table),) if table.num_rows else ()
+        writer.release()
+        self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
+
+    def wait_committed(self, partition: str, offset: int) -> None:
+        with self._committed:
+            self._committed.wait_for(lambda: self._offset(partition) >= offset)
+
+    def _offset(self, partition: str) -> int:
+        return int(self.fields.get("offsets", {}).get(partition, -1))
+
+    def wants_read(self, now: int) -> bool:
+        if self.reading_us is not None or self.ended:
+            return False
+        if self.handed:
+            return bool(self._inbox)
+        return self.next_read_us is not None and self.next_read_us <= now
+
+    def noticed(self) -> None:
+        """Its reader says that there is something, perhaps more than the read under way brings."""
+        self._noticed = True
+        self.next_read_us = 0
+
+    def item(self, now: int, *, first: bool, flush: bool = False) -> ReadStream:
+        handed = self._inbox[0] if self._inbox and not flush else None
+        held = ()
+        if first and self._roles.get("held") is not None:
+            held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
+        self.reading_us, self._noticed = now, False
+        return ReadStream(
+            self._mill,
+            self.name,
+            self.digest,
+            self.fields.get("offsets", {}),
+            self._announced,
+            ROWS_PER_READ,
+            first,
+            self.fields,
+            held,
+            handed,
+            flush,
+            None if self._clock is wall_clock_us else now,
+        )
+
+    def done(self, done: ReadDone, now: int, change: Change) -> None:
+        """Put what a read has brought into a change."""
+        assert self.reading_us is not None
+        self.reading_us, self.error, self._failures = None, None, 0
+        before = self.fields
+        # That a stream has ended holds for this mill only: the next one may read on.
+        said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
+        self.fields = {name: value for name, value in said.items() if value is not None}
+        if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
+            change.streams[self.name] = said
+        for role, appended in done.written.items():
+            change.logs[self._roles[role]] = appended
+        self.counts.rows += _rows(done, "rows")
+        self.counts.late += _rows(done, "late")
+        self.counts.bad += _rows(done, "errors")
+        self._free_held(change)
+        self.behind = done.more
+        self.ended = self.ended or done.ended
+        if done.more or self._noticed:
+            self.next_read_us = 0
+        else:
+            self.next_read_us = None if done.again_us is None else now + done.again_us
+
+    def _free_held(self, change: Change) -> None:
+        """Rows that were held back are kept until the watermark has passed them."""
+        if "held" not in self._roles:
+            return
+        held = self._home.logs[self._roles["held"]]
+        first = self.fields.get(HELD_FROM)
+        freed = -1
+        for epoch in held.epochs(after=held.first - 1):
+            if first is not None and epoch.max_ts is not None and epoch.max_ts >= first:
+                break
+            freed = epoch.number
+        if freed >= 0:
+            change.freed[held.name] = freed + 1
+
+    def took_handed(self) -> None:
+        """The oldest of what was handed over is committed."""
+        handed = self._inbox.popleft()
+        for extent in (*handed.rows, *handed.errors):
+            LOCAL.remove(handed.folder / extent.segment)
+        with self._committed:
+            self._committed.notify_all()
+
+    def failed(self, error: str, now: int) -> None:
+        """Only what reads this stream waits; the source is tried again, ever less often."""
+        self.reading_us, self.error, self.loaded = None, error, None
+        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self._failures)
+        self._failures += 1
+        self.next_read_us = now + pause
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def promise_at_least(self, ts: int) -> None:
+        """What a unit has been told before a restart still holds."""
+        self._announced = max(self._announced, ts)
+
+    def watermark(self, now: int) -> tuple[int, int]:
+        """The stream's watermark, and the moment at which it got there. It never goes back (M25)."""
+        if self.ended and self.reading_us is None and not self._inbox:
+            found, moment = END, now
+        else:
+            # A reader that gives notice has nothing as long as it says nothing; a notice may be on its way.
+            quiet = self.next_read_us is None and self.reading_us is None and not self.handed
+            seen = now - _NOTICE_US if quiet else None
+            found = watermark(self.stream, self.fields, now, self.reading_us, seen)
+            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
+            by_data = self.fields.get(WATERMARK, BEGINNING) >= found
+            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
+        if found > self._announced:
+            self._announced, self._reached_us = found, moment
+        return self._announced, self._reached_us
+
+
+def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Has time moved by what was read? When a source was asked is not worth a record."""
+    return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
+
+
+def _rows(done: ReadDone, role: str) -> int:
+    appended = done.written.get(role)
+    return appended.rows if appended is not None else 0

@@ -1,0 +1,355 @@
+"""A unit as the dispatcher sees it: what waits for it, what a run of it asks of workers, what a run commits.
+
+What lasts of a unit stands in the journal as the fields of one dictionary:
+
+    cursors      {log: epoch}      the last epoch read of each input
+    told         {log: µs}         the watermark of each input at the last run
+    complete     {log: µs}         the watermark of each output
+    due          µs                how far inputs must come for something held back to come out
+    checkpoint   {cursors, told, files, bytes}   the state as it was then, cell by cell
+    cells, outputs, since, newcomers, failed, statistics, load
+
+Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
+the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from slicemill.engine.load_control import LoadControl
+from slicemill.engine.program import UnitPlan
+from slicemill.engine.work import CheckpointDone, CheckpointUnit, Restore, RunDone, RunUnit, Span
+from slicemill.ingest.needs import columns_read
+from slicemill.metrics.unit_statistics import UnitStatistics
+from slicemill.plan.operators import Sink
+from slicemill.plan.partitions import cell_count
+from slicemill.plan.slices.coverage import Covers
+from slicemill.shedding.control import Backlog
+from slicemill.shedding.report import Report
+from slicemill.storage.changes import Appended, Change, joined
+from slicemill.storage.home import Home
+from slicemill.storage.log import Epoch
+from slicemill.time import BEGINNING
+
+# A run takes at most about so many rows of an input: what it holds in memory stays bounded.
+_ROWS_PER_RUN = 1_000_000
+# A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
+_STRIKES = 3
+# State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
+CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way: over which epochs, up to which watermarks, and the cells that have answered."""
+
+    unit: RunningUnit
+    number: int
+    epochs: Mapping[str, list[Epoch]]
+    told: Mapping[str, int]
+    shares: float
+    done: list[RunDone]
+    lost: int = 0  # cells that could not be run
+    failed: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """What it takes of what waited."""
+        return round(sum(epoch.rows for new in self.epochs.values() for epoch in new) * self.shares)
+
+    @property
+    def answered(self) -> int:
+        return len(self.done) + self.lost
+
+    @property
+    def complete(self) -> bool:
+        return len(self.done) == self.unit.cells
+
+
+class RunningUnit:
+    """A unit whose fields are in a home; `newcomers` are members that have no state yet."""
+
+    def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
+        self._home = home
+        self.plan = replace(
+            plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"]))
+        )
+        self.id = plan.unit.id
+        self.pickled = cloudpickle.dumps(self.plan)
+        self.digest = hashlib.sha256(self.pickled).hexdigest()
+        self.statistics = UnitStatistics()
+        self.statistics.restore(self._field("statistics"))
+        self.sheds: dict[str, Report] = {}  # by node
+        self.state_bytes = 0
+        self.strikes = 0
+        self.run: Run | None = None
+        self._mill = mill
+        self._runs = 0
+        self._committed_run = 0
+        self._rows_since_checkpoint = 0
+        self._checkpointed_s = time.monotonic()
+        self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
+        self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
+        self._needed = self._columns_needed()
+
+    # -- what is known of it ---------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> int:
+        return self.plan.cells
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self._home.units[self.id]
+
+    def _field(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._home.units[self.id].get(name, {})
+        return found
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        return self._field("failed")
+
+    @property
+    def since(self) -> Mapping[str, int | None]:
+        """What its inputs had reached when each of its queries came: it has seen all that is later."""
+        return self._field("since")
+
+    def told(self) -> Mapping[str, int]:
+        """The watermark of each input at the last run."""
+        return self._field("told")
+
+    def watermark(self, log: str) -> int:
+        """The watermark of an output, by the last run."""
+        return int(self._field("complete").get(log, BEGINNING))
+
+    @property
+    def due(self) -> int | None:
+        return self.fields.get("due")
+
+    @property
+    def load_weight(self) -> float:
+        """How much those of its queries matter that may give something up under load; 0 if none does."""
+        return self._load.weight
+
+    def cursor(self, log: str) -> int:
+        return int(self._field("cursors").get(log, self._home.logs[log].head))
+
+    def new_epochs(self, log: str) -> list[Epoch]:
+        return self._home.logs[log].epochs(after=self.cursor(log))
+
+    def pending(self) -> list[Epoch]:
+        """Epochs that have come since the last run."""
+        return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
+
+    @property
+    def needed_from(self) -> Mapping[str, int]:
+        """By input, the last epoch that nobody will read again for this unit: a replay starts behind it."""
+        if not self.plan.unit.stateful:
+            return self._field("cursors")
+        cursors: dict[str, int] = self._field("checkpoint")["cursors"]
+        return cursors
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def begin(self, watermarks: Mapping[str, tuple[int, int]], now: int, backlog: Backlog) -> Run:
+        """Start a run over what waits now; watermarks come with the moments at which they were reached."""
+        epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
+        told = {log: watermark for log, (watermark, _) in watermarks.items()}
+        for log, waiting in epochs.items():
+            taken = _within(waiting, _ROWS_PER_RUN)
+            left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
+            # What is left for the next run is still to come.
+            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING))
+            epochs[log] = taken
+        dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
+        shares = min((dropped.share for dropped in dropping.values()), default=1.0)
+        self._runs += 1
+        self._spans = {
+            log: self._span(log, epochs[log], told[log], watermarks[log][1]) for log in self.plan.unit.inputs
+        }
+        self._dropping = dropping
+        self.run = Run(self, self._runs, epochs, told, shares, [])
+        return self.run
+
+    def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
+        """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
+        outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
+        return RunUnit(
+            self._mill,
+            self.id,
+            cell,
+            self.digest,
+            self._runs,
+            self._committed_run,
+            self._spans,
+            outputs,
+            self.state_folder,
+            self._dropping,
+            self._restore(cell) if restore else None,
+            checkpoint and self.plan.unit.stateful,
+        )
+
+    @property
+    def state_folder(self) -> Path:
+        return self._home.checkpoint_folder(self.id)
+
+    def _restore(self, cell: int) -> Restore:
+        if not self.plan.unit.stateful:
+            return Restore((), {}, {})
+        checkpoint = self._field("checkpoint")
+        files = checkpoint["files"]
+        told = self.told()
+        replay = {
+            log: self._span(
+                log,
+                self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
+                told.get(log, BEGINNING),
+            )
+            for log in self.plan.unit.inputs
+        }
+        newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
+        return Restore(tuple(files[cell]) if files else (), replay if told else {}, newcomers)
+
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: int, reached_us: int = 0) -> Span:
+        opened = self._home.logs[log]
+        return Span(opened.folder, opened.columns, tuple(epochs), watermark, self._needed[log], reached_us)
+
+    def finish(self, now: int, change: Change) -> list[RunDone]:
+        """Put what a run has done into a change; returns the answers of its cells."""
+        run = self.run
+        assert run is not None
+        self.run, self.strikes, self._committed_run = None, 0, run.number
+        failed = dict(self.failed)
+        for done in run.done:
+            failed |= done.errors
+            self.sheds |= done.sheds
+        self.state_bytes = sum(done.state_bytes for done in run.done)
+        outputs = [log for _, log in self.plan.unit.outputs]
+        self.statistics.add(run.rows, outputs, run.done)
+        self._rows_since_checkpoint += max(run.rows, 1)
+        complete: dict[str, int] = {}
+        for node_id, log in self.plan.unit.outputs:
+            parts = [done.written[log] for done in run.done if log in done.written]
+            if parts and log not in failed:
+                change.logs[log] = self._appended(node_id, log, parts, run, now)
+            marks = [done.watermarks[log] for done in run.done if log in done.watermarks]
+            complete[log] = max(self.watermark(log), min(marks, default=BEGINNING))
+        fields = change.units.setdefault(self.id, {})
+        cursors = {log: new[-1].number for log, new in run.epochs.items() if new}
+        fields["cursors"] = {**self._field("cursors"), **cursors}
+        fields["told"] = dict(run.told)
+        fields["complete"] = complete
+        fields["due"] = min((done.due for done in run.done if done.due is not None), default=None)
+        if failed != self.failed:
+            fields["failed"] = failed
+        if (load := self._load.plain()) is not None:
+            fields["load"] = load
+        files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
+        if self.plan.unit.stateful and all(part is not None for part in files):
+            self._note_checkpoint(fields, fields["cursors"], fields["told"], files)
+        return run.done
+
+    def abandon(self, why: str, change: Change) -> None:
+        """A run that could not be done: it is tried again, and after some times its queries are stopped."""
+        self.run = None
+        self.strikes += 1
+        if self.strikes >= _STRIKES:
+            self.fail(why, change)
+
+    def fail(self, why: str, change: Change) -> None:
+        stopped = {log: why for _, log in self.plan.unit.outputs if log not in self.failed}
+        change.units.setdefault(self.id, {})["failed"] = {**self.failed, **stopped}
+
+    def _appended(self, node_id: str, log: str, parts: Iterable[Appended], run: Run, now: int) -> Appended:
+        whole = joined(parts)
+        if isinstance(self.plan.graph[node_id].operator, Sink):
+            # Results are kept from now on.
+            whole.arrival_us = now
+        else:
+            # Rows of a derived stream are on their way to results: they wait since the oldest of them came.
+            came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
+            whole.arrival_us = min(came, default=now)
+        return whole
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> bool:
+        """Has it state that only workers have?"""
+        return self.plan.unit.stateful and self._rows_since_checkpoint > 0
+
+    @property
+    def unwritten(self) -> bool:
+        """Is the last checkpoint older than what has been read?"""
+        written, fields = self._field("checkpoint"), self.fields
+        return self.plan.unit.stateful and (
+            written["cursors"] != fields["cursors"] or written["told"] != fields["told"]
+        )
+
+    def checkpoint_due(self, now_s: float) -> bool:
+        return self.dirty and (
+            self._rows_since_checkpoint >= CHECKPOINT_ROWS or now_s - self._checkpointed_s >= CHECKPOINT_S
+        )
+
+    def checkpoint_item(self, cell: int) -> CheckpointUnit:
+        return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
+
+    def checkpointed(self, done: CheckpointDone, change: Change) -> bool:
+        """A cell's state is written. When all cells are, as of the same run, it can be gone back to."""
+        if done.run != self._committed_run:
+            return False
+        self._checkpoint_files[done.cell] = done.files
+        if len(self._checkpoint_files) < self.cells:
+            return False
+        files = [self._checkpoint_files[cell] for cell in range(self.cells)]
+        fields = change.units.setdefault(self.id, {})
+        cursors = fields.get("cursors", self._field("cursors"))
+        self._note_checkpoint(fields, cursors, fields.get("told", self.told()), files)
+        return True
+
+    def _note_checkpoint(
+        self,
+        fields: dict[str, Any],
+        cursors: Mapping[str, int],
+        told: Mapping[str, int],
+        files: Sequence[Any],
+    ) -> None:
+        fields["checkpoint"] = {
+            "cursors": dict(cursors),
+            "told": dict(told),
+            "files": [list(f) for f in files],
+        }
+        fields["newcomers"] = None
+        fields["statistics"] = self.statistics.plain()
+        self._rows_since_checkpoint = 0
+        self._checkpointed_s = time.monotonic()
+        self._checkpoint_files = {}
+
+    def _columns_needed(self) -> dict[str, frozenset[str]]:
+        """The columns that it reads of each declared stream; other logs have all of theirs, always."""
+        graph = self.plan.graph
+        declared = {node.id for node in graph.sources}
+        return {
+            log: columns_read(log, graph) if log in declared else frozenset() for log in self.plan.unit.inputs
+        }
+
+
+def _within(epochs: Sequence[Epoch], most_rows: int) -> list[Epoch]:
+    """The first epochs whose rows are no more than that; one at least."""
+    taken: list[Epoch] = []
+    rows = 0
+    for epoch in epochs:
+        if taken and rows + epoch.rows > most_rows:
+            break
+        taken.append(epoch)
+        rows += epoch.rows
+    return taken

@@ -1,0 +1,179 @@
+"""What the dispatcher asks of a worker, and what comes back: items of work, many to a message.
+
+Messages live for milliseconds between processes of one version, so they are pickled as they are. Nothing of
+them is stored: what lasts is in the journal (`storage.changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from slicemill.engine.steps.drop import Dropping
+from slicemill.ingest.stream import Handed
+from slicemill.plan.slices.coverage import Covers
+from slicemill.shedding.report import Report
+from slicemill.storage.changes import Appended
+from slicemill.storage.log import Epoch
+from slicemill.storage.segments import Extent
+
+# When the rows of an output were due, and how many of them at each moment.
+Arrivals: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Epochs of a log that a run reads, and the log's watermark behind them.
+
+    `reached_us` is when the watermark got there: a result that only time releases was due then.
+    """
+
+    folder: Path
+    columns: pa.Schema
+    epochs: tuple[Epoch, ...]
+    watermark: int
+    needed: frozenset[str]
+    reached_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Where a cell's state comes from when a worker takes it over: a checkpoint, and what came after it.
+
+    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
+    """
+
+    files: tuple[Any, ...]
+    replay: Mapping[str, Span]
+    newcomers: Covers
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnit:
+    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`."""
+
+    mill: str
+    unit: str
+    cell: int
+    plan: str  # digest of its UnitPlan
+    run: int
+    after: int  # the last run that is committed: a cell in memory goes on from it
+    inputs: Mapping[str, Span]
+    outputs: Mapping[str, Path]
+    state_folder: Path
+    dropping: Mapping[str, Dropping] = field(default_factory=dict)
+    restore: Restore | None = None
+    checkpoint: bool = False  # with the run: where no process keeps the state
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnit:
+    """Write the state of a cell as it is after a run."""
+
+    mill: str
+    unit: str
+    cell: int
+    run: int
+    state_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStream:
+    """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
+
+    `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
+    are the rows that wait to be put in order. `announced` is the watermark that units have been told.
+    """
+
+    mill: str
+    stream: str
+    plan: str
+    offsets: Mapping[str, Any]
+    announced: int
+    limit_rows: int
+    first: bool  # this worker has not read the stream in this mill so far, or failed to
+    progress: Mapping[str, Any]
+    held: tuple[Extent, ...] = ()
+    handed: Handed | None = None
+    flush: bool = False  # the stream has ended: nothing is held back any more
+    now_us: int | None = None  # the mill's time, where it is not the wall clock's
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Let go of a mill's units and streams; of all, if none is named."""
+
+    mill: str
+    units: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+
+
+Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Items in the order in which they are done, and the pickled plans that the worker does not have yet."""
+
+    items: tuple[Item, ...]
+    plans: Mapping[str, bytes] = field(default_factory=dict)
+    sync: bool = False  # durability 'machine': what is written must outlive the machine's power
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    unit: str
+    cell: int
+    run: int
+    written: Mapping[str, Appended]
+    watermarks: Mapping[str, int]  # of the outputs
+    errors: Mapping[str, str]
+    rows: Mapping[str, int]  # out of each node
+    arrivals: Mapping[str, Arrivals]
+    due: int | None
+    sheds: Mapping[str, Report]
+    state_bytes: int
+    cpu_s: float
+    seconds: Mapping[str, float]
+    checkpoint: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    unit: str
+    cell: int
+    run: int
+    files: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDone:
+    stream: str
+    offsets: Mapping[str, Any]
+    written: Mapping[str, Appended]  # by the log's role: rows, errors, late, held
+    progress: Mapping[str, Any]
+    more: bool
+    again_us: int | None
+    ended: bool
+    handed: bool  # what was handed over is done
+    rows_read: int
+    cpu_s: float
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFailed:
+    """An item that could not be done; the worker has forgotten what it kept for it."""
+
+    item: str  # "run", "read" or "checkpoint"
+    name: str  # of the unit or stream
+    error: str
+    trace: str = ""
+
+
+ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
+Reply: TypeAlias = tuple[ItemDone, ...]

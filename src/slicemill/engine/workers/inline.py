@@ -1,0 +1,87 @@
+"""A pool without processes: the handler answers in the thread that sends.
+
+For trying out plans and for tests: what the dispatcher does is the same, and nothing has to be waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+
+from slicemill.engine.workers.events import (
+    Answer,
+    Event,
+    Handler,
+    Joined,
+    Left,
+    Notice,
+    WorkerContext,
+    failure,
+    make_handler,
+    writer_name,
+)
+
+
+class InlinePool:
+    """`WorkerPool`'s interface over handlers in this process."""
+
+    resident = True
+
+    def __init__(self, count: int, handler: str) -> None:
+        self._handler = handler
+        self._incarnations = [0] * count
+        self._handlers: list[Handler] = [self._made(worker) for worker in range(count)]
+        self._events: deque[Event] = deque()
+        self._awake = threading.Event()
+
+    def start(self) -> None:
+        """Nothing has to be started: the workers are there."""
+
+    def members(self) -> list[Joined]:
+        return [self._joined(worker) for worker in range(len(self._handlers))]
+
+    def send(self, worker: int, message: object) -> None:
+        sent_us = time.time_ns() // 1000
+        try:
+            answer = self._handlers[worker](message)
+        except Exception as problem:
+            answer = failure(problem)
+        self._events.append(Answer(worker, self._incarnations[worker], answer, sent_us))
+        self._awake.set()
+
+    def lose(self, worker: int) -> None:
+        """Let a worker forget everything, as one that was killed has."""
+        self._events.append(Left(worker, self._incarnations[worker], "lost"))
+        self._incarnations[worker] += 1
+        self._handlers[worker] = self._made(worker)
+        self._events.append(self._joined(worker))
+
+    def wait(self, timeout_s: float | None) -> list[Event]:
+        if not self._events:
+            self._awake.wait(timeout_s)
+        self._awake.clear()
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def stop(self) -> None:
+        """Nothing is left behind."""
+
+    def _made(self, worker: int) -> Handler:
+        incarnation = self._incarnations[worker]
+
+        def notify(payload: object) -> None:
+            self._events.append(Notice(worker, incarnation, payload))
+            self._awake.set()
+
+        name = writer_name(worker, incarnation)
+        return make_handler(self._handler, WorkerContext(worker, incarnation, name, notify, resident=True))
+
+    def _joined(self, worker: int) -> Joined:
+        return Joined(worker, self._incarnations[worker], socket.gethostname(), os.getpid())

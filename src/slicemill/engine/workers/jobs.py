@@ -1,0 +1,228 @@
+"""The same messages as ordinary Spark jobs, for clusters where slots must not be held.
+
+What was sent since the last `wait` travels as one job with a task for each message. Nothing that a process
+remembers can be relied on: the next message to the same worker may reach another process. If a process dies,
+Spark starts its task once more; after that the worker has left, and the other tasks of the job are not
+affected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import InheritableThread, SparkContext, TaskContext
+
+from slicemill.engine.workers.channel import ANSWER, MESSAGE, encode
+from slicemill.engine.workers.events import (
+    Answer,
+    Event,
+    Handler,
+    Joined,
+    Left,
+    Notice,
+    WorkerContext,
+    failure,
+    make_handler,
+    writer_name,
+)
+from slicemill.engine.workers.interrupt import Interrupts
+from slicemill.engine.workers.retire import retire
+from slicemill.engine.workers.supervisor import why
+from slicemill.engine.workers.worker import answered
+
+# Attempts of a task that run its message. A second one may also be a copy of a slow first one.
+_ATTEMPTS = 2
+_CANCEL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    worker: int
+    incarnation: int
+    message: bytes
+    sent_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    worker: int
+    answer: bytes | None  # none if the process died, again and again
+    notices: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a task of the job does; pickled with it."""
+
+    pool: str
+    handler: str
+    limit_s: float
+
+    def __call__(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[_Done]:
+        return iter([self._done(worker, message) for worker, message in messages])
+
+    def _done(self, worker: int, message: bytes) -> _Done:
+        task = TaskContext.get()
+        assert task is not None
+        if task.attemptNumber() >= _ATTEMPTS:
+            return _Done(worker, None, ())
+        with Path(os.devnull).open("w") as nowhere:
+            faulthandler.dump_traceback_later(self.limit_s, exit=True, file=nowhere)
+            try:
+                made = _handler(self, worker, task.taskAttemptId())
+                answer, lives = answered(made.handler, memoryview(message)[1:])
+            except Exception as error:
+                return _Done(worker, bytes(encode(ANSWER, failure(error))), ())
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+        if not lives:
+            retire()
+        return _Done(worker, bytes(answer), made.told())
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A handler in a process that runs tasks, and the notices that wait for the next answer."""
+
+    handler: Handler
+    notices: queue.SimpleQueue[object]
+
+    def told(self) -> tuple[object, ...]:
+        found = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self.notices.get_nowait())
+        return tuple(found)
+
+
+# In a process that runs tasks, by pool and worker.
+_handlers: dict[tuple[str, int], _Made] = {}
+
+
+def _handler(work: _Work, worker: int, attempt: int) -> _Made:
+    known = _handlers.get((work.pool, worker))
+    if known is None:
+        for key in [key for key in _handlers if key[0] != work.pool]:
+            del _handlers[key]
+        notices: queue.SimpleQueue[object] = queue.SimpleQueue()
+        name = writer_name(worker, attempt)
+        context = WorkerContext(worker, attempt, name, notices.put, resident=False)
+        known = _handlers[work.pool, worker] = _Made(make_handler(work.handler, context), notices)
+    return known
+
+
+class JobPool:
+    """The interface of `WorkerPool` over ordinary jobs: a worker is a task that can be under way."""
+
+    resident = False
+
+    def __init__(self, context: SparkContext, count: int, handler: str, *, limit_s: float = 60.0) -> None:
+        self._context = context
+        self.group = f"slicemill-jobs-{secrets.token_hex(4)}"
+        self._work = _Work(self.group, handler, limit_s)
+        self._incarnations = [0] * count
+        self._collected: list[_Sent] = []
+        self._outstanding: dict[int, _Sent] = {}
+        self._told: set[int] = set()
+        self._events: deque[list[Event]] = deque()  # by threads of jobs
+        self._awake = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._interrupts = Interrupts()
+        self._stopped = False
+
+    def start(self) -> None:
+        self._interrupts.take()
+        self._events.append([self._joined(worker) for worker in range(len(self._incarnations))])
+        self._awake.set()
+
+    def members(self) -> list[Joined]:
+        """The workers that `wait` has told of."""
+        return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
+
+    def send(self, worker: int, message: object) -> None:
+        """Collect a message for the job that the next `wait` submits."""
+        if worker in self._outstanding:
+            raise RuntimeError(f"worker {worker} has not answered yet")
+        frame = bytes(encode(MESSAGE, message))
+        sent = _Sent(worker, self._incarnations[worker], frame, time.time_ns() // 1000)
+        self._outstanding[worker] = sent
+        self._collected.append(sent)
+
+    def wait(self, timeout_s: float | None) -> list[Event]:
+        """Submit what was collected; what has happened, at the latest when the time is over."""
+        if self._collected:
+            job, self._collected = self._collected, []
+            thread = InheritableThread(target=self._run, args=(job,), name="slicemill job", daemon=True)
+            self._threads = {thread, *(known for known in self._threads if known.is_alive())}
+            thread.start()
+        self._awake.wait(timeout_s)
+        self._awake.clear()
+        events: list[Event] = []
+        while self._events:
+            events += self._events.popleft()
+        for event in events:
+            if isinstance(event, Answer | Left):
+                self._outstanding.pop(event.worker, None)
+            elif isinstance(event, Joined):
+                self._incarnations[event.worker] = event.incarnation
+                self._told.add(event.worker)
+        return events
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        if any(thread.is_alive() for thread in self._threads):
+            with contextlib.suppress(Exception):
+                self._context.cancelJobGroup(self.group)
+        for thread in self._threads:
+            thread.join(_CANCEL_S)
+        self._interrupts.give_back()
+
+    def _joined(self, worker: int, incarnation: int = 0) -> Joined:
+        return Joined(worker, incarnation, socket.gethostname(), os.getpid())
+
+    def _run(self, job: list[_Sent]) -> None:
+        """Run a job, in a thread of its own."""
+        by_worker = {sent.worker: sent for sent in job}
+        events: list[Event] = []
+        reason = "the processes of its task ended"
+        try:
+            self._context.setJobGroup(self.group, "slicemill messages", interruptOnCancel=True)
+            pairs = [(sent.worker, sent.message) for sent in job]
+            for done in self._context.parallelize(pairs, len(pairs)).mapPartitions(self._work).collect():
+                if done.answer is not None:
+                    events += _told(by_worker.pop(done.worker), done)
+        except Exception as error:
+            reason = why(error)
+        for sent in by_worker.values():
+            events.append(Left(sent.worker, sent.incarnation, reason))
+            events.append(self._joined(sent.worker, sent.incarnation + 1))
+        self._events.append(events)
+        self._awake.set()
+
+
+def _told(sent: _Sent, done: _Done) -> Iterator[Event]:
+    for notice in done.notices:
+        yield Notice(sent.worker, sent.incarnation, notice)
+    assert done.answer is not None
+    try:
+        message: object = pickle.loads(memoryview(done.answer)[1:])
+    except Exception as error:
+        message = failure(error)
+    yield Answer(sent.worker, sent.incarnation, message, sent.sent_us)

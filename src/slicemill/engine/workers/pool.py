@@ -1,0 +1,402 @@
+"""Workers that stay: long-lived Python tasks of Spark, a message to which takes microseconds.
+
+```
+ supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
+ supervisor 1 ── Spark job of one task ──► worker 1 ──┤
+                                                      ▼
+ dispatcher ── send(), wait() ──► selector over the channels ◄── entrance (a thread that accepts)
+```
+
+All that changes belongs to the thread that calls `send` and `wait`; other threads put what they have into a
+queue and wake it. A worker's task attempt is its incarnation: the newest wins, since an executor that was
+frozen may leave an old one answering.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import secrets
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import psutil
+from pyspark import SparkContext
+
+from slicemill.engine.session import is_local, listen_address
+from slicemill.engine.workers.channel import (
+    ANSWER,
+    END,
+    LEAVING,
+    MESSAGE,
+    NOTICE,
+    READY,
+    Address,
+    Channel,
+    Entrance,
+    Hello,
+    encode,
+)
+from slicemill.engine.workers.events import Answer, Event, Joined, Left, Notice, failure
+from slicemill.engine.workers.interrupt import Interrupts
+from slicemill.engine.workers.supervisor import Supervisor
+from slicemill.engine.workers.worker import Ticket, task_of
+
+# What a worker may take to make its handler: it may have to compile what it needs.
+_READY_S = 300.0
+# What a worker may take to end when it is told to, before it is ended.
+_GRACE_S = 2.0
+# What Spark may take to end a job that was cancelled.
+_CANCEL_S = 10.0
+
+_GONE = "its process ended"
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One worker's connection, from its hello until it leaves."""
+
+    hello: Hello
+    channel: Channel
+    process: psutil.Process | None  # where it can be ended from here
+    deadline: float | None
+    ready: bool = False
+    sent_us: int | None = None  # of the message that it has not answered
+    writing: bool = False  # the selector waits until more can be sent
+    reason: str = _GONE  # what it gave as reason before it left
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    hello: Hello
+    sock: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class _JobEnded:
+    worker: int
+    reason: str | None
+    goes_on: bool
+
+
+_Report: TypeAlias = _Arrival | _JobEnded
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is known of one worker over its incarnations."""
+
+    newest: int = -1
+    seat: _Seat | None = None
+    connected: bool = False  # since its last job ended
+    lost: list[Left] = field(default_factory=list)  # found while sending
+
+
+class WorkerPool:
+    """`count` workers; `handler` names the factory of what they answer with ("package.module:factory").
+
+    `send` and `wait` are called by one thread, `wake` by any.
+    """
+
+    resident = True
+
+    def __init__(
+        self,
+        context: SparkContext,
+        count: int,
+        handler: str,
+        *,
+        limit_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._count = count
+        self._handler = handler
+        self._limit_s = limit_s
+        self._clock = clock
+        self._local = is_local(context)
+        self._key = secrets.token_bytes(32)
+        self._places = [_Place() for _ in range(count)]
+        self._reports: deque[_Report] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._entrance: Entrance | None = None
+        self.address: Address | None = None  # where workers connect
+        self._supervisors: list[Supervisor] = []
+        self._interrupts = Interrupts()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Submit the workers' jobs; returns at once, `wait` says who has joined."""
+        listen = None if self._local else listen_address(self._context)
+        self._entrance = Entrance(listen, self._key, self._arrived)
+        self.address = address = self._entrance.address
+        if not isinstance(address, str):
+            # The name by which executors reach the driver need not be one that it can listen on.
+            address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
+        limit_s = None if self._local else self._limit_s
+        run = secrets.token_hex(4)
+        for worker in range(self._count):
+            ticket = Ticket(worker, address, self._key, self._handler, limit_s)
+            self._supervisors.append(
+                Supervisor(
+                    self._context,
+                    f"slicemill-worker-{run}-{worker}",
+                    f"worker {worker}",
+                    task_of(ticket),
+                    self._ended(worker),
+                )
+            )
+        self._interrupts.take()
+        for supervisor in self._supervisors:
+            supervisor.start()
+
+    def members(self) -> list[Joined]:
+        """The workers that have joined and have not left."""
+        return [
+            Joined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
+            for worker, place in enumerate(self._places)
+            if (seat := place.seat) is not None and seat.ready
+        ]
+
+    def send(self, worker: int, message: object) -> None:
+        """Send a message to a worker that has joined and has answered the last one.
+
+        If it turns out to be gone, the next `wait` says that it has left.
+        """
+        place = self._places[worker]
+        seat = place.seat
+        if seat is None or not seat.ready:
+            if place.lost:
+                return
+            raise RuntimeError(f"worker {worker} is not there")
+        if seat.sent_us is not None:
+            raise RuntimeError(f"worker {worker} has not answered yet")
+        frame = encode(MESSAGE, message)
+        seat.sent_us = time.time_ns() // 1000
+        seat.deadline = self._clock() + self._limit_s
+        try:
+            seat.channel.send(frame)
+        except OSError:
+            place.lost.append(self._leave(place, _GONE))
+            self.wake()
+            return
+        self._watch(seat)
+
+    def wait(self, timeout_s: float | None) -> list[Event]:
+        """What has happened; waits for it until the time is over, or until `wake` is called."""
+        limit = self._until_deadline()
+        if limit is not None and (timeout_s is None or limit < timeout_s):
+            timeout_s = limit
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is None:
+                self._drain()
+            else:
+                self._serve(self._places[key.data], events)
+        while self._reports:
+            self._take(self._reports.popleft(), events)
+        now = self._clock()
+        for place in self._places:
+            if place.lost:
+                events += place.lost
+                place.lost.clear()
+            seat = place.seat
+            if seat is not None and seat.deadline is not None and now >= seat.deadline:
+                what = f"no answer within {self._limit_s:g} s" if seat.ready else "its handler was not made"
+                _end(seat)
+                events.append(self._leave(place, what))
+        return events
+
+    def wake(self) -> None:
+        """Make `wait` return; from any thread."""
+        # A full buffer wakes it anyway; after `stop` nobody waits.
+        with contextlib.suppress(OSError):
+            self._wake.send(b"\0")
+
+    def stop(self) -> None:
+        """End all workers and their jobs; those that are busy get a moment. No process is left.
+
+        Called by the thread that waits, or when it waits no more.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
+        for supervisor in self._supervisors:
+            supervisor.stop()
+        if self._entrance is not None:
+            self._entrance.close()
+        self._hang_up_on_arrivals()
+        processes = [seat.process for seat in self._seats() if seat.process is not None]
+        self._end_connected()
+        for supervisor, place in zip(self._supervisors, self._places, strict=False):
+            if not (place.connected and supervisor.join(_GRACE_S)):
+                supervisor.cancel()
+        for supervisor in self._supervisors:
+            supervisor.join(_CANCEL_S)
+        for process in psutil.wait_procs(processes, _GRACE_S)[1]:
+            _kill(process)
+        self._hang_up_on_arrivals()
+        self._selector.close()
+        self._wake.close()
+        self._woken.close()
+        self._interrupts.give_back()
+
+    # The dispatcher's thread.
+
+    def _seats(self) -> list[_Seat]:
+        return [place.seat for place in self._places if place.seat is not None]
+
+    def _until_deadline(self) -> float | None:
+        deadlines = [seat.deadline for seat in self._seats() if seat.deadline is not None]
+        return max(0.0, min(deadlines) - self._clock()) if deadlines else None
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._woken.recv(4096)) == 4096:
+                pass
+
+    def _watch(self, seat: _Seat) -> None:
+        """Ask the selector for the moment when more can be sent, if some of it waits."""
+        if seat.channel.sending == seat.writing:
+            return
+        seat.writing = seat.channel.sending
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if seat.writing else 0)
+        self._selector.modify(seat.channel, wanted, seat.hello.worker)
+
+    def _serve(self, place: _Place, events: list[Event]) -> None:
+        seat = place.seat
+        if seat is None:
+            return
+        try:
+            if seat.writing:
+                seat.channel.flush()
+                self._watch(seat)
+            for frame in seat.channel.receive():
+                self._read(seat, frame, events)
+        except (EOFError, OSError, MemoryError):
+            events.append(self._leave(place, seat.reason))
+
+    def _read(self, seat: _Seat, frame: memoryview, events: list[Event]) -> None:
+        worker, incarnation = seat.hello.worker, seat.hello.incarnation
+        kind = bytes(frame[:1])
+        try:
+            value = pickle.loads(frame[1:])
+        except Exception as error:
+            value = failure(error)
+        if kind == ANSWER and seat.sent_us is not None:
+            events.append(Answer(worker, incarnation, value, seat.sent_us))
+            seat.sent_us = seat.deadline = None
+        elif kind == NOTICE:
+            events.append(Notice(worker, incarnation, value))
+        elif kind == READY:
+            seat.ready, seat.deadline = True, None
+            events.append(Joined(worker, incarnation, seat.hello.host, seat.hello.pid))
+        elif kind == LEAVING:
+            seat.reason = str(value)
+
+    def _leave(self, place: _Place, reason: str) -> Left:
+        seat = place.seat
+        assert seat is not None
+        self._selector.unregister(seat.channel)
+        seat.channel.close()
+        place.seat = None
+        return Left(seat.hello.worker, seat.hello.incarnation, reason)
+
+    def _take(self, report: _Report, events: list[Event]) -> None:
+        if isinstance(report, _JobEnded):
+            self._job_ended(report, events)
+        else:
+            self._admit(report, events)
+
+    def _admit(self, arrival: _Arrival, events: list[Event]) -> None:
+        hello = arrival.hello
+        if not 0 <= hello.worker < self._count or hello.incarnation <= self._places[hello.worker].newest:
+            arrival.sock.close()
+            return
+        place = self._places[hello.worker]
+        if place.seat is not None:
+            _end(place.seat)
+            events.append(self._leave(place, "a newer attempt has taken its place"))
+        process = _process(hello.pid) if self._local else None
+        channel = Channel(arrival.sock)
+        place.seat = _Seat(hello, channel, process, self._clock() + _READY_S)
+        place.newest, place.connected = hello.incarnation, True
+        self._selector.register(channel, selectors.EVENT_READ, hello.worker)
+        # Its first words may have come with the hello.
+        self._serve(place, events)
+
+    def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
+        place = self._places[report.worker]
+        # Of one that was connected the channel says that it has left, and the end of it may come later.
+        if not report.goes_on:
+            incarnation = -1 if place.seat is None else place.seat.hello.incarnation
+            if place.seat is not None:
+                self._leave(place, _GONE)
+            events.append(Left(report.worker, incarnation, "Spark has stopped"))
+        elif not place.connected:
+            events.append(Left(report.worker, -1, report.reason or "its task ended before it connected"))
+        place.connected = place.seat is not None
+
+    def _end_connected(self) -> None:
+        for seat in self._seats():
+            with contextlib.suppress(OSError):
+                seat.channel.send(END)
+                self._watch(seat)
+        until = time.monotonic() + _GRACE_S
+        events: list[Event] = []
+        while self._seats() and (left := until - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                if key.data is None:
+                    self._drain()
+                else:
+                    self._serve(self._places[key.data], events)
+        for place in self._places:
+            if place.seat is not None:
+                _end(place.seat)
+                self._leave(place, _GONE)
+
+    # Other threads.
+
+    def _arrived(self, hello: Hello, sock: socket.socket) -> None:
+        self._reports.append(_Arrival(hello, sock))
+        self.wake()
+
+    def _ended(self, worker: int) -> Callable[[str | None, bool], None]:
+        def report(reason: str | None, goes_on: bool) -> None:
+            self._reports.append(_JobEnded(worker, reason, goes_on))
+            self.wake()
+
+        return report
+
+    def _hang_up_on_arrivals(self) -> None:
+        while self._reports:
+            report = self._reports.popleft()
+            if isinstance(report, _Arrival):
+                report.sock.close()
+
+
+def _process(pid: int) -> psutil.Process | None:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid)
+    return None
+
+
+def _end(seat: _Seat) -> None:
+    """End a worker that does not answer. One on another machine does that itself."""
+    if seat.process is not None:
+        _kill(seat.process)
+
+
+def _kill(process: psutil.Process) -> None:
+    # Knows by its start time if the number belongs to another process now.
+    with contextlib.suppress(psutil.Error):
+        process.kill()

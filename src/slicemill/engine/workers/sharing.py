@@ -1,0 +1,87 @@
+"""Which pool a mill works with: workers of its session, started once and lent to one mill at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from slicemill.engine.session import worker_count
+from slicemill.engine.workers.events import Event, Joined
+from slicemill.engine.workers.jobs import JobPool
+from slicemill.engine.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+# Workers that stay, or ordinary Spark jobs where slots must not be held.
+Execution: TypeAlias = Literal["workers", "jobs"]
+
+HANDLER = "slicemill.engine.task:make"
+# A message that takes longer has hung: a run is bounded by its rows, a replay by what is between checkpoints.
+_LIMIT_S = 300.0
+
+
+class Pool(Protocol):
+    """What the dispatcher needs of a pool. `resident`: messages to a worker reach the same process."""
+
+    resident: bool
+
+    def start(self) -> None: ...
+    def members(self) -> list[Joined]: ...
+    def send(self, worker: int, message: object) -> None: ...
+    def wait(self, timeout_s: float | None) -> list[Event]: ...
+    def wake(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Kept:
+    """Pools that nobody works with now, of contexts whose workers are to stay."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.contexts: set[int] = set()
+        self.idle: dict[tuple[int, str], list[Pool]] = {}
+
+
+_kept = _Kept()
+
+
+def borrow(context: SparkContext, execution: Execution) -> Pool:
+    """A pool for one mill; give it back when the mill is closed."""
+    with _kept.lock:
+        idle = _kept.idle.get((id(context), execution), [])
+        if idle:
+            return idle.pop()
+    count = max(1, worker_count(context))
+    pool: Pool = (WorkerPool if execution == "workers" else JobPool)(
+        context, count, HANDLER, limit_s=_LIMIT_S
+    )
+    pool.start()
+    return pool
+
+
+def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
+    with _kept.lock:
+        if id(context) in _kept.contexts:
+            _kept.idle.setdefault((id(context), execution), []).append(pool)
+            return
+    pool.stop()
+
+
+@contextmanager
+def kept_workers(context: SparkContext) -> Iterator[None]:
+    """Let workers outlive their mills until this ends, so that the next mill does not have to start them."""
+    with _kept.lock:
+        _kept.contexts.add(id(context))
+    try:
+        yield
+    finally:
+        with _kept.lock:
+            _kept.contexts.discard(id(context))
+            pools = [
+                pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)
+            ]
+        for pool in pools:
+            pool.stop()

@@ -1,0 +1,98 @@
+"""The thread that keeps one worker running: it submits a Spark job of one task again and again.
+
+A job of its own for each worker: failures of a task add up for the life of its job, and the fourth one ends
+the job with all of its tasks. Spark itself starts the task again after the first failures of a job, elsewhere
+if an executor is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark import InheritableThread, SparkContext
+
+# A job that lasted so long was not ended by what had ended the one before it.
+_GOOD_S = 60.0
+_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 0.25
+
+Task = Callable[[Iterable[Any]], Iterable[Any]]
+# Called after each job: why it has ended (what its task returned, or how it failed), and whether another one
+# follows.
+Report = Callable[[str | None, bool], None]
+
+
+def pause_s(failures: int) -> float:
+    """How long to wait after so many short jobs in a row: not at all after the first, then ever longer."""
+    return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
+
+
+class Supervisor:
+    def __init__(self, context: SparkContext, group: str, what: str, task: Task, report: Report) -> None:
+        self._context = context
+        self._group = group
+        self._what = what
+        self._task = task
+        self._report = report
+        self._stopping = threading.Event()
+        self._thread = InheritableThread(target=self._run, name=f"slicemill {what}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Submit no more jobs; the one that runs goes on."""
+        self._stopping.set()
+
+    def cancel(self) -> None:
+        """End the job that runs. Spark may be gone already, and all jobs with it."""
+        with contextlib.suppress(Exception):
+            self._context.cancelJobGroup(self._group)
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.wait(pause_s(failures)):
+            began = time.monotonic()
+            reason = self._job()
+            # Also where nothing failed: a worker leaves in good order when it cannot make its handler.
+            failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
+            if self._stopping.is_set():
+                return
+            there = is_running(self._context)
+            self._report(reason, there)
+            if not there:
+                return
+
+    def _job(self) -> str | None:
+        try:
+            self._context.setJobGroup(self._group, f"slicemill {self._what}", interruptOnCancel=True)
+            said = self._context.parallelize([0], 1).mapPartitions(self._task).collect()
+        except Exception as error:
+            return why(error)
+        return str(said[0]) if said else None
+
+
+def is_running(context: SparkContext) -> bool:
+    """Whether the context can run jobs: it was not stopped, and its JVM answers."""
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def why(error: BaseException) -> str:
+    """The cause of a failed job in one line, out of the pages that Spark has about it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]
+    python = [line for line in causes if line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]
+    told = [line for line in python if not line.startswith(("org.", "java.", "pyspark.", ": "))]
+    chosen = told or causes or lines or [type(error).__name__]
+    return chosen[0][:500]

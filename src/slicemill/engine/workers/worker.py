@@ -1,0 +1,151 @@
+"""A worker: the Spark task that connects to the driver and answers its messages until it is told to end.
+
+    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► end, or the driver is gone
+
+The handler runs in the task's own thread, one message at a time. Its threads may send notices at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import os
+import pickle
+import socket
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from slicemill.engine.workers.channel import (
+    ANSWER,
+    HELLO,
+    LEAVING,
+    MESSAGE,
+    NOTICE,
+    READY,
+    Address,
+    Hello,
+    connect,
+    encode,
+)
+from slicemill.engine.workers.events import (
+    Failure,
+    Handler,
+    WorkerContext,
+    failure,
+    make_handler,
+    writer_name,
+)
+from slicemill.engine.workers.retire import retire
+
+SHORT_OF_MEMORY = "a message took more memory than there is"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a task needs to become a worker."""
+
+    worker: int
+    address: Address
+    key: bytes
+    handler: str
+    limit_s: float | None  # after which it ends itself; None where the driver can do that
+
+    def __repr__(self) -> str:
+        # The key must not get into a log.
+        return f"Ticket(worker={self.worker}, address={self.address!r})"
+
+
+def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
+    """The body of the task. It returns the reason if it could not connect; else the channel has told it."""
+    task = TaskContext.get()
+    assert task is not None
+    retire()
+    try:
+        connection = connect(ticket.address, ticket.key)
+    except (EOFError, OSError, AuthenticationError) as error:
+        where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
+        return iter([f"it could not connect to {where}: {failure(error).error}"])
+    # The driver is gone, or has ended this pool, or a newer attempt has taken this one's place.
+    with contextlib.suppress(EOFError, OSError), connection:
+        _Worker(ticket, task.taskAttemptId(), connection).run()
+    return iter(())
+
+
+class _Worker:
+    def __init__(self, ticket: Ticket, incarnation: int, connection: Connection[bytes, bytes]) -> None:
+        self._ticket = ticket
+        self._connection = connection
+        self._incarnation = incarnation
+        self._sending = threading.Lock()
+        self._early: list[memoryview] | None = []  # notices from before it is ready
+
+    def run(self) -> None:
+        ticket, name = self._ticket, writer_name(self._ticket.worker, self._incarnation)
+        context = WorkerContext(ticket.worker, self._incarnation, name, self._notify, resident=True)
+        hello = Hello(ticket.worker, self._incarnation, name, socket.gethostname(), os.getpid())
+        self._send(encode(HELLO, hello))
+        try:
+            handler = make_handler(ticket.handler, context)
+        except Exception as error:
+            self._send(encode(LEAVING, f"its handler could not be made: {failure(error).error}"))
+            return
+        with self._sending:
+            self._connection.send_bytes(encode(READY, None))
+            for notice in self._early or ():
+                self._connection.send_bytes(notice)
+            self._early = None
+        self._answer_messages(handler)
+
+    def _answer_messages(self, handler: Handler) -> None:
+        limit_s = self._ticket.limit_s
+        with Path(os.devnull).open("w") as nowhere:
+            while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
+                if limit_s is not None:
+                    # It also ends a process whose interpreter lock is held by the code that hangs.
+                    faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
+                answer, lives = answered(handler, memoryview(frame)[1:])
+                if limit_s is not None:
+                    faulthandler.cancel_dump_traceback_later()
+                self._send(answer)
+                if not lives:
+                    self._send(encode(LEAVING, SHORT_OF_MEMORY))
+                    return
+
+    def _notify(self, payload: object) -> None:
+        frame = encode(NOTICE, payload)
+        with self._sending:
+            if self._early is not None:
+                self._early.append(frame)
+                return
+            # There is nobody to tell; the task's own thread finds out by itself.
+            with contextlib.suppress(OSError):
+                self._connection.send_bytes(frame)
+
+    def _send(self, frame: memoryview) -> None:
+        with self._sending:
+            self._connection.send_bytes(frame)
+
+
+def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
+    """The frame that answers a message, and whether the process can go on."""
+    try:
+        return encode(ANSWER, handler(pickle.loads(pickled))), True
+    except MemoryError as error:
+        # What its frames hold is what there is too much of.
+        traceback.clear_frames(error.__traceback__)
+        return encode(ANSWER, Failure(f"MemoryError: {SHORT_OF_MEMORY}", "")), False
+    except (Exception, SystemExit) as error:
+        return encode(ANSWER, failure(error)), True
+
+
+def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
+    """What `mapPartitions` takes."""
+    return functools.partial(serve, ticket)

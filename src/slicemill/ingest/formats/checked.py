@@ -1,0 +1,134 @@
+"""Rows that fit their declaration, and bad rows with the reason.
+
+A row is bad by its first column, in declared order, whose value is none of the column's type; or, if all are,
+by a missing timestamp where the producer stamps tuples. Columns that nobody wants are checked all the same:
+which rows are bad must not depend on the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.esl.types import Column, Schema
+from slicemill.ingest.formats.values import Values, never_fails
+from slicemill.storage.arrow_schema import to_arrow
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A declaration, and which of its columns are asked for. `time` may not be NULL."""
+
+    schema: Schema
+    time: str | None
+    columns: tuple[str, ...]
+    arrow: pa.Schema
+
+    @staticmethod
+    def of(stream: Stream, columns: Sequence[str]) -> Wanted:
+        time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
+        return Wanted.of_schema(stream.schema, columns, time)
+
+    @staticmethod
+    def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> Wanted:
+        unknown = [name for name in columns if name not in schema.names]
+        if unknown:
+            raise SlicemillError(f"there is no column {unknown[0]}; there are {', '.join(schema.names)}")
+        declared = to_arrow(schema)
+        return Wanted(schema, time, tuple(columns), pa.schema([declared.field(name) for name in columns]))
+
+    def read(self) -> list[Column]:
+        """The columns whose values must be looked at: they are asked for, or may be wrong."""
+        return [
+            column
+            for column in self.schema
+            if column.name in self.columns or column.name == self.time or not never_fails(column.type)
+        ]
+
+
+@dataclass(slots=True)
+class Parsed:
+    """Good rows in order with the number of each row's line (or record), and bad ones."""
+
+    table: pa.Table
+    numbers: Numbers
+    errors: pa.Table | None
+
+
+@dataclass(slots=True)
+class Part:
+    """Columns of some lines, by name."""
+
+    numbers: Numbers
+    columns: Mapping[str, Values]
+
+
+def checked(
+    parts: Sequence[Part], broken: Mapping[int, str], wanted: Wanted, raw: Callable[[int], str]
+) -> Parsed:
+    """Good rows of all parts in the order of their numbers; `broken` are lines that have no columns, with the
+    reason, and `raw` is the text of a bad line.
+    """
+    bad = dict(broken)
+    tables: list[pa.Table] = []
+    numbers: list[Numbers] = []
+    for part in parts:
+        misfits = _misfits(part, wanted)
+        table = pa.table([part.columns[name].array for name in wanted.columns], schema=wanted.arrow)
+        kept = part.numbers
+        if misfits:
+            bad.update((int(part.numbers[position]), reason) for position, reason in misfits.items())
+            fine = np.ones(len(kept), np.bool_)
+            fine[list(misfits)] = False
+            table, kept = table.filter(pa.array(fine)), kept[fine]
+        if len(kept):
+            tables.append(table)
+            numbers.append(kept)
+    errors = _errors(bad, raw) if bad else None
+    if not tables:
+        return Parsed(wanted.arrow.empty_table(), np.empty(0, np.int64), errors)
+    if len(tables) == 1:
+        return Parsed(tables[0], numbers[0], errors)
+    together = np.concatenate(numbers)
+    order = np.argsort(together, kind="stable")
+    return Parsed(pa.concat_tables(tables).take(pa.array(order)), together[order], errors)
+
+
+def _misfits(part: Part, wanted: Wanted) -> dict[int, str]:
+    """Positions of rows that do not fit, each with the first reason."""
+    reasons: dict[int, str] = {}
+    for column in wanted.schema:
+        if column.name in part.columns:
+            for position, problem in part.columns[column.name].bad.items():
+                reasons.setdefault(position, f"column {column.name}: {problem}")
+    if wanted.time is not None:
+        times = part.columns[wanted.time].array
+        if times.null_count:
+            for position in np.flatnonzero(pc.is_null(times).to_numpy(zero_copy_only=False)).tolist():
+                reasons.setdefault(position, f"the timestamp {wanted.time} is NULL")
+    return reasons
+
+
+def _errors(bad: Mapping[int, str], raw: Callable[[int], str]) -> pa.Table:
+    ordered = sorted(bad)
+    return pa.table([[raw(number) for number in ordered], [bad[number] for number in ordered]], schema=ERRORS)
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table | None:
+    """One table of some, None of none or of empty ones."""
+    filled = [table for table in tables if table.num_rows]
+    if len(filled) < 2:
+        return filled[0] if filled else None
+    return pa.concat_tables(filled)

@@ -1,0 +1,246 @@
+"""Lines of CSV to columns: fields by Arrow where the quotes of a line are plain, else field by field.
+
+A field may be quoted; a quote inside is doubled (or stands behind the option `escape`). An empty field is
+NULL. A field whose quotes are wrong is read as Spark's parser reads it: `"a"b` is that text with its quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import Numbers, Part, Wanted
+from slicemill.ingest.formats.columns import one_array
+from slicemill.ingest.formats.lines import Lines
+from slicemill.ingest.formats.values import Values, by_rule, from_texts
+from slicemill.storage.arrow_schema import arrow_type
+
+# For fewer lines the fields one by one are cheaper than Arrow's reader.
+_FEW_LINES = 8
+_MOST_BYTES = 1 << 30
+_ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\|": "|"}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How lines are written. `names` are their fields in order; `quote` and `comment` may be empty."""
+
+    names: Sequence[str]
+    separator: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+    comment: str = ""
+
+    def with_names(self, names: Sequence[str]) -> CsvFormat:
+        return replace(self, names=tuple(names))
+
+    def position(self, column: str) -> int | None:
+        """The field of a column; None if there is none."""
+        lowered = [name.lower() for name in self.names]
+        return lowered.index(column.lower()) if column.lower() in lowered else None
+
+
+def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
+    """The format that a declaration's options describe; their names are not case-sensitive.
+
+    >>> csv_format(["a", "b"], {"SEP": "\\\\t"}).separator
+    '\\t'
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    separator = given.get("sep", given.get("delimiter", ","))
+    separator = _ESCAPED.get(separator, separator)
+    if not separator or {"\n", "\r"} & set(separator):
+        raise SlicemillError(f"fields cannot be separated by {separator!r}; give sep one character, like ';'")
+    for name in ("quote", "escape", "comment"):
+        if len(given.get(name, "")) > 1:
+            raise SlicemillError(f"CSV's option {name} is one character, not {given[name]!r}")
+    return CsvFormat(
+        names=tuple(names),
+        separator=separator,
+        quote=given.get("quote", '"'),
+        escape=given.get("escape", '"'),
+        null=given.get("nullvalue", ""),
+        comment=given.get("comment", ""),
+    )
+
+
+def csv_parts(
+    lines: Lines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+) -> list[Part]:
+    """The columns of some lines; a line with too few or too many fields is `broken`."""
+    if not len(numbers):
+        return []
+    chosen = lines.taken(numbers)
+    odd = np.arange(len(numbers))
+    parts: list[Part] = []
+    if len(numbers) > _FEW_LINES and _is_for_arrow(form) and len(chosen.data) < _MOST_BYTES:
+        odd = _odd_lines(chosen, form)
+        regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
+        if len(regular):
+            part, unequal = _by_arrow(chosen.taken(regular), wanted, form)
+            part.numbers = numbers[regular[part.numbers]]
+            parts.append(part)
+            odd = np.union1d(odd, regular[unequal])
+    if len(odd):
+        parts.append(_by_field(lines, numbers[odd], wanted, form, broken))
+    return parts
+
+
+# -- by Arrow ---------------------------------------------------------------------------------------------
+
+
+def _is_for_arrow(form: CsvFormat) -> bool:
+    characters = form.separator + form.quote
+    return len(form.separator) == 1 and characters.isascii() and form.separator != form.quote
+
+
+def _odd_lines(lines: Lines, form: CsvFormat) -> Numbers:
+    """Lines that Arrow may read otherwise: with quotes that are not plain, or with control characters."""
+    odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
+    if form.comment:
+        odd.append(lines.with_byte(form.comment.encode()[:1]))
+    if form.quote:
+        quoted = lines.with_byte(form.quote.encode())
+        if len(quoted) and form.escape == form.quote:
+            texts = lines.taken(quoted).array(pa.large_string())
+            plain = pc.match_substring_regex(texts, _plain_quotes(form)).to_numpy(zero_copy_only=False)
+            quoted = quoted[~plain]
+        odd.append(quoted)
+    return np.unique(np.concatenate(odd))
+
+
+def _plain_quotes(form: CsvFormat) -> str:
+    """Every field is quoted as a whole or has no quote at all."""
+    quote, separator = re.escape(form.quote), re.escape(form.separator)
+    bare = f"[^{quote}{separator}\\n]*"
+    field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|{bare})"
+    return f"^{field}(?:{separator}{field})*\\n$"
+
+
+def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numbers]:
+    """The columns of lines that have the right number of fields, and the lines that have not."""
+    unequal: list[int] = []
+
+    def skip(row: arrow_csv.InvalidRow) -> str:
+        unequal.append(row.number - 1)
+        return "skip"
+
+    names = [str(number) for number in range(len(form.names))]
+    positions = {column.name: form.position(column.name) for column in wanted.read()}
+    used = sorted({names[position] for position in positions.values() if position is not None}, key=int)
+    used = used or names[:1]
+    table = arrow_csv.read_csv(
+        pa.BufferReader(lines.data),
+        arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(lines.data) + 1),
+        arrow_csv.ParseOptions(
+            delimiter=form.separator,
+            quote_char=form.quote or False,
+            double_quote=True,
+            newlines_in_values=False,
+            ignore_empty_lines=False,
+            invalid_row_handler=skip,
+        ),
+        arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(used, pa.string()),
+            include_columns=used,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+            null_values=sorted({"", form.null}),
+            check_utf8=False,
+        ),
+    )
+    columns: dict[str, Values] = {}
+    for column in wanted.read():
+        position = positions[column.name]
+        if position is None:
+            columns[column.name] = Values(pa.nulls(table.num_rows, arrow_type(column.type)))
+        else:
+            columns[column.name] = from_texts(one_array(table.column(names[position])), column.type)
+    skipped = np.array(unequal, np.int64)
+    return Part(np.setdiff1d(np.arange(len(lines)), skipped, assume_unique=True), columns), skipped
+
+
+# -- field by field ---------------------------------------------------------------------------------------
+
+
+def _by_field(
+    lines: Lines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+) -> Part:
+    kept: list[int] = []
+    rows: list[list[str | None]] = []
+    for number in numbers.tolist():
+        fields = csv_fields(lines.line(number).decode(), form)
+        if len(fields) == len(form.names):
+            kept.append(number)
+            rows.append(fields)
+        else:
+            broken[number] = f"this row does not have {len(form.names)} fields"
+    columns = {}
+    for column in wanted.read():
+        position = form.position(column.name)
+        raw: list[object] = [None if position is None else row[position] for row in rows]
+        columns[column.name] = by_rule(raw, column.type)
+    return Part(np.array(kept, np.int64), columns)
+
+
+def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
+    '''The fields of a line; None for one that is NULL.
+
+    >>> csv_fields('7,"a, ""b""",,"x"y', CsvFormat(["a", "b", "c", "d"]))
+    ['7', 'a, "b"', None, '"x"y']
+    '''
+    if form.comment and line.startswith(form.comment):
+        return []
+    if not form.quote or form.quote not in line:
+        fields = line.split(form.separator)
+    else:
+        fields = _with_quotes(line, form)
+    return [None if field in ("", form.null) else field for field in fields]
+
+
+def _with_quotes(line: str, form: CsvFormat) -> list[str]:
+    fields: list[str] = []
+    at = 0
+    while True:
+        if line.startswith(form.quote, at):
+            field, at = _quoted(line, at, form)
+        else:
+            end = line.find(form.separator, at)
+            field, at = (line[at:], len(line)) if end < 0 else (line[at:end], end)
+        fields.append(field)
+        if at >= len(line):
+            return fields
+        at += len(form.separator)
+
+
+def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
+    """The text of a field that begins with a quote, and where it ends."""
+    quote, escape = form.quote, form.escape
+    found: list[str] = []
+    at = begin + 1
+    while at < len(line):
+        character = line[at]
+        following = line[at + 1 : at + 2]
+        if character == escape and following == quote and (escape != quote or following):
+            found.append(quote)
+            at += 2
+        elif character == quote:
+            at += 1
+            if at == len(line) or line.startswith(form.separator, at):
+                return "".join(found), at
+            # The quote was no end: the field is what stands there, up to the next separator.
+            end = line.find(form.separator, at)
+            end = len(line) if end < 0 else end
+            return quote + "".join(found) + quote + line[at:end], end
+        else:
+            found.append(character)
+            at += 1
+    return "".join(found), at

@@ -1,0 +1,188 @@
+"""Lines of JSON to columns: objects by Arrow where all lines of a block are alike, else object by object.
+
+Arrow wants to know beforehand whether a column holds numbers or texts; the first lines say so. It takes two
+objects on one line, and one object on two lines; since each line begins and ends with a brace and there are
+as many objects as lines, each line is one object. (A lone `null` would end the process: such lines never
+reach it.) Where a block does not fit, it is cut, until the few lines around the odd one are left to the rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as arrow_json
+
+from slicemill.esl.types import Column, Kind
+from slicemill.ingest.formats.checked import Mask, Numbers, Part, Wanted
+from slicemill.ingest.formats.columns import one_array
+from slicemill.ingest.formats.lines import Lines
+from slicemill.ingest.formats.values import Values, by_rule, from_column
+from slicemill.sources.reader import BadRow, json_record, value_of
+
+_FEW_LINES = 8
+_PIECES = 8
+_SAMPLED = 4
+_MOST_BYTES = 1 << 30
+# Deeper values would exhaust Arrow's stack.
+_MOST_BRACKETS = 1000
+# What Arrow takes for JSON, and others do not; and halves of characters, which it takes as they are.
+_ODD_WORDS = re.compile(rb"NaN|Inf|\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(rb"\\u")
+_SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
+    Kind.INT: {int: pa.int64(), str: pa.string()},
+    Kind.BIGINT: {int: pa.int64(), str: pa.string()},
+    Kind.INTERVAL: {int: pa.int64(), str: pa.string()},
+    Kind.DOUBLE: {float: pa.float64(), int: pa.float64(), str: pa.string()},
+    Kind.DECIMAL: {str: pa.string()},
+    Kind.BOOLEAN: {bool: pa.bool_(), str: pa.string()},
+    Kind.TIMESTAMP: {str: pa.string(), int: pa.int64()},
+    Kind.DATE: {str: pa.string()},
+    Kind.VARCHAR: {str: pa.string(), int: pa.int64()},
+    Kind.BINARY: {str: pa.string()},
+}
+
+
+def json_parts(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> list[Part]:
+    """The columns of some lines; a line that is not one JSON object is `broken`."""
+    if not len(numbers):
+        return []
+    chosen = lines.taken(numbers)
+    odd = _odd_lines(chosen) if len(numbers) > _FEW_LINES else np.arange(len(numbers))
+    regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
+    parts: list[Part] = []
+    left = [odd]
+    _by_arrow(chosen, regular, wanted, parts, left)
+    for part in parts:
+        part.numbers = numbers[part.numbers]
+    rest = np.sort(np.concatenate(left))
+    if len(rest):
+        parts.append(_by_object(lines, numbers[rest], wanted, broken))
+    return parts
+
+
+# -- by Arrow ---------------------------------------------------------------------------------------------
+
+
+def _odd_lines(lines: Lines) -> Numbers:
+    """Lines that are no objects at first sight, or hold what Arrow reads otherwise."""
+    data = np.frombuffer(lines.data, np.uint8)
+    first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
+    odd = [np.flatnonzero((first != b"{"[0]) | (last != b"}"[0])), lines.with_byte(b"\r")]
+    if b"NaN" in lines.data or b"Inf" in lines.data or b"\\u" in lines.data:
+        places = [match.start() for match in _ODD_WORDS.finditer(lines.data)]
+        odd.append(lines.at(np.array(places, np.int64)))
+    brackets = np.flatnonzero((data == b"["[0]) | (data == b"{"[0]))
+    if len(brackets) - len(lines) > _MOST_BRACKETS:
+        counts = np.diff(np.searchsorted(brackets, lines.edges))
+        odd.append(np.flatnonzero(counts > _MOST_BRACKETS))
+    return np.unique(np.concatenate(odd))
+
+
+def _by_arrow(lines: Lines, numbers: Numbers, wanted: Wanted, parts: list[Part], left: list[Numbers]) -> None:
+    """Parts of the lines that Arrow reads; the others are `left`."""
+    if len(numbers) <= _FEW_LINES:
+        left.append(numbers)
+        return
+    chosen = lines.taken(numbers)
+    sampled = _sampled(chosen, wanted.read()) if len(chosen.data) < _MOST_BYTES else None
+    part = None if sampled is None else _read(chosen, sampled, wanted)
+    if part is None:
+        step = max(-(-len(numbers) // _PIECES), _FEW_LINES)
+        for first in range(0, len(numbers), step):
+            _by_arrow(lines, numbers[first : first + step], wanted, parts, left)
+        return
+    unsure = _unsure(chosen, part, wanted.read())
+    if len(unsure):
+        fine = np.ones(len(numbers), np.bool_)
+        fine[unsure] = False
+        columns = {name: _where(values, fine) for name, values in part.columns.items()}
+        left.append(numbers[unsure])
+        parts.append(Part(numbers[fine], columns))
+    else:
+        parts.append(Part(numbers, part.columns))
+
+
+def _where(values: Values, fine: Mask) -> Values:
+    moved = np.cumsum(fine) - 1
+    bad = {int(moved[position]): why for position, why in values.bad.items() if fine[position]}
+    return Values(values.array.filter(pa.array(fine)), bad)
+
+
+def _sampled(lines: Lines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
+    """How the first lines spell each column; None if one is spelled in a way that Arrow cannot read."""
+    records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
+    types: dict[str, pa.DataType] = {}
+    for column in columns:
+        spellings = _SAMPLE_TYPES[column.type.kind]
+        found = next(iter(spellings.values()))
+        for record in records:
+            value = None if isinstance(record, BadRow) else record[1].get(column.name)
+            if value is not None:
+                spelling = float if isinstance(value, float) else type(value)
+                if spelling not in spellings:
+                    return None
+                found = spellings[spelling]
+                break
+        types[column.name] = found
+    return types
+
+
+def _read(lines: Lines, types: dict[str, pa.DataType], wanted: Wanted) -> Part | None:
+    try:
+        table = arrow_json.read_json(
+            pa.BufferReader(lines.data),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(lines.data) + 1),
+            arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(lines):
+        return None
+    columns = {}
+    for column in wanted.read():
+        columns[column.name] = from_column(one_array(table.column(column.name)), column.type)
+    return Part(np.arange(len(lines)), columns)
+
+
+def _unsure(lines: Lines, part: Part, columns: Sequence[Column]) -> Numbers:
+    """Lines that the rule must read: a NULL may have its name in other letters, infinity is an error."""
+    unsure = np.zeros(len(lines), np.bool_)
+    lowered: bytes | None = None
+    for column in columns:
+        array = part.columns[column.name].array
+        if pa.types.is_floating(array.type):
+            unsure |= ~pc.fill_null(pc.is_finite(array), True).to_numpy(zero_copy_only=False)
+        if array.null_count:
+            lowered = lines.data.lower() if lowered is None else lowered
+            name = f'"{column.name}"'.encode()
+            if lowered.count(name.lower()) > lines.data.count(name) or not column.name.isascii():
+                unsure |= pc.is_null(array).to_numpy(zero_copy_only=False)
+            if b"\\u" in lines.data:  # letters of a name may be escaped
+                places = [match.start() for match in _ESCAPE.finditer(lines.data)]
+                unsure[lines.at(np.array(places, np.int64))] = True
+    return np.flatnonzero(unsure)
+
+
+# -- object by object -------------------------------------------------------------------------------------
+
+
+def _by_object(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> Part:
+    kept: list[int] = []
+    records = []
+    for number in numbers.tolist():
+        found = json_record(lines.text(number))
+        if isinstance(found, BadRow):
+            broken[number] = found.reason
+        else:
+            kept.append(number)
+            records.append(found[1])
+    columns = {}
+    for column in wanted.read():
+        columns[column.name] = by_rule([value_of(record, column.name) for record in records], column.type)
+    return Part(np.array(kept, np.int64), columns)

@@ -1,0 +1,81 @@
+"""Lines of CSV or JSON to rows of a declared schema.
+
+A row is one line, whatever is quoted in it. Blank lines are no rows. Most lines are read many at once by
+Arrow (see `csv` and `json`); what is unusual about a line sends that line, and no other, to the rules of
+`slicemill.sources`, so that values, bad rows and reasons are the same as through Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.execution.scalars_calendar import BLANKS
+from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
+from slicemill.ingest.formats.csv import CsvFormat, csv_parts
+from slicemill.ingest.formats.json import json_parts
+from slicemill.ingest.formats.lines import Lines
+from slicemill.sources.reader import NO_TEXT
+
+JSON, CSV, EITHER = "json", "csv", "either"
+
+_BLANKS = BLANKS.encode()
+_BRACE = b"{"[0]
+_IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class LineParser:
+    """Reads lines of one form; `csv` says how its CSV lines are written, and which columns they have."""
+
+    wanted: Wanted
+    form: str
+    csv: CsvFormat
+
+    def __post_init__(self) -> None:
+        if self.form not in (JSON, CSV, EITHER):
+            raise SlicemillError(f"lines are {JSON}, {CSV} or {EITHER}, not {self.form!r}")
+
+    def parse(self, lines: Lines) -> Parsed:
+        filled, objects = _first_bytes(lines)
+        broken = dict.fromkeys(_no_texts(lines), NO_TEXT)
+        if broken:
+            filled[list(broken)] = False
+        is_json = {JSON: filled, CSV: np.zeros_like(filled)}.get(self.form, filled & objects)
+        parts = json_parts(lines, np.flatnonzero(is_json), self.wanted, broken)
+        parts += csv_parts(lines, np.flatnonzero(filled & ~is_json), self.wanted, self.csv, broken)
+        return checked(parts, broken, self.wanted, lines.text)
+
+
+def _first_bytes(lines: Lines) -> tuple[Mask, Mask]:
+    """Which lines are not blank, and which begin with a brace."""
+    data = np.frombuffer(lines.data, np.uint8)
+    first = data[lines.edges[:-1]]
+    filled, objects = ~_IS_BLANK[first], first == _BRACE
+    for number in np.flatnonzero(~filled).tolist():
+        rest = lines.line(number).lstrip(_BLANKS)
+        filled[number], objects[number] = bool(rest), rest.startswith(b"{")
+    return filled, objects
+
+
+def _no_texts(lines: Lines) -> list[int]:
+    """The lines that are no UTF-8."""
+    if lines.data.isascii():
+        return []
+    try:
+        lines.array(pa.large_string()).validate(full=True)
+        return []
+    except pa.ArrowInvalid:
+        places = np.flatnonzero(np.frombuffer(lines.data, np.uint8) > 127)
+        return [number for number in lines.at(places).tolist() if not _is_text(lines.line(number))]
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""A block of bytes as lines, which are found and taken many at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.ingest.formats.checked import Numbers
+
+_NEWLINE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines, each with its end; line n is data[edges[n]:edges[n + 1]]."""
+
+    data: bytes
+    edges: Numbers
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def array(self, type_: pa.DataType) -> pa.Array:
+        """The lines with their ends as an array of a type with 64-bit offsets."""
+        buffers = [None, pa.py_buffer(self.edges), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(type_, len(self), buffers)
+
+    def line(self, number: int) -> bytes:
+        """A line without its end."""
+        return self.data[int(self.edges[number]) : int(self.edges[number + 1]) - 1]
+
+    def text(self, number: int) -> str:
+        return self.line(number).decode(errors="replace")
+
+    def taken(self, numbers: Numbers) -> Lines:
+        """Some of the lines, in order."""
+        if len(numbers) == len(self):
+            return self
+        chosen = self.array(pa.large_binary()).take(pa.array(numbers))
+        edges = np.frombuffer(chosen.buffers()[1], np.int64, len(numbers) + 1)
+        data = chosen.buffers()[2]
+        return Lines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
+
+    def with_byte(self, byte: bytes) -> Numbers:
+        """The lines in which a byte occurs."""
+        if byte not in self.data:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
+        return self.at(places)
+
+    def at(self, places: Numbers) -> Numbers:
+        """The lines of some places in the data."""
+        return np.unique(np.searchsorted(self.edges, places, side="right") - 1)
+
+
+def split(data: bytes, universal: bool = True) -> Lines:
+    """Lines of a text; they end with \\n or \\r\\n and, if `universal`, with \\r too, as files' lines do."""
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+        if universal:
+            data = data.replace(b"\r", b"\n")
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+    edges = np.zeros(len(ends) + 1, np.int64)
+    edges[1:] = ends
+    return Lines(data, edges)

@@ -1,0 +1,316 @@
+"""Columns of texts to columns of a declared type: casts of whole columns, and the exact rule for what is
+left.
+
+`slicemill.sources.values` says value by value what a text means. Arrow's casts are several hundred times
+faster and agree with it on the usual spellings. A column is cast as a whole where that succeeds; what Arrow
+reads otherwise than the rule (0x1F, nan(1), 2026-01-31 12) is looked for afterwards. Where the cast fails,
+only the texts of the usual spelling are cast, and the others go to the rule, each distinct text once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.esl.types import Kind, Type
+from slicemill.execution.scalars_calendar import BLANKS
+from slicemill.sources.values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
+from slicemill.storage.arrow_schema import arrow_type
+
+# Pieces of a column that does not cast are cut until so few values are left that the rule reads them.
+_BY_RULE = 16
+_PIECES = 8
+# Arrow's dates start here; the rule's start with the year 1.
+_OFFSET = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
+_PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?$"
+_USUAL = {
+    Kind.INT: r"^-?[0-9]{1,10}$",
+    Kind.BIGINT: r"^-?[0-9]{1,18}$",
+    Kind.INTERVAL: r"^-?[0-9]{1,18}$",
+    Kind.DOUBLE: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
+    Kind.DECIMAL: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$",
+    Kind.TIMESTAMP: _PLAIN,
+    Kind.DATE: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+}
+_NAIVE = pa.timestamp("us")
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+Cast: TypeAlias = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(slots=True)
+class Values:
+    """A column of a declared type. `bad` says by position why a value is none of it; it is NULL then."""
+
+    array: pa.Array
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+def never_fails(type_: Type) -> bool:
+    """Whether every text is a value of the type."""
+    return type_.kind in (Kind.VARCHAR, Kind.BINARY) and type_.length is None
+
+
+def from_texts(texts: pa.Array, type_: Type) -> Values:
+    """The values that texts spell; NULL stays NULL.
+
+    >>> from slicemill.esl.types import INT
+    >>> found = from_texts(pa.array(["7", " 3.0", "x", None]), INT)
+    >>> found.array.to_pylist(), found.bad
+    ([7, 3, None, None], {2: "'x' is no INT"})
+    """
+    if type_.kind is Kind.VARCHAR:
+        return _within_length(texts, type_)
+    if type_.kind is Kind.BINARY:
+        return Values(texts.cast(pa.binary()))
+    if type_.kind is Kind.BOOLEAN:
+        cast, unsure = _booleans(texts)
+        return _by_rule_where(unsure, texts, cast, type_)
+    whole = _cast_as_whole(texts, type_)
+    if whole is not None:
+        return whole
+    bare = pc.ascii_trim(texts, characters=BLANKS)
+    pattern = _USUAL[type_.kind]
+    if type_.kind is Kind.TIMESTAMP:
+        zoned = pc.match_substring_regex(bare, _OFFSET)
+        if pc.any(zoned).as_py():
+            return _in_two(bare, zoned, type_)
+    usual = pc.match_substring_regex(bare, pattern)
+    regular = pc.if_else(usual, bare, None)
+    cast, failed = _cast_in_pieces(regular, type_, lambda part: _cast(part, type_))
+    unsure = pc.and_(pc.is_valid(texts), pc.invert(pc.fill_null(usual, False)))
+    return _by_rule_where(pc.or_(unsure, failed), texts, cast, type_)
+
+
+def from_column(column: pa.Array, type_: Type) -> Values:
+    """The values of a column that has a type already, one of Parquet's or a generator's.
+
+    >>> from slicemill.esl.types import INT
+    >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
+    >>> found.array.to_pylist(), sorted(found.bad)
+    ([1, None, None], [1, 2])
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_string(column.type):
+        return from_texts(column, type_)
+    target = arrow_type(type_)
+    if column.type == target:
+        return Values(column)
+    cast = _cast_of(column.type, type_)
+    if cast is None:
+        return by_rule(_objects(column), type_)
+    found, failed = _cast_in_pieces(column, type_, cast)
+    return _within_length_of(found, failed, column, type_)
+
+
+def by_rule(raw: list[object], type_: Type) -> Values:
+    """The values of Python objects, one by one, as `slicemill.sources.values` has them."""
+    convert = converter(type_)
+    bad: dict[int, str] = {}
+    values: list[object] = []
+    for position, value in enumerate(raw):
+        try:
+            values.append(convert(value))
+        except BadValueError as problem:
+            bad[position] = str(problem)
+            values.append(None)
+    return Values(typed(values, type_), bad)
+
+
+def typed(values: list[object], type_: Type) -> pa.Array:
+    """Values of the reference engine as an Arrow array: times are whole numbers there."""
+    return pa.array(values, arrow_type(type_))
+
+
+def _within_length(texts: pa.Array, type_: Type) -> Values:
+    if type_.length is None or not len(texts):
+        return Values(texts)
+    long = pc.fill_null(pc.greater(pc.utf8_length(texts), type_.length), False)
+    return _by_rule_where(long, texts, texts, type_) if pc.any(long).as_py() else Values(texts)
+
+
+def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> Values:
+    """`cast`, with the values that the rule gives to the texts that are unsure."""
+    positions = np.flatnonzero(unsure.to_numpy(zero_copy_only=False))
+    if not len(positions):
+        return Values(cast)
+    distinct = texts.take(pa.array(positions)).dictionary_encode()
+    ruled = by_rule(distinct.dictionary.to_pylist(), type_)
+    codes: npt.NDArray[np.int32] = distinct.indices.to_numpy()
+    bad = {
+        int(position): ruled.bad[code]
+        for position, code in zip(positions, codes.tolist(), strict=True)
+        if code in ruled.bad
+    }
+    return Values(pc.replace_with_mask(cast, unsure, ruled.array.take(distinct.indices)), bad)
+
+
+# -- casts ------------------------------------------------------------------------------------------------
+
+
+def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    words = pc.ascii_lower(pc.ascii_trim(texts, characters=BLANKS))
+    true = pc.is_in(words, pa.array(TRUE_WORDS))
+    known = pc.or_(true, pc.is_in(words, pa.array(FALSE_WORDS)))
+    return pc.if_else(known, true, None), pc.and_(pc.is_valid(texts), pc.invert(known))
+
+
+def _cast(texts: pa.Array, type_: Type) -> pa.Array:
+    """Arrow's cast; an ArrowInvalid for the whole if one text does not cast."""
+    if type_.kind is Kind.TIMESTAMP:
+        return texts.cast(_NAIVE).cast(_INSTANT)
+    if type_.kind is Kind.INTERVAL:
+        return texts.cast(pa.int64()).cast(pa.duration("us"))
+    return texts.cast(arrow_type(type_))
+
+
+def _cast_as_whole(texts: pa.Array, type_: Type) -> Values | None:
+    """All at once, if every text has a spelling that Arrow and the rule understand alike, or nearly all."""
+    try:
+        cast = _cast(texts, type_)
+    except pa.ArrowInvalid:
+        return None
+    odd = _ODD[type_.kind](texts, cast)
+    return Values(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
+
+
+def _in_two(bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
+    """Instants with an offset from UTC, and all the others."""
+    zoned = pc.fill_null(zoned, False)
+    with_offset = pc.if_else(zoned, bare, None)
+    try:
+        cast, failed = with_offset.cast(_INSTANT), None
+    except pa.ArrowInvalid:
+        cast, failed = pa.nulls(len(bare), _INSTANT), zoned
+    found = Values(cast) if failed is None else _by_rule_where(failed, bare, cast, type_)
+    rest = from_texts(pc.if_else(zoned, None, bare), type_)
+    return Values(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
+
+
+def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
+    """A cast of all values that can be cast, and a mask of those that the rule must read."""
+    failed = np.zeros(len(column), np.bool_)
+
+    def piece(first: int, length: int) -> pa.Array:
+        part = column.slice(first, length)
+        try:
+            return cast(part)
+        except pa.ArrowInvalid:
+            if length <= _BY_RULE:
+                failed[first : first + length] = part.is_valid().to_numpy(False)
+                return pa.nulls(length, arrow_type(type_))
+        step = -(-length // _PIECES)
+        parts = [piece(first + n, min(step, length - n)) for n in range(0, length, step)]
+        return pa.concat_arrays(parts)
+
+    return piece(0, len(column)), pa.array(failed)
+
+
+# -- columns that have a type -------------------------------------------------------------------------------
+
+
+def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
+    """Arrow's cast where it gives the values of the rule or fails; None where there is none."""
+    target = arrow_type(type_)
+    kind = type_.kind
+    if pa.types.is_integer(source):
+        if kind in (Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.VARCHAR):
+            return lambda part: part.cast(target)
+        if kind in (Kind.TIMESTAMP, Kind.INTERVAL):
+            return lambda part: part.cast(pa.int64()).cast(target)
+        if kind is Kind.DOUBLE:
+            return lambda part: part.cast(target, safe=False)
+    if pa.types.is_floating(source) and kind is Kind.DOUBLE:
+        return lambda part: part.cast(target)
+    if pa.types.is_timestamp(source) and kind is Kind.TIMESTAMP:
+        return _instants
+    if (pa.types.is_decimal(source) and kind is Kind.DECIMAL) or (
+        pa.types.is_date(source) and kind is Kind.DATE
+    ):
+        return lambda part: part.cast(target)
+    return None
+
+
+def _instants(column: pa.Array) -> pa.Array:
+    """Without a time zone it is UTC; what is finer than a microsecond is cut off."""
+    if column.type.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(_INSTANT)
+
+
+def _objects(column: pa.Array) -> list[object]:
+    try:
+        objects: list[object] = column.to_pylist()
+    except (ValueError, OverflowError):
+        objects = column.cast(pa.string()).to_pylist()  # Python's calendar ends with the year 9999
+    return objects
+
+
+def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_: Type) -> Values:
+    if type_.length is not None:
+        failed = pc.or_(failed, pc.fill_null(pc.greater(pc.utf8_length(found), type_.length), False))
+    return _by_rule_where(failed, column, found, type_)
+
+
+# -- what Arrow reads otherwise than the rule ---------------------------------------------------------------
+
+
+def _any(mask: pa.Array) -> pa.Array | None:
+    mask = pc.fill_null(mask, False)
+    return mask if pc.any(mask).as_py() else None
+
+
+def _has_byte(texts: pa.Array, characters: bytes) -> bool:
+    buffer = texts.buffers()[2]
+    if buffer is None:
+        return False
+    data = buffer.to_pybytes()
+    return any(character in data for character in characters)
+
+
+def _odd_integers(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
+    del cast
+    # 0x1F is a number for Arrow only.
+    return _any(pc.match_substring_regex(texts, "[xX]")) if _has_byte(texts, b"xX") else None
+
+
+def _odd_doubles(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
+    # -nan and nan(1) are numbers for Arrow only, and so are exponents of four digits.
+    odd = pc.invert(pc.is_finite(cast))
+    if _has_byte(texts, b"eE"):
+        odd = pc.or_kleene(odd, pc.match_substring_regex(texts, "[eE][+-]?[0-9]{4,}"))
+    return _any(odd)
+
+
+def _odd_instants(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
+    del cast
+    # Hours without minutes are a time for Arrow only.
+    return _any(pc.equal(pc.binary_length(texts), 13))
+
+
+def _none_odd(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
+    del texts, cast
+    return None
+
+
+_ODD: dict[Kind, Callable[[pa.Array, pa.Array], pa.Array | None]] = {
+    Kind.INT: _odd_integers,
+    Kind.BIGINT: _odd_integers,
+    Kind.INTERVAL: _odd_integers,
+    Kind.DOUBLE: _odd_doubles,
+    Kind.DECIMAL: lambda texts, _: (
+        _any(pc.match_substring_regex(texts, "[eE]")) if _has_byte(texts, b"eE") else None
+    ),
+    Kind.TIMESTAMP: _odd_instants,
+    Kind.DATE: _none_odd,
+}

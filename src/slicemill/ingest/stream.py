@@ -1,0 +1,212 @@
+"""A declared stream in the worker that reads it: readers of its partitions, its intake, what queries need.
+
+reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
+           (the others move time)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
+from slicemill.ingest.needs import Need
+from slicemill.ingest.reader import Batch, SourceReader, open_readers
+from slicemill.kernels.expressions import compile_vector
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.storage.segments import Extent, read_extent
+
+# The condition of many queries costs more than storing rows; a few rows tell whether it leaves out enough.
+_SAMPLED, _MANY = 2_000, 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """All that a worker needs to know to read a stream: its declaration, what queries need, where it lies."""
+
+    stream: Stream
+    need: Need
+    folder: Path  # where relative paths of sources begin
+    logs: Mapping[str, Path]  # of its rows, its errors, its late rows, and what is held back
+    spool: Path
+    handed: bool  # rows come by way of the driver: from Spark, or from a program
+
+    @property
+    def external(self) -> bool:
+        return self.stream.kind is TimestampKind.EXTERNAL
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns that are stored: one at least, or there would be no rows."""
+        needed = [name for name in self.stream.schema.names if name in self.need.columns]
+        return needed or [self.stream.time_column or self.stream.schema.names[0]]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns that are read: what is stored, the timestamp, and what the condition looks at."""
+        wanted = {*self.stored, self.stream.time_column, *self.need.read}
+        return [name for name in self.stream.schema.names if name in wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Rows that the driver hands over; `offset` is theirs once they are committed."""
+
+    folder: Path
+    rows: tuple[Extent, ...]
+    errors: tuple[Extent, ...]
+    offset: Any
+    arrival_us: int
+    in_order: bool = False  # as they arrived; a batch of Spark's partitions has no order but that of time
+
+
+@dataclass(slots=True)
+class StreamRead:
+    """What one read of a stream has brought."""
+
+    admitted: list[Admitted]
+    offsets: dict[str, Any]
+    rows: int = 0
+    more: bool = False
+    again_us: int | None = None
+    ended: bool = False
+
+
+class OpenStream:
+    """`progress` is what the journal says of the stream, `held` the rows that wait to be put in order."""
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        progress: Mapping[str, Any],
+        held: tuple[Extent, ...],
+        notify: Callable[[], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self.plan = plan
+        self._notify = notify
+        self._clock = clock
+        self._readers = self._open()
+        self._intake = Intake(plan.stream, progress, tuple(self._readers) or (ONLY,))
+        if plan.external:
+            empty = to_arrow(plan.stream.schema)
+            self._intake.restore(_concatenated([read_extent(plan.logs["held"], e) for e in held], empty))
+        self._wanted = _condition(plan)
+
+    def replan(self, plan: StreamPlan) -> None:
+        """Queries want something else of it: numbers, times and what is held back go on."""
+        before, self.plan = self.plan, plan
+        self._wanted = _condition(plan)
+        if before.read != plan.read:
+            self.close()
+            self._readers = self._open()
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+    def _open(self) -> Mapping[str, SourceReader]:
+        plan = self.plan
+        if plan.handed:
+            return {}
+        found = open_readers(plan.stream, plan.read, plan.folder, plan.spool, self._notify, self._clock)
+        assert found is not None, "the driver hands over what no reader of ours can read"
+        return found
+
+    def committed(self, offsets: Mapping[str, Any]) -> None:
+        """All that lies before these offsets is in the journal."""
+        for partition, offset in offsets.items():
+            if partition in self._readers:
+                self._readers[partition].committed(offset)
+
+    def read(self, offsets: Mapping[str, Any], announced: int, limit_rows: int, now_us: int) -> StreamRead:
+        """Read each partition from its offset on; `announced` is the watermark that units have been told."""
+        found = StreamRead([], dict(offsets), ended=True)
+        for partition, reader in self._readers.items():
+            batch = reader.read(offsets.get(partition), limit_rows)
+            self._take(partition, batch, announced, now_us, found)
+        return found
+
+    def take(self, handed: Handed, announced: int, now_us: int) -> StreamRead:
+        """The same for rows that the driver has."""
+        found = StreamRead([], {})
+        rows = [read_extent(handed.folder, extent) for extent in handed.rows]
+        errors = [read_extent(handed.folder, extent) for extent in handed.errors]
+        table = self._as_declared(pa.concat_tables(rows)) if rows else None
+        if table is not None and self.plan.external and not handed.in_order:
+            table = table.sort_by(str(self.plan.stream.time_column))
+        bad = pa.concat_tables(errors) if errors else None
+        batch = Batch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
+        self._take(ONLY, batch, announced, now_us, found)
+        return found
+
+    def flush(self) -> StreamRead:
+        """The stream has ended: admit what is held back."""
+        return StreamRead([self._intake.flush()], {}, ended=True)
+
+    def _take(self, partition: str, batch: Batch, announced: int, now_us: int, found: StreamRead) -> None:
+        rows, passed = batch.table, None
+        if rows is not None and rows.num_rows:
+            found.rows += rows.num_rows
+            rows, passed = self._needed(rows)
+        found.admitted.append(
+            self._intake.admit(
+                partition,
+                rows,
+                batch.arrival_us,
+                announced,
+                now_us,
+                passed=passed,
+                errors=batch.errors,
+                more=batch.more,
+                ended=batch.ended,
+            )
+        )
+        found.offsets[partition] = batch.offset
+        found.more |= batch.more
+        found.ended &= batch.ended
+        if batch.again_us is not None:
+            found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
+
+    def _needed(self, table: pa.Table) -> tuple[pa.Table, Passed]:
+        """The rows that some query wants, or all of a batch that has few others: a query looks for itself."""
+        wanted = np.ones(table.num_rows, np.bool_)
+        if self._wanted is not None and not self._wants_most(table):
+            wanted = _true(self._wanted(table))
+        times = np.zeros(table.num_rows, np.int64)
+        if self.plan.external:
+            times = table.column(self.plan.stream.time_column).cast(pa.int64()).to_numpy()
+        stored = table.select(self.plan.stored)
+        return stored if wanted.all() else stored.filter(pa.array(wanted)), Passed(times, wanted)
+
+    def _wants_most(self, table: pa.Table) -> bool:
+        assert self._wanted is not None
+        return table.num_rows > _MANY and 2 * _true(self._wanted(table.slice(0, _SAMPLED))).sum() > _SAMPLED
+
+    def _as_declared(self, table: pa.Table) -> pa.Table:
+        declared = to_arrow(self.plan.stream.schema)
+        read = [name for name in self.plan.read if name in table.column_names]
+        return table.select(read).cast(pa.schema([declared.field(name) for name in read]))
+
+
+def _condition(plan: StreamPlan) -> Callable[[pa.Table], pa.ChunkedArray] | None:
+    condition = plan.need.condition
+    return None if condition is None else compile_vector(condition, plan.stream.schema)
+
+
+def _true(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = column.fill_null(False).to_numpy()
+    return found
+
+
+def _concatenated(tables: list[pa.Table], columns: pa.Schema) -> pa.Table:
+    if not tables:
+        return with_system_columns(columns).empty_table()
+    return pa.concat_tables(tables, promote_options="default")

@@ -1,0 +1,49 @@
+"""When results were due: response time counts from there.
+
+A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* releases (the end of
+a window or slot, a tuple that leaves its window) is not due when its newest tuple arrives, but when time gets
+there: when the first tuple at or behind the release time arrives, or the watermark reaches it. Such a row has
+no arrival. Its `_arr` says until when, in the time of the stream, it had to wait:
+
+    _arr > 0     the tuple that caused the row arrived then
+    _arr = 0     time released it, at its own `_ts`
+    _arr < 0     time released it, at `-_arr`: behind its `_ts`
+
+    window ends at 60       tuples   57      59      64
+    result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
+
+What a union, a join or a SLACK holds back counts from its own arrival: holding it back is part of the
+response.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+def released_by_time(at: Integers) -> Integers:
+    """`_arr` of rows that time releases at these moments of the stream."""
+    # Before 1970 a moment would look like an arrival: the row's own timestamp must do.
+    return np.where(at > 0, -at, 0)
+
+
+def due_moments(
+    ts: Integers, arr: Integers, input_ts: Integers, input_arr: Integers, watermark_us: int
+) -> Integers:
+    """When the results of a run were due, by the clock that arrivals are stamped with.
+
+    `ts` and `arr` are those of the results. `input_ts`, which never falls, and `input_arr` are those of the
+    tuples of the run, of all inputs together. `watermark_us` is when the watermark came to where it is:
+    results that time released, with no tuple behind their release time, came out because of it.
+    """
+    released = arr <= 0
+    if not released.any():
+        return arr
+    at = np.where(arr < 0, -arr, ts)
+    # Tuples may wait for each other: the first to arrive at or behind a moment ends the waiting for it.
+    earliest = np.minimum.accumulate(input_arr[::-1])[::-1]
+    arrived = np.append(earliest, watermark_us)[np.searchsorted(input_ts, at, side="left")]
+    return np.where(released, np.minimum(arrived, watermark_us), arr)

@@ -1,0 +1,118 @@
+"""What one journal record says: a `Change`, as plain JSON.
+
+    {"e": 17, "at": 1700000000000000,                          epoch, and when it was committed
+     "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50]]]},
+     "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
+     "streams": {"bid": {"watermark": 5000}},
+     "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
+     "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
+     "freed": {"bid": 9},                                      the first epoch that stays
+     "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}]}
+
+Whatever is empty is left out. Within a record, logs and units are dropped first, then logs are created, then
+rows appended, then epochs freed: a record may replace a log by another of its name.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.storage.segments import Extent
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+@dataclass(slots=True)
+class Appended:
+    """What an epoch adds to a log."""
+
+    extents: list[Extent]
+    min_ts: int | None
+    max_ts: int | None
+    arrival_us: int
+
+    @property
+    def rows(self) -> int:
+        return sum(extent.rows for extent in self.extents)
+
+    @property
+    def bytes(self) -> int:
+        return sum(extent.length for extent in self.extents)
+
+
+def joined(parts: Iterable[Appended]) -> Appended:
+    """Several parts of one epoch as one, such as those of a unit's cells."""
+    found = list(parts)
+    if len(found) == 1:
+        return found[0]
+    firsts = [part.min_ts for part in found if part.min_ts is not None]
+    lasts = [part.max_ts for part in found if part.max_ts is not None]
+    return Appended(
+        [extent for part in found for extent in part.extents],
+        min(firsts, default=None),
+        max(lasts, default=None),
+        min(part.arrival_us for part in found),
+    )
+
+
+@dataclass(slots=True)
+class Change:
+    """All that one commit changes in a home.
+
+    Fields of units and streams are merged into what is there; a value None removes its field. Values must be
+    plain JSON. A unit's fields whose names start with "checkpoint" refer to files in its checkpoint folder.
+    """
+
+    logs: dict[str, Appended] = field(default_factory=dict)
+    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    created: dict[str, pa.Schema] = field(default_factory=dict)
+    dropped_logs: list[str] = field(default_factory=list)
+    dropped_units: list[str] = field(default_factory=list)
+    dropped_streams: list[str] = field(default_factory=list)
+    freed: dict[str, int] = field(default_factory=dict)
+    catalog: list[dict[str, Any]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+
+def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, str]) -> bytes:
+    """The JSON of a record, on one line; `folders` has the names of the folders of new logs."""
+    record: dict[str, Any] = {"e": epoch, "at": at_us}
+    if change.logs:
+        record["logs"] = {
+            name: (added.min_ts, added.max_ts, added.arrival_us, added.extents)
+            for name, added in change.logs.items()
+        }
+    if change.created:
+        record["created"] = {
+            name: (encode_schema(schema), folders[name]) for name, schema in change.created.items()
+        }
+    for name in _PLAIN:
+        value = getattr(change, name)
+        if value:
+            record[name] = value
+    return _encode(record).encode()
+
+
+_PLAIN = ("units", "streams", "dropped_logs", "dropped_units", "dropped_streams", "freed", "catalog")
+
+
+def encode_schema(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def decode_schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def dump_json(value: object) -> bytes:
+    """Compact JSON."""
+    return _encode(value).encode()

@@ -1,0 +1,142 @@
+"""What a home holds, in memory: the sum of its journal's records."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slicemill.errors import SlicemillError
+from slicemill.storage.changes import Change, decode_schema
+from slicemill.storage.files import LOCAL, FileSystem, folder_name
+from slicemill.storage.log import Log
+
+LOGS = "logs"
+CHECKPOINTS = "checkpoints"
+
+# A unit's fields of these names refer to files in its checkpoint folder.
+CHECKPOINT_FIELD = "checkpoint"
+
+
+class HomeError(SlicemillError):
+    """A home that cannot be opened, read or written."""
+
+
+@dataclass(slots=True)
+class Garbage:
+    """Files that no record refers to any more, to be removed."""
+
+    segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
+    checkpoints: dict[Path, set[str]] = field(default_factory=dict)  # by the unit's folder
+    folders: set[Path] = field(default_factory=set)  # of dropped logs and units
+
+
+@dataclass(slots=True)
+class HomeState:
+    """Logs, units, streams and statements after the record `epoch` (-1: before the first)."""
+
+    folder: Path
+    files: FileSystem = LOCAL
+    epoch: int = -1
+    committed_us: int = 0
+    logs: dict[str, Log] = field(default_factory=dict)
+    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    statements: list[dict[str, Any]] = field(default_factory=list)
+    garbage: Garbage = field(default_factory=Garbage)
+
+    def check(self, change: Change) -> None:
+        """Raise if a change does not fit: nothing may be written that cannot be applied."""
+        there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
+        for name in change.logs.keys() | change.freed.keys():
+            if name not in there:
+                raise HomeError(f"there is no log {name} in {self.folder}; it must be created first")
+        for name in change.created:
+            if name in self.logs and name not in change.dropped_logs:
+                raise HomeError(f"log {name} is in {self.folder} already; it must be dropped first")
+        for name in change.dropped_logs:
+            if name not in self.logs:
+                raise HomeError(f"there is no log {name} in {self.folder} to drop")
+        for name, added in change.logs.items():
+            try:
+                array("q", (added.arrival_us, added.min_ts or 0, added.max_ts or 0))
+                for extent in added.extents:
+                    array("q", extent[1:])
+            except (TypeError, OverflowError) as problem:
+                raise HomeError(f"log {name}: times and extents must be 64-bit integers: {problem}") from None
+        for name, fields in (*change.units.items(), *change.streams.items()):
+            if not isinstance(fields, dict):
+                raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
+
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Take over a record, in the order that `slicemill.storage.changes` tells."""
+        for name in record.get("dropped_logs", ()):
+            self.garbage.folders.add(self.logs.pop(name).folder)
+        for name in record.get("dropped_units", ()):
+            self.units.pop(name, None)
+            self.garbage.folders.add(self.checkpoint_folder(name))
+        for name in record.get("dropped_streams", ()):
+            self.streams.pop(name, None)
+        for name, (schema, folder) in record.get("created", {}).items():
+            self.logs[name] = self.new_log(name, schema, folder)
+        epoch = record["e"]
+        for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():
+            self.logs[name].append(epoch, extents, min_ts, max_ts, arrival_us)
+        for name, fields in record.get("units", {}).items():
+            self._set_unit(name, fields)
+        for name, fields in record.get("streams", {}).items():
+            self.streams[name] = _merged(self.streams.get(name, {}), fields)
+        for name, first in record.get("freed", {}).items():
+            log = self.logs[name]
+            emptied = log.free(first)
+            if emptied:
+                self.garbage.segments.setdefault(log.folder, set()).update(emptied)
+        self.statements.extend(record.get("catalog", ()))
+        self.epoch = epoch
+        self.committed_us = record["at"]
+
+    def new_log(self, name: str, schema: str, folder: str) -> Log:
+        return Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)
+
+    def checkpoint_folder(self, unit: str) -> Path:
+        return self.folder / CHECKPOINTS / folder_name(unit)
+
+    def _set_unit(self, name: str, fields: dict[str, Any]) -> None:
+        before = self.units.get(name, {})
+        # A new dictionary: whoever has the old one goes on seeing what held then.
+        now = self.units[name] = _merged(before, fields)
+        for field_name in fields:
+            if field_name.startswith(CHECKPOINT_FIELD):
+                replaced = checkpoint_files(before) - checkpoint_files(now)
+                if replaced:
+                    self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+                break
+
+
+def checkpoint_files(unit: Mapping[str, Any]) -> set[str]:
+    """The files that a unit's checkpoint fields refer to: every string in them is taken for a path."""
+    found: set[str] = set()
+    for name, value in unit.items():
+        if name.startswith(CHECKPOINT_FIELD):
+            _gather(value, found)
+    return found
+
+
+def _gather(value: object, found: set[str]) -> None:
+    if isinstance(value, str):
+        found.add(value)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            _gather(inner, found)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _gather(inner, found)
+
+
+def _merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**before, **fields}
+    if None in fields.values():
+        return {name: value for name, value in merged.items() if value is not None}
+    return merged

@@ -1,0 +1,204 @@
+"""The journal: one append-only sequence of records, and snapshots of what they add up to.
+
+    journal/000000000000.records      lines, see slicemill.storage.lines; the first has epoch 0
+    journal/000000041200.snapshot     all that held before epoch 41200
+    journal/000000041200.records      from epoch 41200 on
+
+A commit is one append. When the records since the last snapshot are many, the writer goes on in a new file of
+records and writes a snapshot of what held before it; a crash between leaves two files of records, which are
+read one after the other. The last two snapshots and the records since the first of them stay: one that turns
+out to be damaged is replaced by the other, and a reader that is a little behind finds what it has not read
+yet.
+
+Opening reads the newest snapshot and the records after it. The tail that a crash left is cut; a record that
+is damaged or missing between others is an error, because what follows it builds on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from slicemill.storage.files import FileSystem, full_message, is_full, write_whole
+from slicemill.storage.home_state import HomeError, HomeState
+from slicemill.storage.lines import frame, split_lines
+from slicemill.storage.snapshot import SnapshotDamaged, decode_snapshot
+
+JOURNAL = "journal"
+RECORDS = ".records"
+SNAPSHOT = ".snapshot"
+
+Progress = Callable[[str], None]
+
+_TOLD_EVERY = 50_000
+
+
+class JournalDamaged(HomeError):
+    """Records in the middle of the journal are damaged or missing."""
+
+
+class Position(NamedTuple):
+    """How far the journal has been read: the file that starts with epoch `base`, and the offset in it."""
+
+    base: int
+    offset: int
+
+
+class Loaded(NamedTuple):
+    state: HomeState
+    position: Position
+    torn: int  # bytes after the last whole record
+
+
+def records_path(home: Path, base: int) -> Path:
+    return home / JOURNAL / f"{base:012d}{RECORDS}"
+
+
+def snapshot_path(home: Path, base: int) -> Path:
+    return home / JOURNAL / f"{base:012d}{SNAPSHOT}"
+
+
+def bases(names: Iterable[str], suffix: str) -> list[int]:
+    """The first epochs of the files of one kind, in order."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def load(home: Path, files: FileSystem, progress: Progress) -> Loaded:
+    """All that the journal holds. FileNotFoundError if a writer at work removed a file meanwhile."""
+    # Listed before reading: records in front of a listed file were whole when it was made.
+    names = files.names(home / JOURNAL)
+    listed = bases(names, RECORDS)
+    state = _newest_snapshot(home, files, bases(names, SNAPSHOT), progress)
+    position, torn = Position(state.epoch + 1, 0), 0
+    while position.base in listed:
+        data = files.read(records_path(home, position.base))
+        offset = apply_lines(state, data, records_path(home, position.base), 0, progress)
+        position, torn = Position(position.base, offset), len(data) - offset
+        if state.epoch + 1 == position.base or state.epoch + 1 not in listed:
+            break
+        position = Position(state.epoch + 1, 0)
+    missing = [base for base in listed if base > state.epoch + 1]
+    if missing:
+        raise JournalDamaged(
+            f"the journal of {home} has no record of epoch {state.epoch + 1}, but later ones from "
+            f"{missing[0]} on; restore it from a copy"
+        )
+    return Loaded(state, position, torn)
+
+
+def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
+    """Apply the whole records at the start of `data`, read at offset `start`; the offset where they end."""
+    lines = split_lines(data)
+    if lines.damaged:
+        raise JournalDamaged(
+            f"{path} is damaged at byte {start + lines.end}: the record of epoch "
+            f"{state.epoch + len(lines.contents) + 1} cannot be read, but later ones can; "
+            "restore it from a copy"
+        )
+    for count, content in enumerate(lines.contents):
+        record = json.loads(content)
+        if record["e"] != state.epoch + 1:
+            raise JournalDamaged(
+                f"{path} is damaged: epoch {record['e']} follows {state.epoch}; restore it from a copy"
+            )
+        state.apply(record)
+        if count % _TOLD_EVERY == _TOLD_EVERY - 1:
+            progress(f"journal: {count + 1:,} of {len(lines.contents):,} records")
+    return start + lines.end
+
+
+def _newest_snapshot(home: Path, files: FileSystem, found: Sequence[int], progress: Progress) -> HomeState:
+    for base in reversed(found):
+        path = snapshot_path(home, base)
+        data = files.read(path)
+        try:
+            state = decode_snapshot(data, home, files)
+        except SnapshotDamaged as problem:
+            progress(f"journal: {path.name} is not whole ({problem}); the one before it is taken")
+            continue
+        progress(f"journal: snapshot of epoch {state.epoch:,}, {len(data):,} bytes, {len(state.logs)} logs")
+        return state
+    return HomeState(home, files)
+
+
+class JournalWriter:
+    """Appends records. An append that fails is cut off again, at the latest before the next one."""
+
+    __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
+
+    def __init__(self, home: Path, loaded: Loaded, files: FileSystem, durable: bool) -> None:
+        self.base, self.end = loaded.position
+        self.epoch = loaded.state.epoch
+        self._home = home
+        self._files = files
+        self._durable = durable
+        self._broken = False
+        # What a crash left after the last whole record goes with the first append.
+        self._dirty = True
+        self._file = files.append(records_path(home, self.base))
+        if durable:
+            files.sync(home / JOURNAL)
+
+    def append(self, epoch: int, content: bytes) -> None:
+        """Append the record of an epoch: when this returns it is committed, and if this raises it is not."""
+        if self._broken:
+            raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
+        line = frame(content)
+        try:
+            if self._dirty:
+                self._file.cut(self.end)
+            self._dirty = True
+            self._file.write(line)
+        except OSError as problem:
+            self._cut()
+            if is_full(problem):
+                raise full_message(self._home) from problem
+            raise HomeError(f"the journal of {self._home} cannot be written: {problem}") from problem
+        if self._durable:
+            self._sync(self._file.sync)
+        self.epoch, self.end, self._dirty = epoch, self.end + len(line), False
+
+    def rotate(self, base: int) -> None:
+        """Go on in a new file, whose first record will have epoch `base`."""
+        file = self._files.append(records_path(self._home, base))
+        self._file.close()
+        self._file, self.base, self.end, self._dirty = file, base, 0, True
+        if self._durable:
+            self._sync(lambda: self._files.sync(self._home / JOURNAL))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _cut(self) -> None:
+        try:
+            self._file.cut(self.end)
+        except OSError:
+            return
+        self._dirty = False
+
+    def _sync(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except OSError as problem:
+            # What the disk has now is not known, also after another try: only reading it again tells.
+            self._broken = True
+            raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
+
+
+def write_snapshot(
+    home: Path, base: int, parts: Sequence[bytes | pa.Buffer], files: FileSystem, durable: bool
+) -> None:
+    """Write the snapshot of what held before epoch `base`, then remove what nobody needs any more."""
+    write_whole(files, snapshot_path(home, base), b"".join(bytes(part) for part in parts), durable)
+    names = files.names(home / JOURNAL)
+    kept = bases(names, SNAPSHOT)[-2:]
+    oldest = kept[0] if len(kept) > 1 else 0
+    for suffix in (SNAPSHOT, RECORDS):
+        for old in bases(names, suffix):
+            if old < oldest:
+                files.remove(home / JOURNAL / f"{old:012d}{suffix}")

@@ -1,0 +1,102 @@
+"""The order of tuples: by (`_ts`, `_seq`), everywhere; rows are copied only where tables overlap in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.errors import SlicemillError
+from slicemill.storage.arrow_schema import SEQ, TS
+
+# Handling a run costs about as much as copying so many rows.
+_ROWS_PER_RUN = 1_000
+
+
+class OrderError(SlicemillError):
+    """A table that is not sorted by (`_ts`, `_seq`), or has no timestamps to sort by."""
+
+
+def time_range(table: pa.Table) -> tuple[int | None, int | None]:
+    """The least and the greatest `_ts` of a sorted table, None without rows; OrderError if unsorted."""
+    if table.num_rows == 0:
+        return None, None
+    ts, seq = _keys(table)
+    later = ts[1:] > ts[:-1]
+    if not later.all() and not (later | ((ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1]))).all():
+        raise OrderError(f"rows must be sorted by ({TS}, {SEQ}); sort the table before it is appended")
+    return int(ts[0]), int(ts[-1])
+
+
+def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables that are each sorted by (`_ts`, `_seq`) as one; at least one table.
+
+    Rows that are equal in both keep the order of the tables. Nothing is copied if each table starts where the
+    one before it ends, or later.
+    """
+    filled = [table for table in tables if table.num_rows] or tables[:1]
+    if len(filled) == 1:
+        return filled[0]
+    # Tables may have the columns that were needed when they were stored.
+    alike = all(table.schema.equals(filled[0].schema) for table in filled)
+    whole = pa.concat_tables(filled, promote_options="none" if alike else "default")
+    ends = [_ends(table) for table in filled]
+    if all(before[1] <= after[0] for before, after in pairwise(ends)):
+        return whole
+    return in_order(whole)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows sorted by (`_ts`, `_seq`); the table itself if it is sorted already.
+
+    Files and partitions are sorted in themselves more often than not. Where their rows come in long runs, the
+    runs are put in order, and no row is copied.
+    """
+    return taken(table, order_of(*_keys(table)))
+
+
+def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The positions of rows in the order of (ts, seq)."""
+    order = np.argsort(ts, kind="stable")
+    sorted_ts, sorted_seq = ts[order], seq[order]
+    if ((sorted_ts[1:] == sorted_ts[:-1]) & (sorted_seq[1:] < sorted_seq[:-1])).any():
+        return np.lexsort((seq, ts))
+    return order
+
+
+def taken(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
+    """The rows at the positions; as slices, without copying, where positions come in long runs."""
+    if len(order) == 0:
+        return table.slice(0, 0)
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(order) != 1) + 1))
+    if len(starts) == 1 and len(order) == table.num_rows:
+        return table
+    if len(starts) * _ROWS_PER_RUN > len(order):
+        return table.take(order)
+    ends = np.append(starts[1:], len(order))
+    return pa.concat_tables(
+        table.slice(first, rows)
+        for first, rows in zip(order[starts].tolist(), (ends - starts).tolist(), strict=True)
+    )
+
+
+def _keys(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ts = _int64(table, TS)
+    return ts, _int64(table, SEQ) if SEQ in table.column_names else np.zeros(len(ts), np.int64)
+
+
+def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
+    column = table.column(name)
+    if column.type != pa.int64() or column.null_count:
+        raise OrderError(f"{name} must be int64 without NULL; rows that have none belong in _errors")
+    numbers: NDArray[np.int64] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
+    return numbers
+
+
+def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The keys of the first row and of the last."""
+    ts, seq = _keys(table)
+    return (int(ts[0]), int(seq[0])), (int(ts[-1]), int(seq[-1]))

@@ -1,0 +1,349 @@
+"""Segments: append-only files of record batches, where the rows of logs lie.
+
+    logs/bid/w3.2-0.arrows         <writer>-<number>.arrows
+
+    | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
+             ^ extent: (segment, offset, length, rows)
+
+A writer appends messages to the end of a segment of its own, so no two processes write to one file, and
+nothing is ever written twice. A batch counts once a journal record names its extent; what a dead writer left
+behind it is not there. A writer starts a new segment when the schema changes or the old one is full.
+
+Reading maps a segment: columns are views of the page cache, shared by all processes on the machine. A small
+batch at the end of a segment that grows is read instead: mapping a file again takes longer than copying some
+kilobytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.storage.files import (
+    LOCAL,
+    AppendFile,
+    FileSystem,
+    ensure_folder,
+    exists,
+    full_message,
+    is_full,
+)
+
+SUFFIX = ".arrows"
+ROLL_BYTES = 64 << 20
+
+# LZ4 takes less time than writing what it saves, above this size; whole columns of many rows take much
+# longer.
+_COMPRESSED_BYTES = 1 << 16
+_COMPRESSED_ROWS = 1 << 17
+_COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+# How many segments a process has mapped, or open for appending, at a time.
+_MAPS = 128
+_OPEN_FILES = 128
+
+# Batches up to this size are read, not mapped, until so many were read from a segment.
+_READ_BYTES = 1 << 18
+_READS_BEFORE_MAP = 256
+_SCHEMA_BYTES = 1 << 12
+
+
+class SegmentError(SlicemillError):
+    """A table that cannot be appended, or an extent that cannot be read."""
+
+
+class ExtentGone(SegmentError):
+    """The segment of an extent has been removed, because its rows were freed."""
+
+
+class Extent(NamedTuple):
+    """Where rows lie: usually one record batch, several if they are many and compressed."""
+
+    segment: str
+    offset: int
+    length: int
+    rows: int
+
+
+def segment_name(writer: str, number: int) -> str:
+    return f"{writer}-{number}{SUFFIX}"
+
+
+def parse_segment(name: str) -> tuple[str, int] | None:
+    """The writer and the number in a segment's name; None if it is not one.
+
+    >>> parse_segment("w3.2-17.arrows")
+    ('w3.2', 17)
+    """
+    writer, dash, number = name.removesuffix(SUFFIX).rpartition("-")
+    return (writer, int(number)) if name.endswith(SUFFIX) and dash and number.isdigit() else None
+
+
+class SegmentWriter:
+    """Appends batches to one log. The writer's name must not have been used by another process before."""
+
+    __slots__ = (
+        "_end",
+        "_file",
+        "_files",
+        "_folder",
+        "_number",
+        "_roll_bytes",
+        "_schema",
+        "_unsynced",
+        "_writer",
+    )
+
+    def __init__(
+        self, folder: Path, writer: str, *, roll_bytes: int = ROLL_BYTES, files: FileSystem = LOCAL
+    ) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._roll_bytes = roll_bytes
+        self._files = files
+        self._number = -1
+        self._file: AppendFile | None = None
+        self._schema: pa.Schema | None = None
+        self._end = 0
+        self._unsynced: set[int] = set()
+
+    def append(self, table: pa.Table, *, compress: bool = False) -> Extent:
+        """Append the rows; `compress` is for what need not be mapped (a small table is not compressed).
+
+        If the disk is full, StorageFull is raised, and the next append goes on as if this one had not been.
+        """
+        schema = table.schema
+        try:
+            if self._schema is None or self._end >= self._roll_bytes or not _same(schema, self._schema):
+                self._roll(schema)
+            file = self._file or self._reopened()
+            offset = self._end
+            for message in _messages(table, compress):
+                file.write(message)
+                self._end += len(message)
+        except OSError as problem:
+            self._abandon()
+            if is_full(problem):
+                raise full_message(self._folder) from problem
+            raise
+        self._unsynced.add(self._number)
+        return Extent(segment_name(self._writer, self._number), offset, self._end - offset, table.num_rows)
+
+    def sync(self) -> None:
+        """Make what was appended since the last sync survive a loss of power."""
+        for number in sorted(self._unsynced):
+            if number == self._number and self._file is not None:
+                self._file.sync()
+            else:
+                self._files.sync(self._path(number))
+        if self._unsynced:
+            self._files.sync(self._folder)
+        self._unsynced.clear()
+
+    def release(self) -> None:
+        """Give the descriptor back; the next append opens the segment again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _path(self, number: int) -> Path:
+        return self._folder / segment_name(self._writer, number)
+
+    def _reopened(self) -> AppendFile:
+        self._file = self._files.append(self._path(self._number))
+        return self._file
+
+    def _roll(self, schema: pa.Schema) -> None:
+        """Start a segment; its first message is the schema."""
+        if any(pa.types.is_dictionary(field.type) for field in schema):
+            raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
+        self._abandon()
+        while self._file is None:
+            self._number += 1
+            try:
+                self._file = self._files.append(self._path(self._number), new=True)
+            except FileNotFoundError:
+                ensure_folder(self._files, self._folder)
+                self._number -= 1
+            except FileExistsError:
+                continue
+        head = schema.serialize()
+        self._file.write(head)
+        self._schema, self._end = schema, len(head)
+
+    def _abandon(self) -> None:
+        """Append no more to the segment: it is full, or what stands at its end is not known."""
+        self.release()
+        self._schema = None
+
+
+class SegmentWriters:
+    """The writers of one process, by log folder; the least recently used ones have no descriptor open."""
+
+    __slots__ = ("_files", "_roll_bytes", "_writer", "_writers")
+
+    def __init__(self, writer: str, *, roll_bytes: int = ROLL_BYTES, files: FileSystem = LOCAL) -> None:
+        self._writer = writer
+        self._roll_bytes = roll_bytes
+        self._files = files
+        self._writers: OrderedDict[Path, SegmentWriter] = OrderedDict()
+
+    def append(self, folder: Path, table: pa.Table, *, compress: bool = False) -> Extent:
+        return self._of(folder).append(table, compress=compress)
+
+    def sync(self) -> None:
+        """Sync all that was appended to any log since the last sync."""
+        for writer in self._writers.values():
+            writer.sync()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.release()
+
+    def _of(self, folder: Path) -> SegmentWriter:
+        found = self._writers.get(folder)
+        if found is None:
+            found = SegmentWriter(folder, self._writer, roll_bytes=self._roll_bytes, files=self._files)
+            self._writers[folder] = found
+        self._writers.move_to_end(folder)
+        if len(self._writers) > _OPEN_FILES:
+            for position, writer in enumerate(self._writers.values()):
+                if position >= len(self._writers) - _OPEN_FILES:
+                    break
+                writer.release()
+        return found
+
+
+def _same(one: pa.Schema, other: pa.Schema) -> bool:
+    return bool(one.equals(other, check_metadata=True))
+
+
+def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
+    """The rows as messages of an Arrow stream, one unless they are compressed or above 2 GiB of text."""
+    if compress and table.num_rows and table.nbytes >= _COMPRESSED_BYTES:
+        return _compressed(table)
+    batches = table.to_batches()
+    if len(batches) > 1:
+        batches = table.combine_chunks().to_batches()
+    if not batches:
+        empty = [pa.array([], field.type) for field in table.schema]
+        batches = [pa.record_batch(empty, schema=table.schema)]
+    return [batch.serialize() for batch in batches]
+
+
+def _compressed(table: pa.Table) -> list[pa.Buffer]:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as writer:
+        writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
+    stream = sink.getvalue()
+    # A stream is the schema, which the segment has already, the batches, and an end mark of 8 bytes.
+    head = len(table.schema.serialize())
+    return [stream.slice(head, len(stream) - head - 8)]
+
+
+@dataclass(slots=True)
+class _OpenSegment:
+    path: Path
+    schema: pa.Schema
+    mapped: pa.Buffer | None = None
+    size: int = 0
+    reads: int = 0
+
+
+class SegmentReader:
+    """Reads extents; keeps maps and schemas of the segments that it has read from, within bounds."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._segments: OrderedDict[tuple[Path, str], _OpenSegment] = OrderedDict()
+
+    def read(self, folder: Path, extent: Extent) -> pa.Table:
+        try:
+            segment = self._segment(folder, extent.segment)
+            return _decoded(self._buffer(segment, extent), extent.rows, segment.schema)
+        except FileNotFoundError:
+            raise ExtentGone(f"segment {folder / extent.segment} is gone: its rows were freed") from None
+        except (pa.ArrowInvalid, OSError, EOFError) as problem:
+            raise SegmentError(
+                f"segment {folder / extent.segment} cannot be read at {extent.offset}: {problem}; "
+                "run 'slicemill home check', and restore it from a copy"
+            ) from problem
+
+    def _segment(self, folder: Path, name: str) -> _OpenSegment:
+        key = (folder, name)
+        with self._lock:
+            found = self._segments.get(key)
+            if found is not None:
+                self._segments.move_to_end(key)
+                return found
+        path = folder / name
+        opened = _OpenSegment(path, _read_schema(self._files, path))
+        with self._lock:
+            self._segments[key] = opened
+            if len(self._segments) > _MAPS:
+                self._segments.popitem(last=False)
+        return opened
+
+    def _buffer(self, segment: _OpenSegment, extent: Extent) -> pa.Buffer:
+        end = extent.offset + extent.length
+        if end > segment.size:
+            if extent.length <= _READ_BYTES and segment.reads < _READS_BEFORE_MAP:
+                segment.reads += 1
+                return pa.py_buffer(self._files.read(segment.path, extent.offset, extent.length))
+            self._map(segment)
+        mapped = segment.mapped
+        if mapped is None or end > len(mapped):
+            raise EOFError(f"it ends before {end}")
+        return mapped.slice(extent.offset, extent.length)
+
+    def _map(self, segment: _OpenSegment) -> None:
+        self._forget_removed()
+        mapped = self._files.map(segment.path)
+        segment.mapped, segment.size, segment.reads = mapped, len(mapped), 0
+
+    def _forget_removed(self) -> None:
+        """A removed file takes up space for as long as somebody has it mapped."""
+        with self._lock:
+            known = list(self._segments.items())
+        gone = [key for key, segment in known if not exists(self._files, segment.path)]
+        with self._lock:
+            for key in gone:
+                self._segments.pop(key, None)
+
+
+_LOCAL_READER = SegmentReader(LOCAL)
+
+
+def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
+    """The rows of an extent in a log's folder, as they were appended; ExtentGone if they were freed."""
+    reader = _LOCAL_READER if files is LOCAL else SegmentReader(files)
+    return reader.read(folder, extent)
+
+
+def _read_schema(files: FileSystem, path: Path) -> pa.Schema:
+    head = files.read(path, 0, _SCHEMA_BYTES)
+    # A message starts with a mark of 4 bytes and the length of what follows.
+    length = 8 + int.from_bytes(head[4:8], "little")
+    if length > _SCHEMA_BYTES:
+        head = files.read(path, 0, length)
+    return pa.ipc.read_schema(pa.py_buffer(head[:length]))
+
+
+def _decoded(buffer: pa.Buffer, rows: int, schema: pa.Schema) -> pa.Table:
+    batches = [pa.ipc.read_record_batch(buffer, schema)]
+    if batches[0].num_rows != rows:
+        source = pa.BufferReader(buffer)
+        batches = []
+        while source.tell() < len(buffer):
+            batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(source), schema))
+    table = pa.Table.from_batches(batches, schema)
+    if table.num_rows != rows:
+        raise EOFError(f"there are {table.num_rows} rows instead of {rows}")
+    return table

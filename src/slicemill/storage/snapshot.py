@@ -1,0 +1,111 @@
+"""A snapshot: all that a home held before an epoch, in one file.
+
+    <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\\n
+    Arrow stream: the epochs of all logs, one log after the other
+    Arrow stream: their extents
+
+The line is framed as a journal's record is; it holds the lengths of the streams and a checksum over them.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.storage.changes import dump_json, encode_schema
+from slicemill.storage.files import FileSystem
+from slicemill.storage.home_state import HomeState
+from slicemill.storage.lines import frame, unframe
+from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, LogColumns
+
+
+class SnapshotDamaged(ValueError):
+    """The bytes are not those of a whole snapshot."""
+
+
+def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
+    """The parts of the file, in order. Copies, so that the state may change while they are written."""
+    dumped = [log.dump() for log in state.logs.values()]
+    tables = [
+        _stream(EPOCH_COLUMNS, [columns.epochs for columns in dumped]),
+        _stream(EXTENT_COLUMNS, [columns.extents for columns in dumped]),
+    ]
+    head = {
+        "epoch": state.epoch,
+        "at": state.committed_us,
+        "units": state.units,
+        "streams": state.streams,
+        "statements": state.statements,
+        "logs": [
+            [
+                log.name,
+                encode_schema(log.columns),
+                log.folder.name,
+                log.first,
+                log.freed,
+                log.head,
+                log.frontier,
+                len(columns.epochs[0]),
+                len(columns.extents[0]),
+                columns.segments,
+            ]
+            for log, columns in zip(state.logs.values(), dumped, strict=True)
+        ],
+        "lengths": [len(table) for table in tables],
+        "crcs": [crc32(table) for table in tables],
+    }
+    return [frame(dump_json(head)), *tables]
+
+
+def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
+    """The state that a snapshot holds; SnapshotDamaged if a part is missing or changed."""
+    end = data.find(b"\n") + 1
+    content = unframe(data[:end])
+    if content is None:
+        raise SnapshotDamaged("its first line is damaged")
+    head: dict[str, Any] = json.loads(content)
+    state = HomeState(folder, files, head["epoch"], head["at"])
+    state.units, state.streams, state.statements = head["units"], head["streams"], head["statements"]
+    body = memoryview(data)[end:]
+    first_length, second_length = head["lengths"]
+    parts = [body[:first_length], body[first_length : first_length + second_length]]
+    if [crc32(part) for part in parts] != head["crcs"]:
+        raise SnapshotDamaged("its log indexes are damaged")
+    epochs, extents = (_columns(part) for part in parts)
+    epoch_at = extent_at = 0
+    for name, schema, place, *ends, epoch_count, extent_count, segments in head["logs"]:
+        log = state.logs[name] = state.new_log(name, schema, place)
+        log.first, log.freed, log.head, log.frontier = ends
+        log.load(
+            LogColumns(_cut(epochs, epoch_at, epoch_count), _cut(extents, extent_at, extent_count), segments)
+        )
+        epoch_at, extent_at = epoch_at + epoch_count, extent_at + extent_count
+    return state
+
+
+def _stream(names: tuple[str, ...], logs: list[list[array[int]]]) -> pa.Buffer:
+    """The columns of all logs as one Arrow stream."""
+    arrays = [
+        pa.array(np.concatenate([np.frombuffer(log[i], np.int64) for log in logs] or [np.empty(0, np.int64)]))
+        for i in range(len(names))
+    ]
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch(arrays, names=list(names))
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _columns(part: memoryview) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    table = pa.ipc.open_stream(pa.py_buffer(part)).read_all()
+    return [column.to_numpy() for column in table.columns]
+
+
+def _cut(columns: list[np.ndarray[Any, np.dtype[np.int64]]], start: int, count: int) -> list[array[int]]:
+    return [array("q", column[start : start + count].tobytes()) for column in columns]

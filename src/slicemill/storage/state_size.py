@@ -1,0 +1,67 @@
+"""About how many bytes operators keep, found without encoding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.kernels.slice import Slice
+from slicemill.storage.checkpoints import SliceFile
+
+_SAMPLE = 64
+_VALUE_BYTES = 16
+
+
+def state_bytes(states: Mapping[str, object]) -> int:
+    """The bytes of the states of some nodes, an estimate: of long lists the first items stand for all."""
+    total = 0.0
+    seen: set[int] = set()
+    # What is left to look at, and for how many of its kind each thing stands.
+    left: list[tuple[Any, float]] = [(state, 1.0) for state in states.values()]
+    while left:
+        value, share = left.pop()
+        if value is None or type(value) in (int, float, bool):
+            total += share * _VALUE_BYTES
+        elif id(value) not in seen:
+            seen.add(id(value))
+            total += share * _own_bytes(value)
+            left += [(part, share * more) for part, more in _parts(value)]
+    return round(total)
+
+
+def _own_bytes(value: Any) -> int:
+    """The bytes of a value without those of its parts."""
+    if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray, np.ndarray)):
+        return int(value.nbytes)
+    if isinstance(value, Slice):
+        return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
+    return _VALUE_BYTES + (len(value) if isinstance(value, (str, bytes)) else 0)
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, float]]:
+    """The parts of a value, and for how many each stands."""
+    if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)) or callable(value):
+        return
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.object_:
+            yield from _sampled(value.ravel().tolist())
+    elif isinstance(value, Mapping):
+        yield from _sampled(value.keys())
+        yield from _sampled(value.values())
+    elif isinstance(value, Collection):
+        yield from _sampled(value)
+    else:
+        for owner in type(value).__mro__:
+            for slot in owner.__dict__.get("__slots__", ()):
+                if hasattr(value, slot):
+                    yield getattr(value, slot), 1.0
+        yield from ((part, 1.0) for part in getattr(value, "__dict__", {}).values())
+
+
+def _sampled(items: Collection[Any]) -> Iterator[tuple[Any, float]]:
+    more = max(1.0, len(items) / _SAMPLE)
+    return ((item, more) for item in islice(items, _SAMPLE))

@@ -1,0 +1,28 @@
+"""A driver with workers, for tests that interrupt or kill it: says when they are there, then waits."""
+
+from __future__ import annotations
+
+import signal
+
+from engine.workers.pools import driving
+from slicemill.engine.session import local_session
+from slicemill.engine.workers.pool import WorkerPool
+
+
+def main() -> None:
+    spark = local_session(cores=2)
+    cancels_jobs = signal.getsignal(signal.SIGINT)
+    with driving(WorkerPool(spark.sparkContext, 2, "engine.workers.worker_handlers:obedient")) as driver:
+        before = dict(driver.joined)
+        try:
+            print("ready", *(joined.pid for joined in before.values()), flush=True)
+            driver.until(lambda: False)
+        except KeyboardInterrupt:
+            answers = [driver.ask(worker, "echo", worker) for worker in (0, 1)]
+            print("interrupted", answers, driver.joined == before)
+    print("handler is back", signal.getsignal(signal.SIGINT) is cancels_jobs)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

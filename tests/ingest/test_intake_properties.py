@@ -1,0 +1,169 @@
+"""What an intake decides does not depend on batches, restarts or engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.streams import Kept, batches_of, external, rows
+from slicemill.execution.buffers import Occupancy
+from slicemill.execution.sources import Arrival, Source, SourceSpec
+from slicemill.ingest.watermarks import BEGINNING, watermark
+
+TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=30)
+BORDERS = st.sets(st.integers(0, 30), max_size=8)
+SLACK = st.integers(0, 8)
+SKEW = st.none() | st.integers(0, 8)
+
+
+def taken(
+    times: Sequence[int],
+    borders: set[int],
+    slack: int,
+    skew: int | None = None,
+    promised: int = BEGINNING,
+    restarts: bool = False,
+    wanted: Sequence[bool] | None = None,
+) -> Kept:
+    kept = Kept(external(slack, skew))
+    intake = kept.open()
+    for table, arrivals, passed in batches_of(times, borders, wanted):
+        kept.keep(intake.admit("", table, arrivals, promised, int(arrivals[-1]), passed=passed))
+        intake = kept.open() if restarts else intake
+    return kept
+
+
+@given(TIMES, BORDERS, SLACK, SKEW, st.integers(0, 20))
+def test_any_cut_into_batches_admits_the_same_sequence(
+    times: list[int], borders: set[int], slack: int, skew: int | None, promised: int
+) -> None:
+    whole, cut = taken(times, set(), slack, skew, promised), taken(times, borders, slack, skew, promised)
+    assert cut.admitted == whole.admitted and cut.late == whole.late
+    assert cut.admitted == sorted(cut.admitted)
+    # Late rows are stamped when they are read.
+    assert cut.progress | {"side_stamp": 0} == whole.progress | {"side_stamp": 0}
+    assert watermark(cut.stream, cut.progress, 99) == watermark(whole.stream, whole.progress, 99)
+
+
+@given(TIMES, BORDERS, SLACK, SKEW)
+def test_a_restart_after_any_batch_changes_nothing(
+    times: list[int], borders: set[int], slack: int, skew: int | None
+) -> None:
+    straight, again = taken(times, borders, slack, skew), taken(times, borders, slack, skew, restarts=True)
+    assert again.admitted == straight.admitted and again.late == straight.late
+    assert again.progress == straight.progress
+    straight.keep(straight.open().flush())
+    assert [seq for _, seq, *_ in straight.admitted] == list(range(len(straight.admitted)))
+    assert sorted(n for *_, n in straight.admitted + straight.late) == list(range(len(times)))
+
+
+@given(TIMES, BORDERS, SLACK, st.lists(st.booleans(), min_size=30, max_size=30))
+def test_who_wants_a_tuple_changes_nothing_for_the_others(
+    times: list[int], borders: set[int], slack: int, wanted: list[bool]
+) -> None:
+    every, some = taken(times, borders, slack), taken(times, borders, slack, wanted=wanted)
+    assert [(ts, n) for ts, *_, n in some.admitted] == [(ts, n) for ts, *_, n in every.admitted if wanted[n]]
+    assert some.late == [row for row in every.late if wanted[row[0]]]
+    assert some.progress["watermark"] == every.progress["watermark"]
+
+
+class Event(NamedTuple):
+    """A tuple's timestamp, or a watermark that is announced."""
+
+    ts: int
+    announced: bool
+
+
+EVENTS = st.lists(
+    st.builds(Event, st.integers(0, 20), st.sampled_from([False, False, False, True])), max_size=30
+)
+
+
+@given(EVENTS, SLACK)
+def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
+    events: list[Event], slack: int
+) -> None:
+    source = Source(SourceSpec("s", "external", None, slack), Occupancy())
+    kept = Kept(external(slack))
+    intake = kept.open()
+    admitted, late, announced = [], [], BEGINNING
+    for number, event in enumerate(events):
+        if event.announced:
+            announced = max(announced, event.ts)
+            # A cycle announces only what is above the source's time.
+            items = source.pass_time(event.ts) if event.ts > source.frontier else []
+            kept.keep(intake.admit("", None, number, announced, number))
+        else:
+            arrival = Arrival(number, (number,), event.ts)
+            is_late = source.is_late(arrival)
+            late += [number] if is_late else []
+            items = [] if is_late else source.stamp(arrival)
+            kept.keep(intake.admit("", rows([event.ts], [number]), number, announced, number))
+        admitted += [(timed.ts, timed.row[0]) for timed, _ in items]
+        # A tuple with the timestamp that was announced last need not wait for the slack here.
+        assert [(ts, n) for ts, _, _, n in kept.admitted][: len(admitted)] == admitted
+    assert [n for _, _, n in kept.late] == late
+    kept.keep(intake.flush())
+    admitted += [(timed.ts, timed.row[0]) for timed, _ in source.pass_time(2**63 - 1)]
+    assert [(ts, n) for ts, _, _, n in kept.admitted] == admitted
+
+
+class Read(NamedTuple):
+    """A batch of a partition; without times, a read that found nothing."""
+
+    partition: str
+    times: tuple[int, ...]
+
+
+READS = st.lists(
+    st.builds(Read, st.sampled_from("abc"), st.lists(st.integers(0, 20), max_size=4).map(tuple)), max_size=20
+)
+
+
+def judged_by_tuples(reads: list[Read], slack: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """The rules of partitions, written down tuple by tuple: what is admitted, and what is late."""
+    reached: dict[str, int | None] = dict.fromkeys("abc")
+    silent = dict.fromkeys("abc", False)
+    mark, number = BEGINNING, 0
+    held: list[tuple[int, int]] = []
+    admitted: list[tuple[int, int]] = []
+    late: list[int] = []
+    for read in reads:
+        for ts in read.times or (None,):
+            silent[read.partition] = ts is None
+            if ts is not None:
+                own = reached[read.partition]
+                if ts < mark or (own is not None and ts < own - slack):
+                    late.append(number)
+                else:
+                    held.append((ts, number))
+                    reached[read.partition] = ts if own is None else max(own, ts)
+                number += 1
+            live = [reached[name] for name in "abc" if not silent[name]]
+            known = [at for at in reached.values() if at is not None]
+            if live and None not in live:
+                mark = max(mark, min(at for at in live if at is not None) - slack)
+            elif not live and known:
+                mark = max(mark, max(known) - slack)
+            admitted += sorted(row for row in held if row[0] <= mark)
+            held = [row for row in held if row[0] > mark]
+    return admitted, late
+
+
+@settings(max_examples=300)
+@given(READS, SLACK, st.booleans())
+def test_partitions_follow_the_rules_tuple_by_tuple(reads: list[Read], slack: int, restarts: bool) -> None:
+    kept = Kept(external(slack), ("a", "b", "c"))
+    intake = kept.open()
+    number = 0
+    for read in reads:
+        names = range(number, number + len(read.times))
+        number += len(read.times)
+        kept.keep(intake.admit(read.partition, rows(read.times, names), 5, BEGINNING, 5))
+        intake = kept.open() if restarts else intake
+    admitted, late = judged_by_tuples(reads, slack)
+    assert [(ts, n) for ts, _, _, n in kept.admitted] == admitted
+    assert [seq for seq, _, _ in kept.late] == late

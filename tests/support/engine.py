@@ -1,0 +1,111 @@
+"""Mills for tests: over workers in this process, or over those of a Spark session."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.rows import to_table
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
+from slicemill.esl.relation import RelationQuery
+from slicemill.execution.operator import Timed
+from slicemill.storage.arrow_schema import is_system_column
+from support.corpus import Event, Runnable, TimedRow
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def inline_pool(workers: int = 2) -> InlinePool:
+    return InlinePool(workers, HANDLER)
+
+
+def rows_as_table(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    """Rows in the types of a declared stream."""
+    schema = mill.streams[stream].stream.schema
+    table = to_table([Timed(0, row) for row in rows], schema, [0] * len(rows))
+    return table.drop_columns([name for name in table.column_names if is_system_column(name)])
+
+
+def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
+    """Let tuples of a case in; they arrive now."""
+    rows = [event.row for event in events if event.row is not None and event.ts_us is not None]
+    if rows:
+        mill.feed(stream, rows_as_table(mill, stream, rows))
+        mill.dispatcher.admit_handed()
+    for event in events:
+        if event.row is None and event.ts_us is not None:
+            mill.streams[stream].promise_at_least(event.ts_us)
+
+
+def run_case(
+    runnable: Runnable,
+    open_mill: Callable[[Clock, int], Mill],
+    seed: int,
+    *,
+    runs: float = 0.1,
+    restarts: float = 0.05,
+    disturb: Callable[[random.Random], None] = lambda _: None,
+) -> dict[str, list[TimedRow]]:
+    """A case's results, with units run between any two tuples, and mills that stop, crash and start again.
+
+    `disturb` is called now and then, to do harm that must not be seen in the results.
+    """
+    chooser = random.Random(seed)
+    clock = Clock()
+
+    def started() -> Mill:
+        mill = open_mill(clock, chooser.choice([1, 2, 5]))
+        for name, rows in runnable.tables.items():
+            mill.table(name, rows)
+        mill.execute(runnable.case.esl)
+        mill.open()
+        return mill
+
+    mill = started()
+    try:
+        moments = groupby(runnable.events, key=lambda event: (event.arrival_us, event.stream))
+        for (clock.now, stream), events in moments:
+            if stream in mill.streams:
+                admit(mill, stream, list(events))
+            if chooser.random() < runs:
+                mill.dispatcher.run_some()
+            if chooser.random() < restarts:
+                # Without a checkpoint it is a crash: what was in memory only is replayed.
+                mill.close(checkpoint=chooser.random() < 0.5)
+                mill = started()
+            disturb(chooser)
+        mill.dispatcher.end_streams()
+        mill.dispatcher.run_all()
+        return results_of(mill)
+    finally:
+        mill.close()
+
+
+def results_of(mill: Mill) -> dict[str, list[TimedRow]]:
+    results: dict[str, list[TimedRow]] = {}
+    for name, query in mill.catalog.queries.items():
+        if isinstance(query.query, RelationQuery):
+            results[name] = [(None, row) for row in mill.ask(name)]
+        else:
+            assert mill.queries[query.name].error is None, mill.queries[query.name].error
+            results[name] = [(timed.ts, timed.row) for timed in mill.queries[query.name].rows()]
+    return results
+
+
+def fed_mill(home: Path, clock: Callable[[], int], pool: InlinePool, cells: int = 1) -> Mill:
+    """A mill over workers in this process, whose streams get what a test feeds them."""
+    return Mill(home=home, pool=pool, clock=clock, cells=cells, read_sources=False)
