@@ -42,8 +42,8 @@ class Sizes:
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(Times(5, 10), Times(15, 15), 1, RATES),
-    "full": Sizes(Times(20, 30), Times(40, 30), 3, RATES),
+    "small": Sizes(Times(5, 10), Times(15, 15, 10), 1, RATES),
+    "full": Sizes(Times(20, 30), Times(40, 30, 10), 3, RATES),
 }
 
 
