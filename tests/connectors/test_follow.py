@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.segments import SegmentWriter
 
 from slicemill.connectors.follow import Follower, follow
 from slicemill.storage.arrow_schema import with_system_columns
-from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
-from slicemill.storage.segments import SegmentWriter
 
 Opened: TypeAlias = Callable[..., Home]
 COLUMNS = pa.schema([("n", pa.int64())])
@@ -78,7 +78,9 @@ def test_a_follower_may_be_there_before_the_home_and_the_query(tmp_path: Path, o
     assert [numbers(s.rows) for s in follower.poll()] == [[1]]
 
 
-def test_following_ends_after_what_was_committed_before_it_was_stopped(tmp_path: Path, opened: Opened) -> None:
+def test_following_ends_after_what_was_committed_before_it_was_stopped(
+    tmp_path: Path, opened: Opened
+) -> None:
     writer = Writer(opened(tmp_path), "a")
     stop = False
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-import slicemill.bench
 from slicemill.errors import SlicemillError
 from slicemill.esl.errors import did_you_mean
 from slicemill.lab.experiment import Result, Scale
 
-_HELPERS = (
-    "benchmark",
-    "bids",
-    "coalesce_rivals",
-    "events",
+NAMES = (
+    "coalesce",
+    "ingest",
+    "join",
     "latency",
-    "panes_kept",
-    "policy_load",
-    "policy_overhead",
-    "process_tree",
-    "rivals",
-    "uda_on_spark",
-    "waiting",
-    "window_rivals",
+    "many",
+    "model",
+    "over",
+    "pacing",
+    "partials",
+    "policies",
+    "shed",
+    "simulator",
+    "startup",
+    "uda",
+    "windows",
 )
 
 
@@ -37,13 +37,9 @@ class Benchmark:
     run: Callable[[Scale], Result]
 
 
-def names() -> list[str]:
-    return [m.name for m in pkgutil.iter_modules(slicemill.bench.__path__) if m.name not in _HELPERS]
-
-
 def load(name: str) -> Benchmark:
-    if name not in names():
-        hint = did_you_mean(name, names()) or f"there are {', '.join(names())}"
+    if name not in NAMES:
+        hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
         raise SlicemillError(f"there is no benchmark {name}; {hint}")
-    benchmark: Benchmark = import_module(f"{slicemill.bench.__name__}.{name}").BENCHMARK
+    benchmark: Benchmark = import_module(f"slicemill.bench.{name}").BENCHMARK
     return benchmark

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed, count_rows, many_conditions, one_condition, write_bids
-from slicemill.bench.latency import latencies, settled
+from slicemill.bench.file_latency import latencies, settled
 from slicemill.bench.process_tree import Usage, measured
 from slicemill.bench.rivals import POLL_MS, MillSide, Side, SparkSide, batch_times_ms, expected_counts
 from slicemill.engine.session import local_session

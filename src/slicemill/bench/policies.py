@@ -173,7 +173,7 @@ class PolicyBench:
 
     @contextmanager
     def _mill(self, name: str, policy: str = "fcfs") -> Iterator[Mill]:
-        with Mill(self._spark, self._folder / name, buckets=1, policy=policy) as mill:
+        with Mill(self._spark, self._folder / name, cells=1, policy=policy) as mill:
             mill.execute(script(self._queries))
             mill.open()
             yield mill
@@ -188,7 +188,7 @@ class PolicyBench:
                 if epoch == len(_WARM_UP):
                     for unit in mill.dispatcher.units.values():
                         unit.statistics.cost = BatchCost()
-                admit(mill, epoch, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
+                admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
             return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
@@ -204,7 +204,7 @@ class PolicyBench:
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
             for unit in mill.dispatcher.units.values():
                 unit.statistics.restore(self._known[unit.id])
-            admit(mill, 0, self._recording.table(0))
+            admit(mill, self._recording.table(0))
             mill.dispatcher.run_all()
             mill.dispatcher.decisions = Summary()
             deliveries.follow(mill)

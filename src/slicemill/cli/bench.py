@@ -19,7 +19,7 @@ def bench(
     from rich.console import Console
     from rich.table import Table
 
-    from slicemill.bench.benchmark import load, names
+    from slicemill.bench.benchmark import NAMES, load
     from slicemill.lab.experiment import to_json
     from slicemill.lab.progress import running
     from slicemill.lab.report import claims_table
@@ -27,12 +27,12 @@ def bench(
     console = Console(stderr=as_json)
     if not chosen and not run_all:
         table = Table("name", "title", box=None)
-        for name in names():
+        for name in NAMES:
             table.add_row(name, load(name).title)
         console.print(table)
         return
     holds = True
-    for name in names() if run_all else chosen or []:
+    for name in NAMES if run_all else chosen or []:
         benchmark = load(name)
         with running(name, console):
             result = benchmark.run(scale.value)

@@ -1,0 +1,116 @@
+"""One engine's side of the benchmark of many queries; the engine is whatever `slicemill` PYTHONPATH has.
+
+    python many_side.py JOB.json
+
+Only what every version has is used. The job has the script, the files of each batch, the folders in which
+they arrive, and how many results each query has after each batch. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PATIENCE_S = 600.0
+
+
+def local_session() -> Any:
+    """The session, wherever this version has it."""
+    for name in ("slicemill.engine.session", "slicemill.runtime.session"):
+        try:
+            return import_module(name).local_session()
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError("this version of slicemill has no local_session")
+
+
+def main(job: Mapping[str, Any]) -> dict[str, Any]:
+    mill_class = import_module("slicemill").Mill
+    spark = local_session()
+    began = time.monotonic()
+    mill = mill_class(spark, Path(job["home"]))
+    mill.execute(job["script"])
+    mill.start()
+    started_s = time.monotonic() - began
+    batches: list[float] = []
+    for batch in job["batches"]:
+        began = time.monotonic()
+        for stream, path in batch["files"].items():
+            (Path(job["folders"][stream]) / f"{len(batches):05d}.parquet").hardlink_to(path)
+        wait_for(mill, batch["results"])
+        batches.append(time.monotonic() - began)
+    wrong = sum(
+        not low <= mill.queries[name].metrics().rows <= low + len(batches)
+        for name, low in job["batches"][-1]["results"].items()
+    )
+    added = []
+    for statement in job["added"]:
+        began = time.monotonic()
+        mill.execute(statement)
+        added.append(time.monotonic() - began)
+    found = {
+        "start_s": started_s,
+        "batches_s": batches,
+        "added_s": added,
+        "wrong": wrong,
+        "units": number_of_units(mill),
+        "memory_mb": memory_mb(),
+    }
+    mill.close()
+    spark.stop()
+    return found
+
+
+def wait_for(mill: Any, results: Mapping[str, int]) -> None:
+    """Until each query has so many results; those that have them are not asked again."""
+    ends, left = time.monotonic() + _PATIENCE_S, list(results.items())
+    while left:
+        name, wanted = left[-1]
+        if mill.queries[name].metrics().rows >= wanted:
+            left.pop()
+            continue
+        if time.monotonic() > ends:
+            rows = mill.queries[name].metrics().rows
+            raise TimeoutError(f"{len(left)} queries are not done; {name} has {rows} of {wanted} rows")
+        mill.check()
+        time.sleep(0.002)
+
+
+def number_of_units(mill: Any) -> int | None:
+    """As far as this version tells."""
+    for holder in (mill, getattr(mill, "dispatcher", None)):
+        units = getattr(holder, "units", None)
+        if units is not None and not callable(units):
+            return len(units)
+    return None
+
+
+def memory_mb() -> dict[str, dict[str, int]]:
+    """Resident and proportional memory of this process and of those that it has started, by kind.
+
+    Pages that several processes share count in each as resident, and once in all as proportional.
+    """
+    driver = psutil.Process()
+    found: dict[str, dict[str, int]] = {}
+    for process in (driver, *driver.children(recursive=True)):
+        try:
+            memory = process.memory_full_info()
+            kind = "driver" if process == driver else process.name()
+        except psutil.NoSuchProcess:
+            continue  # it ended while we looked
+        sums = found.setdefault(kind, {"processes": 0, "rss": 0, "pss": 0})
+        sums["processes"] += 1
+        sums["rss"] += memory.rss // 1_000_000
+        sums["pss"] += memory.pss // 1_000_000
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(Path(sys.argv[1]).read_text()))))
