@@ -4,7 +4,7 @@ All policies get the same recorded arrivals and start with the same measured cos
 session has one core, so one unit runs at a time, as the policies assume. The gap between arrivals is set so
 that the costs measured first make 90 % of it; larger batches are cheaper by the row, so a mill that falls
 behind is less loaded than that, and how busy it was is told. Response times run from the moment a group of
-rows enters the log to that at which a subscriber has the results. A slowdown is a response time over
+rows is fed to the stream to that at which a subscriber has the results. A slowdown is a response time over
 T = a + b, what one row would take alone by the costs measured first, the same for all policies. What a whole
 group would take alone is told beside it: as a multiple of that, waiting for one's own group is no slowdown.
 The policies take their turns in one order and then in the other, and the figures are over both: a process
@@ -49,7 +49,7 @@ SEED = 7
 _WARM_UP = (1, 0, 1)
 _MEASURED = (0, 1, 2, 0, 0.5, 1, 0, 2, 1, 0)
 """Groups of the calibration, as multiples of those that come later; 0 is one row."""
-_BUSY = ("unit job", "unit commit", "deliver")
+_BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class PolicyBench:
 
     @contextmanager
     def _mill(self, name: str, policy: str = "fcfs") -> Iterator[Mill]:
-        with Mill(self._spark, self._folder / name, buckets=1, policy=policy) as mill:
+        with Mill(self._spark, self._folder / name, cells=1, policy=policy) as mill:
             mill.execute(script(self._queries))
             mill.open()
             yield mill
@@ -188,7 +188,7 @@ class PolicyBench:
                 if epoch == len(_WARM_UP):
                     for unit in mill.dispatcher.units.values():
                         unit.statistics.cost = BatchCost()
-                admit(mill, epoch, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
+                admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
             return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
@@ -204,7 +204,7 @@ class PolicyBench:
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
             for unit in mill.dispatcher.units.values():
                 unit.statistics.restore(self._known[unit.id])
-            admit(mill, 0, self._recording.table(0))
+            admit(mill, self._recording.table(0))
             mill.dispatcher.run_all()
             mill.dispatcher.decisions = Summary()
             deliveries.follow(mill)
@@ -242,7 +242,7 @@ class PolicyBench:
 
 
 def _busy_s(stages: Stages) -> float:
-    return sum(stages[name].seconds for name in _BUSY if name in stages)
+    return sum(stage.seconds for name, stage in stages.items() if name.startswith(_BUSY))
 
 
 def _rows(table: pa.Table) -> pa.Table:

@@ -3,8 +3,8 @@
 A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
 what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
 selectivity, and adds a running sum over a window of its own length, so that each query is a unit of its own.
-Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group
-enters the stream's log as ingest would commit it, so that only running units is measured.
+Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group is
+fed to a stream without a source, so that only admitting rows and running units is measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slicemill.engine.mill import Mill
-from slicemill.ingest.intake import Arrived, packed
 from slicemill.scheduling.arrivals import on_off
 from slicemill.scheduling.policy import Floats
 
@@ -103,12 +102,9 @@ class Recording:
         return pq.read_table(self.folder / f"{epoch:05d}.parquet")
 
 
-def admit(mill: Mill, epoch: int, table: pa.Table) -> None:
-    """A group enters the log."""
-    intake = mill.intakes[STREAM]
-    chunk = intake.log.write(packed(table.cast(intake.log.columns), "ts"))
-    intake.admit(epoch, Arrived(chunks=[chunk]))
-    mill.dispatcher.notify()
+def admit(mill: Mill, table: pa.Table) -> None:
+    """A group arrives."""
+    mill.feed(STREAM, table.cast(mill.home.logs[STREAM].columns))
 
 
 def replay(mill: Mill, recording: Recording) -> Floats:
@@ -120,5 +116,5 @@ def replay(mill: Mill, recording: Recording) -> Floats:
         time.sleep(max(0.0, began + after_s - time.time()))
         mill.check()
         came[epoch] = time.time()
-        admit(mill, epoch, table)
+        admit(mill, table)
     return came

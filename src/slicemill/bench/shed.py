@@ -125,7 +125,7 @@ class ShedBench:
     def _mill(self, name: str, lag_s: float | None = None) -> Iterator[Mill]:
         options = "" if lag_s is None else f" WITH (lag = '{lag_s:.3f} s')"
         queries = [replace(query, options=options) for query in self._queries]
-        with Mill(self._spark, self._folder / name, buckets=1) as mill:
+        with Mill(self._spark, self._folder / name, cells=1) as mill:
             mill.execute(script(queries))
             mill.open()
             yield mill
@@ -134,7 +134,7 @@ class ShedBench:
         shares = (1, 0.5, 1, 2, 0.5, 1, 2, 1)
         with self._mill("calibration") as mill:
             for epoch, share in enumerate(shares):
-                admit(mill, epoch, group(epoch, round(self.sizes.rows * share), SEED))
+                admit(mill, group(epoch, round(self.sizes.rows * share), SEED))
                 mill.dispatcher.run_all()
             return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
@@ -143,7 +143,7 @@ class ShedBench:
         with self._mill(name, lag_s) as mill:
             for unit in mill.dispatcher.units.values():
                 unit.statistics.restore(self._known[unit.id])
-            admit(mill, 0, self._groups[0])
+            admit(mill, self._groups[0])
             mill.dispatcher.run_all()
             deliveries.follow(mill)
             mill.dispatcher.start()
@@ -172,7 +172,7 @@ class ShedBench:
             time.sleep(max(0.0, began + epoch * gap_s - time.time()))
             mill.check()
             came.append(time.time())
-            admit(mill, epoch, self._groups[epoch])
+            admit(mill, self._groups[epoch])
         return came
 
 

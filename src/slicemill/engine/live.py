@@ -1,4 +1,4 @@
-"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, troubles."""
+"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, trouble."""
 
 from __future__ import annotations
 
