@@ -48,7 +48,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from slicemill.engine.session import local_session
+    from slicemill.engine.workers.sharing import kept_workers
 
     session = local_session(cores=2, name="slicemill tests")
-    yield session
+    # Mills come and go with every test; their workers stay.
+    with kept_workers(session.sparkContext):
+        yield session
     session.stop()

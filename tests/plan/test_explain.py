@@ -150,6 +150,7 @@ def test_json_has_every_node_arc_component_and_stream() -> None:
     source = next(node for node in data["nodes"] if node["id"] == "Bid")
     assert source == {
         "id": "Bid",
+        "label": "Bid",
         "operator": "source",
         "role": "source",
         "title": "Stream Bid",

@@ -1,7 +1,8 @@
-"""File systems that fail on purpose: one that stops at a given step, and one in memory that loses power."""
+"""File systems that fail on purpose: one that stops at a given step, one that is full, and one in memory."""
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,9 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.storage.files import FileStat, FileSystem
+from slicemill.storage.files import AppendFile, FileStat, FileSystem
 
-MODES = ("before", "torn", "after")
+# How much of a write is there when the process dies in it.
+PARTS: dict[str, Callable[[int], int]] = {
+    "before": lambda size: 0,
+    "first byte": lambda size: min(size, 1),
+    "half": lambda size: size // 2,
+    "all but one byte": lambda size: size - 1,
+    "after": lambda size: size,
+}
 
 
 class Crashed(BaseException):
@@ -21,16 +29,53 @@ class Crashed(BaseException):
 
 
 @dataclass
-class CrashingFiles:
-    """Passes `steps` operations on, and dies before, in the middle of, or after the next; None: never."""
+class FaultyAppend:
+    """A file that is open for appending, each of whose operations may fail."""
+
+    inner: AppendFile
+    step: Callable[..., Any]
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        self.step("append", self.inner.write, data)
+
+    def cut(self, size: int) -> None:
+        self.step("cut", self.inner.cut, size)
+
+    def sync(self) -> None:
+        self.step("fdatasync", self.inner.sync)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@dataclass
+class FaultyFiles:
+    """Passes each operation to `_step`, those on files that are open for appending too."""
 
     inner: FileSystem
-    steps: int | None = None
-    mode: str = "before"
-    dead: bool = False
+
+    def append(self, path: Path, new: bool = False) -> AppendFile:
+        opened = self._step("open", self.inner.append, path, new)
+        return FaultyAppend(opened, partial(self._step_on, path))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return partial(self._step, name, getattr(self.inner, name))
+
+    def _step_on(self, path: Path, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        return self._step(name, operation, *arguments)
+
+    def _step(self, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        return operation(*arguments)
+
+
+@dataclass
+class CrashingFiles(FaultyFiles):
+    """Passes `steps` operations on, and dies before, in the middle of, or after the next; None: never."""
+
+    steps: int | None = None
+    mode: str = "before"
+    dead: bool = False
+    died_in: str = ""
 
     def _step(self, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
         if self.dead:
@@ -40,23 +85,62 @@ class CrashingFiles:
         if self.steps > 0:
             self.steps -= 1
             return operation(*arguments)
-        self.dead = True
+        self.dead, self.died_in = True, name
         if self.mode == "after":
             operation(*arguments)
-        elif self.mode == "torn" and name == "write":
-            path, data = arguments
-            operation(path, bytes(data)[: len(data) // 2])
+        elif name in ("write", "append"):
+            *path, data = arguments
+            part = PARTS[self.mode](len(data))
+            if part:
+                operation(*path, bytes(data)[:part])
         raise Crashed
 
 
 def crashes_of(files: FileSystem) -> Iterator[CrashingFiles]:
     """Dies at the first step, then the second, … in each way, until a run of the loop's body survives."""
-    for mode in MODES:
+    for mode in PARTS:
         step, survived = 0, False
         while not survived:
             crashing = CrashingFiles(files, step, mode)
             yield crashing
             step, survived = step + 1, not crashing.dead
+
+
+@dataclass
+class FullFiles(FaultyFiles):
+    """A disk that has `room` operations left that need space; a full one keeps a part of what is written."""
+
+    room: int | None = None
+    part: str = "before"
+    refused: int = 0
+
+    def _step(self, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        if self.room is None or name not in ("write", "append", "open", "make_folder"):
+            return operation(*arguments)
+        if self.room > 0:
+            self.room -= 1
+            return operation(*arguments)
+        self.refused += 1
+        if name in ("write", "append"):
+            *path, data = arguments
+            operation(*path, bytes(data)[: PARTS[self.part](len(data))])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@dataclass
+class SpyFiles(FaultyFiles):
+    """Notes what is written and synced, in order, as (operation, name of the file or folder)."""
+
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def _step_on(self, path: Path, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        self.seen.append((name, path.name))
+        return operation(*arguments)
+
+    def _step(self, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        if name not in ("read", "map", "names", "stat"):
+            self.seen.append((name, arguments[0].name))
+        return operation(*arguments)
 
 
 @dataclass(eq=False)
@@ -70,6 +154,23 @@ class Content:
 class Folder:
     names: dict[str, Content | Folder] = field(default_factory=dict)
     synced: dict[str, Content | Folder] = field(default_factory=dict)
+
+
+@dataclass
+class MemoryAppend:
+    content: Content
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        self.content.data += bytes(data)
+
+    def cut(self, size: int) -> None:
+        self.content.data = self.content.data[:size]
+
+    def sync(self) -> None:
+        self.content.synced = self.content.data
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -94,8 +195,9 @@ class MemoryFiles:
             raise FileNotFoundError(path)
         return found
 
-    def read(self, path: Path) -> bytes:
-        return self._content(path).data
+    def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
+        data = self._content(path).data
+        return data[offset:] if length is None else data[offset : offset + length]
 
     def map(self, path: Path) -> pa.Buffer:
         return pa.py_buffer(self._content(path).data)
@@ -109,6 +211,14 @@ class MemoryFiles:
     def stat(self, path: Path) -> FileStat:
         found = self._content(path)
         return FileStat(len(found.data), found.modified_us)
+
+    def append(self, path: Path, new: bool = False) -> MemoryAppend:
+        names = self._folder(path.parent).names
+        if new and path.name in names:
+            raise FileExistsError(path)
+        found = names.setdefault(path.name, Content(b"", self.clock()))
+        assert isinstance(found, Content)
+        return MemoryAppend(found)
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
         names = self._folder(path.parent).names
@@ -128,23 +238,25 @@ class MemoryFiles:
         self._folder(target.parent).names[target.name] = found
         del self._folder(source.parent).names[source.name]
 
-    def link(self, source: Path, target: Path) -> None:
-        names = self._folder(target.parent).names
-        if target.name in names:
-            raise FileExistsError(target)
-        names[target.name] = self._content(source)
-
     def remove(self, path: Path) -> None:
         self._folder(path.parent).names.pop(path.name, None)
 
     def make_folder(self, path: Path) -> None:
         self._folder(path.parent).names.setdefault(path.name, Folder())
 
+    def remove_folder(self, path: Path) -> None:
+        found = self._folder(path.parent).names.get(path.name)
+        if isinstance(found, Folder) and not found.names:
+            del self._folder(path.parent).names[path.name]
+
     def lose_power(self, dice: random.Random) -> None:
         _lose_names(self.root, dice)
         for content in dict.fromkeys(_contents(self.root)):
             if content.data != content.synced:
                 cut = content.data[: dice.randrange(len(content.data) + 1)]
+                # What was synced and then appended to stays: a file is not cut below what is on disk.
+                if content.data.startswith(content.synced) and len(cut) < len(content.synced):
+                    cut = content.synced
                 content.data = dice.choice([content.synced, content.data, cut])
             content.synced = content.data
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from slicemill.storage.files import LOCAL, FileSystem, create_whole, ensure_folder, remove_old, write_whole
-from storage.faulty_files import Crashed, MemoryFiles, crashes_of
+from slicemill.storage.files import (
+    LOCAL,
+    FileSystem,
+    StorageFull,
+    ensure_folder,
+    folder_name,
+    telling_full,
+    write_whole,
+)
+from storage.faulty_files import Crashed, FullFiles, MemoryFiles, crashes_of
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -24,16 +35,14 @@ def test_the_file_system_in_memory_and_the_real_one_behave_alike(place: tuple[Fi
     files, folder = place
     files.write(folder / "a", b"one")
     files.write(folder / "a", b"other")
-    files.link(folder / "a", folder / "b")
-    with pytest.raises(FileExistsError):
-        files.link(folder / "a", folder / "b")
     files.replace(folder / "a", folder / "c")
-    assert sorted(files.names(folder)) == ["b", "c"]
-    assert files.read(folder / "b") == files.map(folder / "c").to_pybytes() == b"other"
-    assert files.stat(folder / "b").bytes == 5
-    files.remove(folder / "b")
-    files.remove(folder / "b")
     assert files.names(folder) == ["c"]
+    assert files.read(folder / "c") == files.map(folder / "c").to_pybytes() == b"other"
+    assert files.read(folder / "c", 1, 3) == b"the"
+    assert files.read(folder / "c", 3) == b"er"
+    assert files.read(folder / "c", 3, 100) == b"er"
+    assert files.read(folder / "c", 9) == b""
+    assert files.stat(folder / "c").bytes == 5
     for missing in (files.read, files.map, files.stat):
         with pytest.raises(FileNotFoundError):
             missing(folder / "b")
@@ -41,9 +50,36 @@ def test_the_file_system_in_memory_and_the_real_one_behave_alike(place: tuple[Fi
         files.make_folder(folder / "x" / "y")
     files.make_folder(folder / "x")
     files.make_folder(folder / "x")
+    files.write(folder / "x" / "a", b"")
+    files.remove_folder(folder / "x")
+    assert sorted(files.names(folder)) == ["c", "x"]
+    files.remove(folder / "x" / "a")
+    files.remove(folder / "x" / "a")
+    assert files.names(folder / "nowhere") == files.names(folder / "x") == []
+    files.remove_folder(folder / "x")
+    files.remove_folder(folder / "x")
     files.sync(folder)
     files.sync(folder / "c")
-    assert files.names(folder / "nowhere") == files.names(folder / "x") == []
+    assert files.names(folder) == ["c"]
+
+
+def test_a_file_can_be_appended_to_cut_and_opened_again(place: tuple[FileSystem, Path]) -> None:
+    files, folder = place
+    opened = files.append(folder / "a")
+    opened.write(b"one")
+    opened.write(b"two")
+    opened.cut(4)
+    opened.write(b"!")
+    opened.sync()
+    opened.close()
+    again = files.append(folder / "a")
+    again.write(b"?")
+    again.close()
+    assert files.read(folder / "a") == b"onet!?"
+    with pytest.raises(FileExistsError):
+        files.append(folder / "a", new=True)
+    with pytest.raises(FileNotFoundError):
+        files.append(folder / "x" / "a", new=True)
 
 
 def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
@@ -62,27 +98,18 @@ def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
     assert seen == {b"old", b"new, and longer"}
 
 
-def test_a_file_that_is_created_whole_is_never_seen_in_part(place: tuple[FileSystem, Path]) -> None:
+def test_a_write_for_which_there_is_no_space_leaves_nothing(place: tuple[FileSystem, Path]) -> None:
     files, folder = place
-    for crashing in crashes_of(files):
-        files.remove(folder / "a")
-        try:
-            create_whole(crashing, folder / "a", b"content", durable=True)
-        except Crashed:
-            assert "a" not in files.names(folder) or files.read(folder / "a") == b"content"
-        else:
-            assert files.read(folder / "a") == b"content"
-
-
-def test_only_the_first_of_two_creates_a_file_and_the_second_leaves_no_trace(
-    place: tuple[FileSystem, Path],
-) -> None:
-    files, folder = place
-    create_whole(files, folder / "a", b"mine")
-    with pytest.raises(FileExistsError):
-        create_whole(files, folder / "a", b"yours")
+    write_whole(files, folder / "a", b"old")
+    with pytest.raises(StorageFull, match="no space is left"), telling_full(folder):
+        write_whole(FullFiles(files, room=0, part="half"), folder / "a", b"new")
     assert files.names(folder) == ["a"]
-    assert files.read(folder / "a") == b"mine"
+    assert files.read(folder / "a") == b"old"
+
+
+def test_other_errors_of_a_disk_are_not_taken_for_a_full_one() -> None:
+    with pytest.raises(OSError, match="broken"), telling_full(Path("/")):
+        raise OSError(errno.EIO, "broken")
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -92,22 +119,18 @@ def test_a_durable_write_outlives_a_loss_of_power(seed: int) -> None:
     ensure_folder(files, folder, durable=True)
     write_whole(files, folder / "a", b"first", durable=True)
     write_whole(files, folder / "a", b"second", durable=True)
-    create_whole(files, folder / "b", b"third", durable=True)
     files.lose_power(random.Random(seed))
     assert files.read(folder / "a") == b"second"
-    assert files.read(folder / "b") == b"third"
-
-
-def test_only_files_older_than_the_limit_are_removed() -> None:
-    now_us = 5
-    files = MemoryFiles(clock=lambda: now_us)
-    files.write(Path("/old"), b"")
-    now_us = 9
-    files.write(Path("/new"), b"")
-    assert remove_old(files, Path("/"), ["old", "new", "gone"], modified_before_us=8) == ["old"]
-    assert files.names(Path("/")) == ["new"]
 
 
 def test_a_real_file_knows_when_it_was_written(tmp_path: Path) -> None:
     LOCAL.write(tmp_path / "a", b"")
     assert LOCAL.stat(tmp_path / "a").modified_us == (tmp_path / "a").stat().st_mtime_ns // 1_000
+
+
+@given(st.sets(st.text(min_size=1, max_size=400) | st.sampled_from([".", "..", "a" * 300, "a" * 301])))
+def test_any_name_has_a_folder_of_its_own(names: set[str]) -> None:
+    folders = {folder_name(name) for name in names}
+    assert len(folders) == len(names)
+    for folder in folders:
+        assert 0 < len(folder) <= 150 and "/" not in folder and folder not in (".", "..")

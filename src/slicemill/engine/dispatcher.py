@@ -98,6 +98,7 @@ class Dispatcher:
         self._placed: dict[tuple[str, int], int] = {}  # cell of a unit → worker
         self._loaded: dict[tuple[str, int], tuple[int, int]] = {}  # … → worker and incarnation that has it
         self._visitor: RunningUnit | None = None
+        self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
         # Who wants to change the plan, or to run something here and now, waits until the loop is parked.
         self._control = threading.Condition()
@@ -320,6 +321,8 @@ class Dispatcher:
                 self._answered(event, change, finished, handed)
         if change:
             self._commit(change)
+        given_up, self._given_up = self._given_up, []
+        finished += [(unit, []) for unit in given_up]
         for stream in handed:
             stream.took_handed()
         if finished or handed:
@@ -424,7 +427,7 @@ class Dispatcher:
     def _give_up(self, unit: RunningUnit, why: str, change: Change) -> None:
         self._unload(unit.id)
         unit.abandon(why, change)
-        self.board.ran(unit, self._clock())
+        self._given_up.append(unit)
 
     def _left(self, left: Left, change: Change) -> None:
         crew = self._crews.get(left.worker)
@@ -474,7 +477,7 @@ class Dispatcher:
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
         at = (worker, self._crews[worker].incarnation)
-        first, stream.loaded = stream.loaded != at, at
+        first, stream.loaded = stream.loaded != at or not self._pool.resident, at
         return stream.item(self._clock(), first=first, flush=flush)
 
     def _reader_of(self, stream: RunningStream) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
-from slicemill.plan.members import without_outputs
-from slicemill.plan.slices.coverage import admitted, members_behind, parts_behind
+from slicemill.plan.members import names_of_state, without_outputs
+from slicemill.plan.slices.coverage import admitted, members_behind
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
@@ -53,10 +53,10 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     members = {log: list(members_behind(graph, root)) for root, log in plan.unit.outputs}
     served, since = admitted(members, new, {}, since)
     alone = {
-        part: (None, None)
+        name: (None, None)
         for root, log in plan.unit.outputs
         if log in new
-        for part in parts_behind(graph, root)
+        for name in names_of_state(graph, plan.unit, root)
     }
     return {
         "outputs": written,

@@ -26,8 +26,9 @@ from slicemill.execution.translate import fed_by
 from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.slices.coverage import Covers
-from slicemill.plan.units import Unit, log_of
+from slicemill.plan.units import Unit
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
@@ -43,7 +44,7 @@ class UnitPlan:
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     cells: int = 1
-    newcomers: Covers = field(default_factory=dict)  # members that are new in the first run to come
+    newcomers: Covers = field(default_factory=dict)  # names of state that is new in the first run to come
 
 
 def warm_up(plan: UnitPlan) -> None:
@@ -75,8 +76,12 @@ class UnitProgram:
         self.plan = plan
         self._bucket = bucket
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
+        known = states or {}
+        # A query that went and came again between two runs starts anew: its nodes have the ids of before.
         self._steps = {
-            node_id: self._step(plan.graph[node_id], (states or {}).get(node_id))
+            node_id: self._step(
+                plan.graph[node_id], None if node_id in plan.newcomers else known.get(node_id)
+            )
             for node_id in plan.unit.nodes
         }
 
@@ -106,7 +111,7 @@ class UnitProgram:
         graph, unit = self.plan.graph, self.plan.unit
         self._set_boxes(dropping)
         found: dict[str, Part] = {}
-        parts: dict[str, Sequence[Part]] = {}
+        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
         for node in graph:
             log = log_of(node, graph)
             if log is not None and log in inputs and node.id not in unit.nodes:
@@ -117,11 +122,13 @@ class UnitProgram:
             if isinstance(operator, op.Part):
                 shared = sources[0]
                 # A shared step that made no parts has failed as a whole.
-                found[node_id] = parts[shared][operator.index] if shared in parts else found[shared]
+                found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif (step := self._steps[node_id]) is not None:
                 made = _run(step, [found[source] for source in sources])
                 if isinstance(made, list):
-                    parts[node_id] = made
+                    assert isinstance(operator, op.Shared), "nothing else makes parts"
+                    names = [member.name for member in operator.members]
+                    parts[node_id] = dict(zip(names, made, strict=True))
                 else:
                     found[node_id] = made
         results = {log: found[node_id] for node_id, log in unit.outputs}

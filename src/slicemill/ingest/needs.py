@@ -13,7 +13,7 @@ from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal,
 from slicemill.esl.types import BOOLEAN, Kind
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.units import log_of
+from slicemill.plan.logs import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
 _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)

@@ -49,6 +49,10 @@ class SourceReader(Protocol):
         """All up to this offset is safe in the journal; a spool may free it."""
         ...
 
+    def at_end(self) -> bool:
+        """Whether a run to the end of what there is may stop here, after a read that left nothing."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -67,7 +71,9 @@ def open_readers(
     declaration.
     """
     from slicemill.connectors.files.reader import open_files
+    from slicemill.connectors.generators.generator import GENERATORS
     from slicemill.connectors.generators.reader import open_generator
+    from slicemill.connectors.tcp.reader import open_tcp
     from slicemill.ingest.formats.checked import Wanted
     from slicemill.sources.origin import LINES_IN_FILES, origin_of
 
@@ -78,7 +84,8 @@ def open_readers(
     reader: SourceReader | None = None
     if origin.format in (*LINES_IN_FILES, "parquet"):
         reader = open_files(origin, wanted, folder, spool, clock)
-    elif origin.format in ("highway", "nexmark", "rfid"):
+    elif origin.format == "tcp":
+        reader = open_tcp(origin, wanted, spool, notify, clock)
+    elif origin.format in GENERATORS:
         reader = open_generator(origin, wanted, clock)
-    del notify
     return None if reader is None else {"0": reader}

@@ -96,7 +96,7 @@ class _Printer:
     def _title(self, node: Node) -> str:
         names = _names(self.graph, node.id)
         if role_of(node) in (Role.STATELESS, Role.STATEFUL):
-            return f"Stream {', '.join(names)}" if names else f"Step {node.id}"
+            return f"Stream {', '.join(names)}" if names else f"Step {node.name}"
         return words_of(node, self.graph).title
 
     def _branch(self, node: Node, indent: str, last: bool, label: str, columns: bool) -> Iterator[str]:

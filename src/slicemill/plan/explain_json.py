@@ -1,7 +1,8 @@
 """The query graph as JSON, for programs: keys stay as they are, new ones may be added.
 
 - `version`: 1
-- `nodes`: in topological order. `id`; `operator` (`source`, `scan`, `filter`, `project`, `merge`,
+- `nodes`: in topological order. `id`, the same whatever other queries there are; `label`, an id for people;
+  `operator` (`source`, `scan`, `filter`, `project`, `merge`,
   `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
   `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`,
   `shared_models`, and `part` for what one query gets of them); `role` (`source`, `table`, `stateless`,
@@ -51,6 +52,7 @@ def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
     cores = {"cores": _cores(node.operator)} if isinstance(node.operator, SharedModels) else {}
     return {
         "id": node.id,
+        "label": node.name,
         "operator": operator_name(node.operator),
         "role": role_of(node).value,
         "title": words.title,

@@ -97,7 +97,7 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
     if isinstance(operator, op.Drop):
         return _drop(operator)
     if isinstance(operator, op.WholeWindows):
-        return Words("", "Whole windows", (("of which nothing was dropped by", operator.box),))
+        return Words("", "Whole windows", (("of which nothing was dropped by", graph[operator.box].name),))
     if isinstance(operator, op.Project):
         return Words("π", "Project", (("select", _items(operator.items)),))
     if isinstance(operator, op.Merge):
@@ -295,12 +295,12 @@ def _shared_models(shared: op.SharedModels) -> Words:
 
 def _part(part: op.Part, shared: op.Operator) -> Words:
     """A member in the words of the operator it was before it was shared."""
-    if isinstance(shared, op.SharedJoin):
-        return Words("⋈", "From slices", _own_part(shared.members[part.index]))
-    if isinstance(shared, op.SharedModels):
-        return Words("γ", "From cores", _window_calls(shared.members[part.index].operator.calls))
-    assert isinstance(shared, op.SharedWindows), "nothing else is shared"
-    member = shared.members[part.index]
+    assert isinstance(shared, op.Shared), "a part is of what is shared"
+    member = op.member_of(shared, part)
+    if isinstance(member, op.JoinMember):
+        return Words("⋈", "From slices", _own_part(member))
+    if isinstance(member, op.ModelMember):
+        return Words("γ", "From cores", _window_calls(member.operator.calls))
     if isinstance(member.operator, op.RelationAggregate):
         facts = _relation_aggregate(member.operator).facts
     else:

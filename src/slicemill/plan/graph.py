@@ -13,13 +13,23 @@ from slicemill.plan.operators import Operator, Sink, Source, waits_for_time
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator in the graph. `schema` and `kind` are those of its output."""
+    """One operator in the graph. `schema` and `kind` are those of its output.
+
+    `label` is what people call it: an id without its digest. `owner` is the query, stream or view that a node
+    belongs to alone; it is empty where all who want the same share it.
+    """
 
     id: str
     operator: Operator
     inputs: tuple[str, ...]
     schema: Schema
     kind: TimestampKind
+    label: str = ""
+    owner: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.id
 
     @property
     def waits_for_time(self) -> bool:
@@ -72,6 +82,14 @@ class QueryGraph:
     @property
     def sinks(self) -> tuple[Node, ...]:
         return tuple(node for node in self if isinstance(node.operator, Sink))
+
+    def stream_of(self, node_id: str) -> str | None:
+        """The first stream that is named after a node's output."""
+        return self._names.get(node_id)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {node_id: name for name, node_id in reversed(self.streams.items())}
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
         return self._consumers.get(node_id, ())

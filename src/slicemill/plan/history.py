@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from slicemill.esl.query import Frame, Window
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.units import log_of
+from slicemill.plan.logs import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:
@@ -23,7 +23,7 @@ def history_us(graph: QueryGraph, root: str) -> int | None:
 def _own(graph: QueryGraph, node: Node) -> int | None:
     operator = node.operator
     if isinstance(operator, op.Part):
-        return _of_part(graph[node.inputs[0]].operator, operator.index)
+        return _of_part(graph[node.inputs[0]].operator, operator)
     if isinstance(operator, op.WindowJoin):
         return _longest(operator.windows)
     if isinstance(operator, op.SharedJoin) and not _has_parts(graph, node):
@@ -36,11 +36,10 @@ def _own(graph: QueryGraph, node: Node) -> int | None:
     return _of_aggregate(operator)
 
 
-def _of_part(shared: op.Operator, index: int) -> int | None:
-    if isinstance(shared, op.SharedJoin):
-        return _longest(shared.members[index].windows)
-    assert isinstance(shared, (op.SharedWindows, op.SharedModels))
-    return _of_aggregate(shared.members[index].operator)
+def _of_part(shared: op.Operator, part: op.Part) -> int | None:
+    assert isinstance(shared, op.Shared), "a part is of what is shared"
+    member = op.member_of(shared, part)
+    return _longest(member.windows) if isinstance(member, op.JoinMember) else _of_aggregate(member.operator)
 
 
 def _of_aggregate(operator: op.Operator) -> int | None:

@@ -1,16 +1,19 @@
-"""A unit without some of its queries: shared operators lose the members that only these read."""
+"""A unit whose queries come and go: whose state goes on, and what is left without some of them.
+
+State is kept by the ids of stateful nodes and, in a shared node, by the names of its members. Both are made
+of content and of the name of the query (`rules.name_by_content`), so nothing of another query can have them.
+Only a query that is dropped and registered again, with the same words, has the names of before: whoever
+adopts it has to say that it is a newcomer (`names_of_state`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Part, SharedJoin, SharedModels, SharedWindows
+from slicemill.plan.operators import Part, Shared, SharedJoin, SharedModels
 from slicemill.plan.units import Unit
-
-Shared: TypeAlias = SharedJoin | SharedWindows | SharedModels
 
 
 def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
@@ -22,31 +25,66 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
     for node in graph:
         if node.id not in needed:
             continue
-        operator = node.operator
-        if isinstance(operator, Shared):
-            operator = _with_members(operator, _kept(graph, node, needed))
-        elif isinstance(operator, Part):
-            operator = Part(_kept(graph, graph[node.inputs[0]], needed).index(operator.index))
-        nodes[node.id] = replace(node, operator=operator)
+        if isinstance(node.operator, Shared):
+            node = replace(node, operator=_with_members(node.operator, _kept(graph, node, needed)))
+        nodes[node.id] = node
     streams = {name: node for name, node in graph.streams.items() if node in nodes}
     inside = tuple(node for node in unit.nodes if node in nodes)
-    return replace(unit, nodes=inside, outputs=outputs), QueryGraph(nodes, streams)
+    stateful = tuple(node for node in unit.stateful_nodes if node in nodes)
+    reduced = replace(unit, nodes=inside, outputs=outputs, stateful_nodes=stateful)
+    return reduced, QueryGraph(nodes, streams)
 
 
-def _with_members(shared: Shared, kept: list[int]) -> Shared:
-    if isinstance(shared, SharedJoin):
-        return replace(shared, members=tuple(shared.members[index] for index in kept))
-    if isinstance(shared, SharedModels):
-        return replace(shared, members=tuple(shared.members[index] for index in kept))
-    return replace(shared, members=tuple(shared.members[index] for index in kept))
+@dataclass(frozen=True, slots=True)
+class NodeChanges:
+    """Stateful nodes that keep their state, that are new and start empty, and whose state goes."""
+
+    kept: tuple[str, ...]
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
 
 
-def _kept(graph: QueryGraph, shared: Node, needed: set[str]) -> list[int]:
-    """The members of a shared node that somebody reads; all of a node that has no parts."""
-    parts = [node for node in graph.consumers(shared.id) if isinstance(node.operator, Part)]
-    if not parts:
-        assert isinstance(shared.operator, Shared)
-        return list(range(len(shared.operator.members)))
-    return sorted(
-        node.operator.index for node in parts if isinstance(node.operator, Part) and node.id in needed
+def node_changes(before: Collection[str], unit: Unit) -> NodeChanges:
+    """What becomes of the state of some nodes when a unit is changed to be this one."""
+    return NodeChanges(
+        kept_nodes(before, unit),
+        tuple(node for node in unit.stateful_nodes if node not in before),
+        tuple(node for node in before if node not in unit.stateful_nodes),
     )
+
+
+def kept_nodes(before: Collection[str], unit: Unit) -> tuple[str, ...]:
+    """The nodes among those of before whose state goes on in a unit."""
+    return tuple(node for node in unit.stateful_nodes if node in before)
+
+
+def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
+    """The names under which a unit keeps state for one of its results alone.
+
+    Its parts of shared nodes, and the stateful nodes that are its own.
+    """
+    behind = graph.ancestors(root)
+    own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
+    parts = [node for node in unit.nodes if node in behind and isinstance(graph[node].operator, Part)]
+    return [*own, *parts]
+
+
+def _with_members(shared: Shared, kept: Collection[str]) -> Shared:
+    if isinstance(shared, SharedJoin):
+        return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
+    if isinstance(shared, SharedModels):
+        return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
+    return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
+
+
+def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
+    """The members of a shared node that somebody reads; all of a node that has no parts."""
+    assert isinstance(shared.operator, Shared)
+    parts = {
+        part.id: part.operator.member
+        for part in graph.consumers(shared.id)
+        if isinstance(part.operator, Part)
+    }
+    if not parts:
+        return {member.name for member in shared.operator.members}
+    return {member for part, member in parts.items() if part in needed}

@@ -41,7 +41,6 @@ def cores_of(shared: SharedModels) -> list[SharedCore]:
 def _bundles(shared: SharedModels) -> list[_Bundle]:
     bundles: list[_Bundle] = []
     for member in shared.members:
-        query = member.name.split(":")[0]
         for call, asked in zip(member.operator.calls, member.asked, strict=True):
             for bundle in bundles:
                 if bundle.window == call.window and go_together(bundle.asked, asked):
@@ -50,5 +49,5 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
                 bundle = _Bundle(call.window, [], [])
                 bundles.append(bundle)
             bundle.asked.append(asked)
-            bundle.calls.append((query, call))
+            bundle.calls.append((member.query, call))
     return bundles

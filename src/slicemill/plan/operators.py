@@ -219,10 +219,11 @@ class SharedWindows:
 class ModelMember:
     """One of the window aggregates that share cores; `asked` are the models of its calls.
 
-    `name` is the same as long as its query lives.
+    `name` is the same as long as its query lives; `query` is what people call that.
     """
 
     name: str
+    query: str
     operator: WindowAggregate
     asked: tuple[Asked, ...]
     columns: tuple[Column, ...]
@@ -277,9 +278,14 @@ class Materialize:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a shared operator, its input, gives for one of its members."""
+    """What a shared operator, its input, gives for the member of this name."""
 
-    index: int
+    member: str
+
+
+def member_of(shared: Shared, part: Part) -> JoinMember | WindowMember | ModelMember:
+    """The member that a part is of."""
+    return next(member for member in shared.members if member.name == part.member)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +316,9 @@ Operator: TypeAlias = (
     | Part
     | Sink
 )
+
+
+Shared: TypeAlias = SharedJoin | SharedWindows | SharedModels
 
 
 def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:

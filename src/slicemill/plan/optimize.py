@@ -11,7 +11,7 @@ from collections.abc import Callable
 from slicemill.esl.catalog import Catalog
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.rules.drop_boxes import drop_boxes
-from slicemill.plan.rules.merge_equal import merge_equal
+from slicemill.plan.rules.name_by_content import name_by_content
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_models import share_models
@@ -21,7 +21,7 @@ from slicemill.plan.rules.split_joins import split_joins
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
 SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     drop_boxes,
-    merge_equal,
+    name_by_content,
     split_joins,
     share_joins,
     share_windows,

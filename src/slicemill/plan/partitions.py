@@ -1,50 +1,55 @@
-"""By which keys an operator's work can be split into buckets, and how many buckets a unit can have."""
+"""Into how many cells a unit can be split, and by which columns of the logs it reads."""
 
 from __future__ import annotations
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame
 from slicemill.plan import operators as op
-from slicemill.plan.graph import QueryGraph
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.log_keys import Keys, in_log, keys_in_log, partition_keys
+from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
-
-_STATELESS = (
-    op.Filter,
-    op.Drop,
-    op.WholeWindows,
-    op.Project,
-    op.Sink,
-    op.Scan,
-    op.Lookup,
-    op.Part,
-    op.InOrder,
-)
-
-
-def partition_keys(operator: op.Operator) -> tuple[Expr, ...] | None:
-    """The expressions by whose values an operator's work can be split; None if it cannot."""
-    keys: tuple[Expr, ...] = ()
-    if isinstance(operator, op.Coalesce) and operator.budget is not None:
-        return None  # its partitions share one memory
-    if isinstance(operator, (op.GroupAggregate, op.Coalesce)):
-        items = operator.group_by if isinstance(operator, op.GroupAggregate) else operator.partition_by
-        keys = tuple(item.expr for item in items)
-    elif isinstance(operator, op.RelationAggregate) and operator.windows[0][1].frame is Frame.RANGE:
-        keys = tuple(item.expr for item in operator.group_by)
-    elif isinstance(operator, (op.SharedWindows, op.SharedModels)):
-        keys = operator.keys
-    elif isinstance(operator, op.SharedJoin):
-        keys = operator.keys[0]  # those of the other side are their equals
-    elif isinstance(operator, op.WindowAggregate):
-        partitions = {call.partition_by for call in operator.calls}
-        keys = partitions.pop() if len(partitions) == 1 else ()
-    return keys or None
 
 
 def cell_count(unit: Unit, graph: QueryGraph, wanted: int) -> int:
-    """How many buckets a unit can be split into: all of its results must come from one keyed operator."""
-    stateful = [n for n in unit.nodes if not isinstance(graph[n].operator, _STATELESS)]
-    if len(stateful) != 1 or partition_keys(graph[stateful[0]].operator) is None:
+    """How many cells a unit can be split into.
+
+    More than one if all that it keeps is kept by the same keys, and each result comes from what it keeps.
+    """
+    computing = _computing(unit, graph)
+    if not computing or any(partition_keys(node.operator) is None for node in computing):
         return 1
-    behind = {node_id for node_id, _ in unit.outputs}
-    return wanted if all(stateful[0] in graph.ancestors(node_id) for node_id in behind) else 1
+    in_logs = [keys_in_log(graph, node) for node in computing]
+    if len(computing) > 1 and (None in in_logs or len(set(in_logs)) > 1):
+        return 1
+    ids = {node.id for node in computing}
+    return wanted if all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs) else 1
+
+
+def exchange_keys(unit: Unit, graph: QueryGraph) -> dict[str, Keys] | None:
+    """For each log that a unit reads, the keys by which its rows are spread over the unit's cells.
+
+    None where rows cannot be spread before the unit has read them: it has one cell, its keys are not columns
+    of the log, or it reads one log by several keys.
+    """
+    if cell_count(unit, graph, 2) == 1:
+        return None
+    found: dict[str, Keys] = {}
+    for node in _computing(unit, graph):
+        operator = node.operator
+        both = operator.keys if isinstance(operator, op.SharedJoin) else (partition_keys(operator) or (),)
+        for source, keys in zip(node.inputs, both, strict=True):
+            log, own = _log_below(graph, graph[source]), in_log(graph, graph[source], keys)
+            if log is None or own is None or found.setdefault(log, own) != own:
+                return None
+    return found
+
+
+def _log_below(graph: QueryGraph, node: Node) -> str | None:
+    while (log := log_of(node, graph)) is None and node.inputs:
+        node = graph[node.inputs[0]]
+    return log
+
+
+def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
+    """What keeps state by which results differ; a drop box lets a share of all keys pass."""
+    nodes = (graph[node_id] for node_id in unit.stateful_nodes)
+    return [node for node in nodes if not isinstance(node.operator, op.Drop)]

@@ -1,73 +1,118 @@
 """Units: the parts of the query graph that are run, and fall behind, as one (DESIGN §2).
 
 Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads
-some logs and writes others; between them its operators hand tuples on directly. Queries that only select and
-project from the same stream are one unit, so that a tuple is read once for all of them; so are those that
-have an operator in common.
+some logs and writes others; between them its operators hand tuples on directly. Many queries are one unit
+where that lets a tuple be read once for all of them:
+
+| unit | queries in it |
+|---|---|
+| select from bid | all that only select, project or look up tables, of the same logs |
+| aggregates of bid by item | OVER windows, panes and groups of one log that are split by the same keys |
+| joins of open and bid on item = item | window joins that share one chain of slices |
+| q | any other query, alone |
+
+A unit's id says what its queries have in common, so it lasts while queries come and go. State is kept by the
+ids of stateful nodes, which last as well (`rules.name_by_content`): whoever comes or goes, nodes that stay
+keep their state, nodes that are new start empty (`members.kept_nodes`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from slicemill.esl.render import render
+from slicemill.plan.content import quoted, short
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.log_keys import keys_in_log
+from slicemill.plan.logs import log_of
 from slicemill.plan.operators import (
+    Coalesce,
+    Drop,
     Filter,
+    GroupAggregate,
+    InOrder,
     Lookup,
-    Materialize,
     Part,
     Project,
+    RelationAggregate,
     Scan,
+    SharedJoin,
+    SharedModels,
+    SharedWindows,
     Sink,
-    Source,
     WholeWindows,
+    WindowAggregate,
 )
 
-_STATELESS = (Filter, Project, Lookup, Part, WholeWindows, Sink)
+_KEEPS_NOTHING = (Filter, Project, Lookup, Part, WholeWindows, InOrder, Sink, Scan)
+_AGGREGATES = (
+    WindowAggregate,
+    GroupAggregate,
+    RelationAggregate,
+    SharedWindows,
+    SharedModels,
+    Coalesce,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """`nodes` in topological order, without the inputs; an output is a node and the log it is written to.
 
-    The id lasts while queries come and go: it names the result of a stateful unit, the inputs of a stateless,
-    and what is shared where a stateful operator has several queries (`shared`): its state stays when they
-    change.
+    `stateful_nodes` are those of its nodes that keep something from run to run.
     """
 
     id: str
     nodes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...]
-    stateful: bool
-    shared: bool = False
+    stateful_nodes: tuple[str, ...] = ()
+
+    @property
+    def stateful(self) -> bool:
+        return bool(self.stateful_nodes)
 
 
-def log_of(node: Node, graph: QueryGraph) -> str | None:
-    """The name of the log that a node's output is kept in, if it is kept."""
-    if isinstance(node.operator, Source):
-        return node.operator.stream
-    if isinstance(node.operator, Sink):
-        return node.operator.query
-    if isinstance(node.operator, (Scan, Materialize)):
-        return None
-    return next((name for name, node_id in graph.streams.items() if node_id == node.id), None)
+@dataclass(slots=True)
+class _Making:
+    """A unit to which outputs are added."""
+
+    nodes: set[str] = field(default_factory=set)
+    inputs: set[str] = field(default_factory=set)
+    outputs: list[tuple[str, str]] = field(default_factory=list)
 
 
 def cut(graph: QueryGraph) -> tuple[Unit, ...]:
     """The units of a graph, those that feed others first."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
-    units: list[Unit] = []
+    position = {node_id: number for number, node_id in enumerate(graph.nodes)}
+    made: dict[str, _Making] = {}
     for node in graph:
-        if node.id in kept and not isinstance(node.operator, Source):
-            units.append(_unit(graph, node, kept))
-    return _merged(units)
+        if node.id not in kept or not node.inputs:
+            continue
+        nodes, inputs = _between_logs(graph, node, kept)
+        unit = made.setdefault(_name(graph, node, nodes, inputs, kept), _Making())
+        unit.nodes |= nodes
+        unit.inputs |= inputs
+        unit.outputs.append((node.id, kept[node.id]))
+    units = []
+    for name, unit in made.items():
+        ordered = tuple(sorted(unit.nodes, key=position.__getitem__))
+        stateful = tuple(keeping_state(graph, ordered))
+        units.append(Unit(name, ordered, tuple(sorted(unit.inputs)), tuple(unit.outputs), stateful))
+    return tuple(units)
 
 
-def _unit(graph: QueryGraph, root: Node, kept: dict[str, str]) -> Unit:
-    """Everything between `root` and the logs it is computed from."""
+def keeping_state(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
+    """Those of some nodes that keep something from run to run."""
+    return [node_id for node_id in node_ids if not isinstance(graph[node_id].operator, _KEEPS_NOTHING)]
+
+
+def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[set[str], set[str]]:
+    """Everything between a node and the logs it is computed from, with the node; and these logs."""
     inside: set[str] = set()
-    inputs: list[str] = []
+    inputs: set[str] = set()
     waiting = [root.id]
     while waiting:
         current = waiting.pop()
@@ -76,30 +121,32 @@ def _unit(graph: QueryGraph, root: Node, kept: dict[str, str]) -> Unit:
         inside.add(current)
         for source in graph[current].inputs:
             if source in kept:
-                if kept[source] not in inputs:
-                    inputs.append(kept[source])
+                inputs.add(kept[source])
             else:
                 waiting.append(source)
-    nodes = tuple(node.id for node in graph if node.id in inside)
-    stateful = any(not isinstance(graph[n].operator, (*_STATELESS, Scan)) for n in nodes)
-    log = kept[root.id]
-    name = log if stateful else f"select from {', '.join(sorted(inputs))}"
-    shared = [graph[n].inputs[0] for n in nodes if isinstance(graph[n].operator, Part)]
-    if len(set(shared)) == 1:
-        name = shared[0]
-    return Unit(name, nodes, tuple(sorted(inputs)), ((root.id, log),), stateful, bool(shared))
+    return inside, inputs
 
 
-def _merged(units: list[Unit]) -> tuple[Unit, ...]:
-    """Stateless units over the same logs, and those that share an operator, have the same name: one unit."""
-    merged: dict[str, Unit] = {}
-    for unit in units:
-        known = merged.get(unit.id)
-        if known is None:
-            merged[unit.id] = unit
-            continue
-        nodes = dict.fromkeys((*known.nodes, *unit.nodes))
-        inputs = tuple(sorted({*known.inputs, *unit.inputs}))
-        outputs = (*known.outputs, *unit.outputs)
-        merged[unit.id] = Unit(unit.id, tuple(nodes), inputs, outputs, known.stateful, known.shared)
-    return tuple(merged.values())
+def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
+    """The id of the unit that an output belongs to; no two kinds of units have one in common."""
+    stateful = [graph[node_id] for node_id in keeping_state(graph, nodes)]
+    boxes = sorted(node.id for node in stateful if isinstance(node.operator, Drop))
+    behind = f", {', '.join(boxes)}" if boxes else ""
+    computing = [node for node in stateful if not isinstance(node.operator, Drop)]
+    if not stateful:
+        return f"select from {', '.join(sorted(map(quoted, inputs)))}"
+    if len(computing) == 1:
+        (only,) = computing
+        if isinstance(only.operator, SharedJoin) and _has_parts(graph, only):
+            logs = all(source in kept for source in only.inputs)
+            return only.name if logs else only.id
+        keys = keys_in_log(graph, only) if isinstance(only.operator, _AGGREGATES) else None
+        if keys is not None and len(inputs) == 1:
+            (log,) = inputs
+            by = f" by {short([render(key) for key in keys], keys)}" if keys else ""
+            return f"aggregates of {quoted(log)}{by}{behind}"
+    return quoted(kept[root.id])
+
+
+def _has_parts(graph: QueryGraph, node: Node) -> bool:
+    return any(isinstance(reader.operator, Part) for reader in graph.consumers(node.id))

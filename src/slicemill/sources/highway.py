@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -94,9 +95,9 @@ class Highway:
         for number in range(first_slot // SLOTS_PER_DAY, -(-last_slot // SLOTS_PER_DAY)):
             begin = number * SLOTS_PER_DAY
             within = slice(max(first_slot - begin, 0), min(last_slot - begin, SLOTS_PER_DAY))
-            parts.append(self._rows_of(self.day(number), begin, within))
+            parts.append(self._rows_of(_day(self, number), begin, within))
         if not parts:
-            parts = [self._rows_of(self.day(0), 0, slice(0, 0))]
+            parts = [self._rows_of(_day(self, 0), 0, slice(0, 0))]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _rows_of(self, day: Day, begin: int, within: slice) -> Mapping[str, npt.NDArray[Any]]:
@@ -136,6 +137,10 @@ class Highway:
                 begin, length = int(random.integers(0, SLOTS_PER_DAY)), int(random.integers(6, 30))
                 pressure[begin : begin + length, segment] *= random.uniform(1.4, 2.5)
         return pressure
+
+
+# A stream asks for a day slot by slot.
+_day = lru_cache(maxsize=8)(Highway.day)
 
 
 def long_jams(speed: Floats) -> Bools:

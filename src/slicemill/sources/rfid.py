@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,7 +77,7 @@ class Tags:
         """The readings in slots first <= n < last, in order of time: `reader`, `tag`, `at` in µs."""
         last_tags = last_slot if self.tag_slots is None else min(last_slot, self.tag_slots)
         first_block = max(0, first_slot - self._slots_of_a_tag) // _SLOTS_PER_BLOCK
-        blocks = [self._block(block) for block in range(first_block, -(-last_tags // _SLOTS_PER_BLOCK))]
+        blocks = [_block(self, block) for block in range(first_block, -(-last_tags // _SLOTS_PER_BLOCK))]
         if not blocks:
             return dict.fromkeys(("reader", "tag", "at"), np.empty(0, np.int64))
         reader, tag, at = (np.concatenate(column) for column in zip(*blocks, strict=True))
@@ -106,6 +107,10 @@ class Tags:
         at = first_at[:, np.newaxis] + np.arange(self.repeats) * self.gap_us
         coming = np.ones(tags, np.bool_) if self.tag_slots is None else first_at < self.tag_slots * SLOT_US
         return np.repeat(reader[coming], self.repeats), read[coming].ravel(), at[coming].ravel()
+
+
+# A stream asks for a block slot by slot.
+_block = lru_cache(maxsize=4)(Tags._block)
 
 
 def tags_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Tags:

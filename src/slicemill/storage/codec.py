@@ -320,31 +320,44 @@ class _Decoder:
         self._loaded: dict[int, Any] = {}  # by buffer
 
     def whole(self) -> Any:
+        entries = self._tree["objects"]
         # Objects that are filled in field by field are all made first: they may refer to one another.
-        for number, entry in enumerate(self._tree["objects"]):
-            codec = self._filled_class(entry)
-            if codec is not None:
-                self._objects[number] = codec.new()
-        # What an object refers to has a greater number, unless something before it refers to that as well.
-        for number in reversed(range(len(self._objects))):
-            self._object(number, fill=True)
+        filled = {number: codec for number, entry in enumerate(entries) if (codec := self._filled(entry))}
+        for number, codec in filled.items():
+            self._objects[number] = codec.new()
+        for number in range(len(entries)):
+            self._resolve(number)
+        for number, codec in filled.items():
+            _, version = self._codecs[codec.name]
+            plain = {name: self._value(item) for name, item in entries[number][codec.name].items()}
+            codec.fill(self._objects[number], codec.upgraded(plain, version))
         return self._value(self._tree["value"])
 
-    def _filled_class(self, entry: Tree) -> Codec | None:
+    def _filled(self, entry: Tree) -> Codec | None:
         if type(entry) is not dict:
             return None
         (name,) = entry
         codec, _ = self._codecs.get(name, (None, 0))
         return codec if codec is not None and codec.from_plain is None and not codec.by_value else None
 
-    def _object(self, number: int, fill: bool = False) -> Any:
-        entry = self._tree["objects"][number]
-        if self._objects[number] is _MISSING:
-            self._objects[number] = self._value(entry)
-        elif fill and (codec := self._filled_class(entry)) is not None:
-            _, version = self._codecs[codec.name]
-            plain = {name: self._value(item) for name, item in entry[codec.name].items()}
-            codec.fill(self._objects[number], codec.upgraded(plain, version))
+    def _resolve(self, wanted: int) -> None:
+        """Make an entry, after those that it refers to. A stack of our own: there may be many in a row."""
+        left, begun = [wanted], set()
+        while left:
+            number = left[-1]
+            if self._objects[number] is not _MISSING:
+                left.pop()
+                continue
+            entry = self._tree["objects"][number]
+            missing = [each for each in _references(entry) if self._objects[each] is _MISSING]
+            if not missing:
+                self._objects[number] = self._value(entry)
+            elif number in begun:
+                raise StorageError("a stored state has an object that needs itself to be made")
+            begun.add(number)
+            left += missing
+
+    def _object(self, number: int) -> Any:
         return self._objects[number]
 
     def _value(self, tree: Tree) -> Any:
@@ -363,7 +376,11 @@ class _Decoder:
 
     def _registered(self, codec: Codec, version: int, body: Tree) -> Any:
         if codec.from_plain is not None:
-            return codec.from_plain(codec.upgraded(self._value(body), version))
+            plain = codec.upgraded(self._value(body), version)
+            try:
+                return codec.from_plain(plain)
+            except (KeyError, TypeError, ValueError) as problem:
+                raise StorageError(f"the state {codec.name} cannot be read: {problem!r}") from problem
         plain = {name: self._value(item) for name, item in body.items()}
         made = codec.new()
         codec.fill(made, codec.upgraded(plain, version))
@@ -450,6 +467,21 @@ class _Decoder:
         if self._external is None:
             raise StorageError("a state that is stored in several files was given without the others")
         return self._external(body)
+
+
+def _references(tree: Tree) -> list[int]:
+    """The entries that a tree refers to."""
+    found, left = [], [tree]
+    while left:
+        each = left.pop()
+        if type(each) is list:
+            left += each
+        elif type(each) is dict:
+            if "$ref" in each:
+                found.append(each["$ref"])
+            else:
+                left += each.values()
+    return found
 
 
 def _one_array(data: pa.Buffer) -> pa.Array:

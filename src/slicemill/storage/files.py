@@ -166,6 +166,13 @@ def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> Non
         files.sync(folder.parent)
 
 
+def remove_temporary(files: FileSystem, folder: Path) -> None:
+    """Remove what crashes left of files that were being written whole; nobody may be writing there."""
+    for name in files.names(folder):
+        if name.endswith(TEMPORARY):
+            files.remove(folder / name)
+
+
 def exists(files: FileSystem, path: Path) -> bool:
     try:
         files.stat(path)

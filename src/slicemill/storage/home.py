@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slicemill.storage.changes import Change, encode_record
-from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, now_us, telling_full
+from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, now_us, remove_temporary, telling_full
 from slicemill.storage.files import folder_name as folder_name
 from slicemill.storage.garbage import remove_garbage, remove_orphans
 from slicemill.storage.home_format import check_format, make_home
 from slicemill.storage.home_lock import HomeLock
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState
-from slicemill.storage.journal import JournalWriter, Progress, load, remove_temporary, write_snapshot
+from slicemill.storage.journal import JOURNAL, JournalWriter, Progress, load, write_snapshot
 from slicemill.storage.log import Log
 from slicemill.storage.snapshot import encode_snapshot
 
@@ -104,7 +104,11 @@ class Home:
         return self._state.checkpoint_folder(unit)
 
     def lock(self) -> None:
-        """Take the home for this process, or say who has it; the lock goes with the process."""
+        """Take the home for this process, or say who has it, or why this version cannot read it.
+
+        The lock goes with the process. Quick: call it before anything that takes time.
+        """
+        check_format(self.folder, self._files)
         self._owner.take()
 
     def unlock(self) -> None:
@@ -112,18 +116,25 @@ class Home:
 
     def open(self, progress: Progress | None = None) -> None:
         """Read what is there, and remove what a process that was killed has left. Takes the lock."""
-        tell = progress or _silent
         if self._files is LOCAL:
             self.lock()
-        check_format(self.folder, self._files)
+        try:
+            self._open(progress or _silent)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _open(self, tell: Progress) -> None:
         with self._lock, telling_full(self.folder):
+            check_format(self.folder, self._files)
             make_home(self.folder, self._files, self._durable)
             loaded = load(self.folder, self._files, tell)
             self._state = loaded.state
             if loaded.torn:
                 tell(f"journal: {loaded.torn} bytes of a commit that did not end are cut off")
-            self._journal = JournalWriter(self.folder, loaded.position, self._files, self._durable)
-            remove_temporary(self.folder, self._files)
+            self._journal = JournalWriter(self.folder, loaded, self._files, self._durable)
+            for folder in (self.folder, self.folder / JOURNAL):
+                remove_temporary(self._files, folder)
             removed = self.sweep()
             if removed:
                 tell(f"{removed} files that no commit names are removed")
@@ -140,11 +151,12 @@ class Home:
             journal = self._opened()
             self._state.check(change)
             folders = self._make_folders(change) if change.created else {}
-            content = encode_record(self._state.epoch + 1, self._clock(), change, folders)
-            journal.append(content)
+            epoch = self._state.epoch + 1
+            content = encode_record(epoch, self._clock(), change, folders)
+            journal.append(epoch, content)
             # What is in memory is what reading the record again will give.
             self._state.apply(json.loads(content))
-            if journal.end > min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
+            if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
                 self._take_snapshot(journal)
             return self._state.epoch
 
@@ -178,6 +190,8 @@ class Home:
     def _opened(self) -> JournalWriter:
         if self._journal is None:
             raise HomeError(f"home {self.folder} is not open")
+        if self._journal.epoch != self._state.epoch:
+            raise HomeError(f"a commit to {self.folder} was interrupted; open the home again")
         return self._journal
 
     def _make_folders(self, change: Change) -> dict[str, str]:

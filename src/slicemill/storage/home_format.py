@@ -45,6 +45,12 @@ def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
     )
 
 
+def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
+    """Raise if there is no home in the folder."""
+    if read_format(folder, files) is None:
+        raise FormatError(f"there is no home in {folder}; a mill makes one when it runs with --home")
+
+
 def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
     """Make the folders of a home, and FORMAT last; what is there stays."""
     for part in _PARTS:

@@ -28,8 +28,8 @@ class HomeLock:
         self._folder = folder
         self._file: IO[str] | None = None
 
-    def take(self) -> None:
-        """Take the lock unless this object has it already; HomeLocked if another process has it."""
+    def take(self, advice: str = "stop it, or give this one a home of its own") -> None:
+        """Take the lock unless this object has it; HomeLocked, with advice, if another process has it."""
         if self._file is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -41,9 +41,7 @@ class HomeLock:
             file.seek(0)
             holder = _described(file.read())
             file.close()
-            raise HomeLocked(
-                f"another mill{holder} runs in {self._folder}; stop it, or give this one a home of its own"
-            ) from None
+            raise HomeLocked(f"another mill{holder} runs in {self._folder}; {advice}") from None
         file.truncate(0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)

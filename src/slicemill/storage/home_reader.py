@@ -9,29 +9,35 @@ Rows of epochs that are freed meanwhile cannot be read any more: `ExtentGone`; p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from slicemill.storage.files import LOCAL, FileSystem, exists
-from slicemill.storage.home_format import check_format
+from slicemill.storage.home_format import check_format, require_home
 from slicemill.storage.home_state import Garbage, HomeError, HomeState
-from slicemill.storage.journal import Position, apply_lines, load, records_path
+from slicemill.storage.journal import JournalDamaged, Position, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
 # How often files may vanish under a reader while it loads a snapshot: each time a writer has made two more.
 _ATTEMPTS = 100
+_LOOKS = 3
+
+T = TypeVar("T")
 
 
 class HomeReader:
     """Follows the journal of a home. Use it from one thread; call `poll` to see what is new."""
 
     def __init__(self, folder: Path, files: FileSystem = LOCAL) -> None:
+        require_home(folder, files)
         check_format(folder, files)
         self.folder = folder
         self._files = files
         self._state = HomeState(folder, files)
         self._position = Position(0, 0)
+        self.torn = 0  # bytes after the last whole record, when the journal was loaded
         self._load()
 
     @property
@@ -64,14 +70,18 @@ class HomeReader:
     def statements(self) -> list[dict[str, Any]]:
         return self._state.statements
 
+    def checkpoint_folder(self, unit: str) -> Path:
+        """Where a unit's state files lie."""
+        return self._state.checkpoint_folder(unit)
+
     def poll(self) -> int:
         """See what was committed since; how many epochs those were."""
         before = self._state.epoch
         try:
-            while self._follow():
+            while self._repeated(self._follow):
                 continue
         except FileNotFoundError:
-            # So far behind that the writer has removed what comes next: a snapshot has it.
+            # The writer has removed what comes next: a snapshot has it. (Or there is nothing yet.)
             self._load()
         # Only the writer removes files.
         self._state.garbage = Garbage()
@@ -81,12 +91,7 @@ class HomeReader:
         """Apply what is new in the file at hand; True if the journal goes on in another one."""
         base, offset = self._position
         path = records_path(self.folder, base)
-        try:
-            data = self._files.read(path, offset)
-        except FileNotFoundError:
-            if base or self._state.epoch >= 0:
-                raise
-            return False  # a new home, without a commit
+        data = self._files.read(path, offset)
         self._position = Position(base, apply_lines(self._state, data, path, offset, _silent))
         following = self._state.epoch + 1
         if following == base or not exists(self._files, records_path(self.folder, following)):
@@ -97,11 +102,19 @@ class HomeReader:
     def _load(self) -> None:
         for _ in range(_ATTEMPTS):
             try:
-                self._state, self._position, _torn = load(self.folder, self._files, _silent)
+                loaded = self._repeated(lambda: load(self.folder, self._files, _silent))
+                self._state, self._position, self.torn = loaded
             except FileNotFoundError:
                 continue
             return
         raise HomeError(f"the journal of {self.folder} changes faster than it can be read")
+
+    def _repeated(self, read: Callable[[], T]) -> T:
+        """Read again where something looked damaged: a writer may have changed it in that moment."""
+        for _ in range(_LOOKS):
+            with contextlib.suppress(JournalDamaged):
+                return read()
+        return read()
 
 
 def _silent(_: str) -> None:

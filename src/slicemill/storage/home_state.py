@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,16 @@ class HomeState:
         for name in change.dropped_logs:
             if name not in self.logs:
                 raise HomeError(f"there is no log {name} in {self.folder} to drop")
+        for name, added in change.logs.items():
+            try:
+                array("q", (added.arrival_us, added.min_ts or 0, added.max_ts or 0))
+                for extent in added.extents:
+                    array("q", extent[1:])
+            except (TypeError, OverflowError) as problem:
+                raise HomeError(f"log {name}: times and extents must be 64-bit integers: {problem}") from None
+        for name, fields in (*change.units.items(), *change.streams.items()):
+            if not isinstance(fields, dict):
+                raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
 
     def apply(self, record: Mapping[str, Any]) -> None:
         """Take over a record, in the order that `slicemill.storage.changes` tells."""
@@ -96,10 +107,12 @@ class HomeState:
         before = self.units.get(name, {})
         # A new dictionary: whoever has the old one goes on seeing what held then.
         now = self.units[name] = _merged(before, fields)
-        if any(field.startswith(CHECKPOINT_FIELD) for field in fields):
-            replaced = checkpoint_files(before) - checkpoint_files(now)
-            if replaced:
-                self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+        for field_name in fields:
+            if field_name.startswith(CHECKPOINT_FIELD):
+                replaced = checkpoint_files(before) - checkpoint_files(now)
+                if replaced:
+                    self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+                break
 
 
 def checkpoint_files(unit: Mapping[str, Any]) -> set[str]:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from slicemill.storage.files import TEMPORARY, FileSystem, full_message, is_full, write_whole
+from slicemill.storage.files import FileSystem, full_message, is_full, write_whole
 from slicemill.storage.home_state import HomeError, HomeState
 from slicemill.storage.lines import frame, split_lines
 from slicemill.storage.snapshot import SnapshotDamaged, decode_snapshot
@@ -129,10 +129,11 @@ def _newest_snapshot(home: Path, files: FileSystem, found: Sequence[int], progre
 class JournalWriter:
     """Appends records. An append that fails is cut off again, at the latest before the next one."""
 
-    __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end")
+    __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
 
-    def __init__(self, home: Path, position: Position, files: FileSystem, durable: bool) -> None:
-        self.base, self.end = position
+    def __init__(self, home: Path, loaded: Loaded, files: FileSystem, durable: bool) -> None:
+        self.base, self.end = loaded.position
+        self.epoch = loaded.state.epoch
         self._home = home
         self._files = files
         self._durable = durable
@@ -143,8 +144,8 @@ class JournalWriter:
         if durable:
             files.sync(home / JOURNAL)
 
-    def append(self, content: bytes) -> None:
-        """Append a record: when this returns it is committed, and if this raises it is not."""
+    def append(self, epoch: int, content: bytes) -> None:
+        """Append the record of an epoch: when this returns it is committed, and if this raises it is not."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -160,8 +161,7 @@ class JournalWriter:
             raise HomeError(f"the journal of {self._home} cannot be written: {problem}") from problem
         if self._durable:
             self._sync(self._file.sync)
-        self.end += len(line)
-        self._dirty = False
+        self.epoch, self.end, self._dirty = epoch, self.end + len(line), False
 
     def rotate(self, base: int) -> None:
         """Go on in a new file, whose first record will have epoch `base`."""
@@ -202,10 +202,3 @@ def write_snapshot(
         for old in bases(names, suffix):
             if old < oldest:
                 files.remove(home / JOURNAL / f"{old:012d}{suffix}")
-
-
-def remove_temporary(home: Path, files: FileSystem) -> None:
-    """Remove what a crash left of a snapshot that was being written."""
-    for name in files.names(home / JOURNAL):
-        if name.endswith(TEMPORARY):
-            files.remove(home / JOURNAL / name)

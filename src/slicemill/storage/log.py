@@ -158,16 +158,13 @@ class Log:
                 counts.append(count)
                 rows += count
                 self._bytes += length
-            row = (
-                number,
-                arrival_us,
-                _NONE if min_ts is None else min_ts,
-                _NONE if max_ts is None else max_ts,
-                rows,
-                self._freed_extents + len(places),
-            )
-            for column, value in zip(self._epochs, row, strict=True):
-                column.append(value)
+            numbers, arrivals, least, greatest, rows_so_far, extents_so_far = self._epochs
+            numbers.append(number)
+            arrivals.append(arrival_us)
+            least.append(_NONE if min_ts is None else min_ts)
+            greatest.append(_NONE if max_ts is None else max_ts)
+            rows_so_far.append(rows)
+            extents_so_far.append(self._freed_extents + len(places))
             self.head = number
             if max_ts is not None and (self.frontier is None or max_ts > self.frontier):
                 self.frontier = max_ts
@@ -294,9 +291,6 @@ class Log:
         self._extents[0] = array("q", moved[np.frombuffer(self._extents[0], np.int64)].tobytes())
         self._segments, self._positions = kept, {segment: place for place, segment in enumerate(kept)}
         self._live = {segment: self._live[segment] for segment in kept}
-        self._newest.clear()
-        for segment in kept:
-            self._note_newest(segment)
 
 
 def read_epochs(

@@ -226,7 +226,7 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
     """The rows as messages of an Arrow stream, one unless they are compressed or above 2 GiB of text."""
-    if compress and table.nbytes >= _COMPRESSED_BYTES:
+    if compress and table.num_rows and table.nbytes >= _COMPRESSED_BYTES:
         return _compressed(table)
     batches = table.to_batches()
     if len(batches) > 1:

@@ -7,22 +7,29 @@ the last place of the block comes its first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
 
 from slicemill.kernels.sorting import sort_by
 
-# Of what only compiled code calls: without the wrappers that Python, or C, would need to call it.
-_INNER = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1
 MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-@njit(**_INNER)
+
+def _inner(function: _Function) -> _Function:
+    """For what only compiled code calls: without the wrappers that Python or C need, which take time too."""
+    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiled: Any = njit(cache=True, **options)(function)
+    return cast(_Function, compiled)
+
+
+@_inner
 def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     """A pool in which partition p has room behind its rows.
 
@@ -42,7 +49,7 @@ def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return pool
 
 
-@njit(**_INNER)
+@_inner
 def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     wanted = 0
     for j in range(len(at)):
@@ -59,7 +66,7 @@ def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int)
     return new
 
 
-@njit(**_INNER)
+@_inner
 def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
     """The same for rings that never hold more than `most` rows: then a block of that size lasts."""
     wanted = min(2 * n[p] + 4, most)
@@ -80,7 +87,7 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return new
 
 
-@njit(**_INNER)
+@_inner
 def longer(array: Any) -> Any:
     """The array with room for as much again."""
     new = np.empty(2 * len(array) + 16, array.dtype)
@@ -136,14 +143,19 @@ def sorted_by(order: Any, keys: Any) -> Any:
     return new
 
 
+def _python(function: Any) -> Any:
+    """The function that was compiled."""
+    return function.py_func
+
+
 def _unjitted(function: Any) -> Any:
     """The function as Python, with what it calls."""
-    plain_globals = {**globals(), "_packed": _packed.py_func}
+    plain_globals = {**globals(), "_packed": _python(_packed)}
     return FunctionType(function.py_func.__code__, plain_globals)
 
 
 # For generated code that runs as Python: the rows of its pools may hold any object.
 plain = SimpleNamespace(
     **{name: value for name, value in globals().items() if not name.startswith("_")}
-    | {"more_room": _unjitted(more_room), "ring_room": ring_room.py_func, "longer": longer.py_func}
+    | {"more_room": _unjitted(more_room), "ring_room": _python(ring_room), "longer": _python(longer)}
 )

@@ -179,7 +179,7 @@ def together(
         kept = stored
         stored = {}
         for unit in cut(graph):
-            assert unit.shared
+            assert unit.stateful
             count = cell_count(unit, graph, buckets)
             plan = UnitPlan(unit, graph, catalog, {}, count)
             for bucket in range(count):

@@ -29,23 +29,27 @@ def shared(text: str) -> QueryGraph:
 
 
 def node(graph: QueryGraph, name: str = "models of s by k") -> SharedModels:
-    operator = graph[name].operator
+    (operator,) = (node.operator for node in graph if node.label == name)
     assert isinstance(operator, SharedModels)
     return operator
 
 
 def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
     graph = shared(A + B)
-    assert [member.name for member in node(graph).members] == ["a: window", "b: window"]
-    assert node(graph).members[1].columns[0].name == "y"
-    assert all(isinstance(graph[f"{name}: window"].operator, Part) for name in "ab")
+    members = node(graph).members
+    assert [(graph[member.name].label, member.query) for member in members] == [
+        ("a: window", "a"),
+        ("b: window", "b"),
+    ]
+    assert members[1].columns[0].name == "y"
+    assert all(graph[member.name].operator == Part(member.name) for member in members)
 
 
 def test_the_unit_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
     (unit,) = cut(shared(A + B))
     (less,) = cut(shared(B))
-    assert unit.id == less.id == "models of s by k"
-    assert unit.shared and [log for _, log in unit.outputs] == ["a", "b"]
+    assert unit.id == less.id == "aggregates of s by k"
+    assert unit.stateful_nodes == less.stateful_nodes and [log for _, log in unit.outputs] == ["a", "b"]
     assert cell_count(unit, shared(A + B), 4) == 4
 
 
@@ -54,15 +58,18 @@ def test_other_conditions_are_another_input() -> None:
         f"CREATE QUERY {name} AS SELECT mean(x) {OVER} AS m FROM s WHERE y > {limit};"
         for name, limit in (("d", 1), ("e", 1), ("f", 2))
     )
-    units = cut(shared(A + dear + again + other))
-    assert [[log for _, log in unit.outputs] for unit in units] == [["a"], ["d", "e"], ["f"]]
+    (unit,) = cut(graph := shared(A + dear + again + other))
+    operators = [graph[node].operator for node in unit.stateful_nodes]
+    queries = [[m.query for m in one.members] for one in operators if isinstance(one, SharedModels)]
+    assert queries == [["a"], ["d", "e"], ["f"]]
 
 
 def test_what_is_not_all_models_of_one_key_stays_as_it_is() -> None:
     mixed = f"CREATE QUERY q AS SELECT mean(x) {OVER} AS m, avg(x) {OVER} AS n FROM s;"
     keys = f"CREATE QUERY q AS SELECT mean(x) {OVER} AS m, mean(x) OVER (ROWS 9 PRECEDING) AS n FROM s;"
     for text in (mixed, keys):
-        assert isinstance(shared(text)["q: window"].operator, WindowAggregate)
+        (window,) = (node for node in shared(text) if node.label == "q: window")
+        assert isinstance(window.operator, WindowAggregate)
 
 
 def test_each_core_is_kept_once_for_all_who_need_it() -> None:

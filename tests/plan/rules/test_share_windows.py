@@ -8,7 +8,7 @@ from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Part, SharedWindows
+from slicemill.plan.operators import Filter, Part, SharedWindows
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.svg import explain_svg
@@ -34,36 +34,37 @@ def shared(text: str) -> QueryGraph:
 
 def test_selections_go_into_the_members_and_readers_say_which_columns_they_want() -> None:
     graph = shared(MEAN + DEAR + OVER)
-    node = graph["windows of Bid by item"]
+    (node,) = (node for node in graph if node.label == "windows of Bid by item")
     assert isinstance(node.operator, SharedWindows) and node.inputs == ("Bid",)
-    members = {member.name: member for member in node.operator.members}
+    members = {graph[member.name].label: member for member in node.operator.members}
     assert list(members) == ["mean: aggregate", "dear: aggregate", "beside: window"]
     assert [len(member.conditions) for member in members.values()] == [0, 1, 0]
     dear = [column.name for column in members["dear: aggregate"].columns]
     assert dear == ["item", "max(price)", "count(*)", "window_end"]
     assert members["beside: window"].columns[0].name == "price"
-    assert all(isinstance(graph[name].operator, Part) for name in members)
-    assert "dear: where" not in graph.nodes
+    assert all(graph[member.name].operator == Part(member.name) for member in members.values())
+    assert not any(isinstance(node.operator, Filter) for node in graph.consumers("Bid"))
 
 
 def test_all_queries_of_a_shared_node_are_one_unit_whose_id_lasts() -> None:
     (unit,) = cut(shared(MEAN + DEAR + OVER))
     (less,) = cut(shared(OVER))
-    assert unit.id == less.id == "windows of Bid by item"
-    assert unit.shared and [log for _, log in unit.outputs] == ["mean", "dear", "beside"]
+    assert unit.id == less.id == "aggregates of Bid by item"
+    assert unit.stateful_nodes == less.stateful_nodes
+    assert [log for _, log in unit.outputs] == ["mean", "dear", "beside"]
     assert cell_count(unit, shared(MEAN + DEAR + OVER), 5) == 5
 
 
-def test_other_keys_are_another_unit_and_so_are_other_inputs() -> None:
+def test_other_keys_are_another_unit_and_other_selections_another_node() -> None:
     changed = """CREATE QUERY c AS SELECT max(p) AS m
     FROM (SELECT price * 2 AS p FROM Bid) [RANGE 1 MINUTE SLIDE 1 MINUTE] AS b;"""
-    names = [unit.id for unit in cut(shared(MEAN + MIDDLE + changed))]
-    assert names[:2] == ["windows of Bid by item", "windows of Bid"]
-    assert names[2].startswith("windows of Bid #")
+    keyed, whole = cut(shared(MEAN + MIDDLE + changed))
+    assert [keyed.id, whole.id] == ["aggregates of Bid by item", "aggregates of Bid"]
+    assert len(keyed.stateful_nodes) == 1 and len(whole.stateful_nodes) == 2
     again = changed.replace("QUERY c", "QUERY d")
-    assert [unit.id for unit in cut(shared(again))] == names[2:]
-    (unit,) = cut(shared(changed + again))
-    assert unit.id == names[2] and len(unit.outputs) == 2
+    (one,), (two,) = cut(shared(again)), cut(shared(changed + again))
+    assert one.stateful_nodes == two.stateful_nodes == whole.stateful_nodes[1:]
+    assert len(two.outputs) == 2
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,9 @@ class FilesReader:
         if len(names) >= _NAMES_IN_OFFSET:
             self._written = (offset["seen"], len(names), self._ledger.write(offset["seen"], names))
 
+    def at_end(self) -> bool:
+        return self._offset is not None
+
     def close(self) -> None:
         self._form.close()
 

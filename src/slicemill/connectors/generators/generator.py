@@ -32,6 +32,7 @@ AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
+_NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
 
 Numbers = npt.NDArray[np.int64]
@@ -128,6 +129,10 @@ def _nexmark(options: Mapping[str, str]) -> Generator:
     stream = options.get("stream", "")
     if stream not in nexmark.STREAMS:
         raise SlicemillError(f"NEXMark has no stream {stream!r}; it has {', '.join(nexmark.STREAMS)}")
+    unknown = options.keys() - _NEXMARK_OPTIONS - {name.lower() for name in PACE_OPTIONS}
+    if unknown:
+        known = ", ".join(sorted(_NEXMARK_OPTIONS))
+        raise SlicemillError(f"nexmark:// has no option {', '.join(sorted(unknown))}; it has {known}")
     seed = _whole("NEXMark", options, "seed", 1) or 0
     start_us = _whole("NEXMark", options, "start", 0) or 0
     rate = _rate(options.get("rate", "10000"))

@@ -36,15 +36,10 @@ RAW = "_raw"
 REASON = "_reason"
 
 
-def streaming_frame(
-    spark: SparkSession, stream: catalog.Stream, home: Path, folder: Path = Path()
-) -> DataFrame:
-    """A stream's tuples as they come.
-
-    `home` is where a source may keep what must outlive a restart; relative paths are taken from `folder`.
-    """
+def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
+    """A stream's tuples as they come; relative paths are taken from `folder`."""
     _check_names(stream.schema)
-    frame, lines = opened_for_streaming(spark, stream, home, folder)
+    frame, lines = opened_for_streaming(spark, stream, folder)
     return _checked(frame, lines, stream.schema, _external_time(stream))
 
 

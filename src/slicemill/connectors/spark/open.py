@@ -24,7 +24,6 @@ from slicemill.connectors.generators.generator import GENERATORS, generator_of
 from slicemill.connectors.generators.spark_source import SOURCES
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
-from slicemill.connectors.tcp import source as tcp_source
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Stream, Table
 from slicemill.esl.types import Schema
@@ -38,10 +37,10 @@ GLOB = re.compile(r"[*?\[\]{}\\]")
 Opened = tuple[DataFrame, LineFormat | None]
 
 
-def opened_for_streaming(spark: SparkSession, stream: Stream, home: Path, folder: Path) -> Opened:
+def opened_for_streaming(spark: SparkSession, stream: Stream, folder: Path) -> Opened:
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
-        return _tcp(spark, origin, stream.schema, home / "spool" / stream.name.lower())
+        raise SlicemillError(f"{stream.source} is read by slicemill itself, not through Spark")
     return _opened(spark, spark.readStream, origin, stream.schema, folder)
 
 
@@ -73,15 +72,6 @@ def _opened(
         return frame, None
     value = F.col("value").cast(s.StringType()).alias("value")
     return frame.select(value), line_format(lines, schema, origin.options)
-
-
-def _tcp(spark: SparkSession, origin: Origin, schema: Schema, spool: Path) -> Opened:
-    options = {**origin.without("lines"), "spool": str(spool)}
-    tcp_source.tcp_options(options)
-    spark.dataSource.register(tcp_source.TcpSource)
-    frame = loaded(spark.readStream, tcp_source.FORMAT, options)
-    lines = line_format(origin.option("lines") or EITHER, schema, origin.options)
-    return frame.select(F.col("value").cast(s.StringType()).alias("value")), lines
 
 
 # -- files ------------------------------------------------------------------------------------------------

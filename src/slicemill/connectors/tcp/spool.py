@@ -1,136 +1,211 @@
-"""A socket that can be read again: one thread receives lines and writes them to numbered files.
+"""A socket that can be read again: lines go to files on disk before anybody hears of them.
 
-What comes over a socket comes once, but Spark may ask for the same offsets again after a crash. So lines go
-to disk before anybody hears of them: complete lines are appended to `incoming`, which is sealed under the
-next number when a reader asks what there is, or when it is full. A sealed file never changes, and is removed
-when its rows are safe elsewhere. A killed process loses at most the unfinished line that no sender completes.
-
-When the files that nobody has taken yet fill their allowance, the thread stops receiving, and TCP makes the
-sender wait: memory and disk are bounded.
+Lines are appended to one open file; when it is full, the next number begins. A position is a file's number
+and a byte in it, so that a small append costs one write and a read needs no file of its own. Files are
+removed when all their lines are safe elsewhere. A killed process loses at most the unfinished line that no
+sender completes.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import socket
 import threading
 import time
-from dataclasses import asdict, dataclass
+from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
 
-MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 4 << 20
-FIRST_DELAY_S = 0.1
-MAX_DELAY_S = 5.0
 
 _SUFFIX = ".lines"
-_INCOMING = "incoming"
-_STATUS = "status.json"
-_CHUNK_BYTES = 1 << 16
 _POLL_S = 0.05
 _LOCK_PATIENCE_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class TcpStatus:
-    """How a socket fares; `problem` says why there is no connection."""
-
-    connected: bool
-    problem: str | None
+class Position(NamedTuple):
+    file: int
+    at: int
 
 
-def tcp_status(spool: Path) -> TcpStatus | None:
-    """What the receiving process last said, or None where there never was one."""
-    try:
-        return TcpStatus(**json.loads((spool / _STATUS).read_text()))
-    except FileNotFoundError:
-        return None
+class Received(NamedTuple):
+    """Whole lines; those that end at or before `ends[n]` arrived at `times_us[n]` or before."""
+
+    data: bytes
+    next: Position
+    ends: list[int]
+    times_us: list[int]
+
+    def cut(self, length: int) -> Received:
+        """So many bytes of it."""
+        file, at = self.next
+        position = Position(file, at - len(self.data) + length)
+        return Received(self.data[:length], position, self.ends, self.times_us)
+
+    def arrivals(self, line_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """When lines came that end at these places of the data."""
+        which = np.searchsorted(np.array(self.ends), line_ends, side="left")
+        return np.array(self.times_us)[np.minimum(which, len(self.times_us) - 1)]
 
 
-def sealed_files(spool: Path) -> dict[int, Path]:
-    """Sealed files by number, in order."""
-    found = {int(path.stem): path for path in spool.glob(f"*{_SUFFIX}")}
+def spool_files(folder: Path) -> dict[int, Path]:
+    """Files of lines by number, in order."""
+    found = {int(path.stem): path for path in folder.glob(f"*{_SUFFIX}")}
     return dict(sorted(found.items()))
 
 
-def file_bytes(path: Path) -> int:
-    """The size of a file, which may be removed meanwhile."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def remove_through(spool: Path, number: int) -> None:
-    """Forget the sealed files up to a number: their rows are safe elsewhere."""
-    for sealed, path in sealed_files(spool).items():
-        if sealed <= number:
-            path.unlink(missing_ok=True)
-
-
 class Spool:
-    """The folder of one socket, open for writing in one process at a time."""
+    """The folder of one socket, open for writing in one process at a time. Two threads may use it."""
 
-    def __init__(self, folder: Path, after: int) -> None:
-        """Numbers go on after the last sealed file, and after `after`, which may be removed already."""
+    def __init__(self, folder: Path, after: Position | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
+        """`after` is up to where lines are safe elsewhere; what stands before it may be removed already."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._roll_bytes = roll_bytes
+        self._after = after
         self._exclusive = _locked(folder)
         self._guard = threading.Lock()
-        self.last = max(after, *sealed_files(folder), 0)
-        self._incoming = self._opened()
+        # By file: up to where it is written, and when: the last end is its size.
+        self._ends: dict[int, list[int]] = {}
+        self._times_us: dict[int, list[int]] = {}
+        for number, path in spool_files(folder).items():
+            status = path.stat()
+            self._note(number, status.st_size, status.st_mtime_ns // 1_000)
+        last = max(self._ends, default=0)
+        if after is not None and (after.file > last or after.at > self._size(after.file)):
+            last = max(last, after.file) + 1  # the disk has lost lines that are safe elsewhere
+        self._last = max(last, 1)
+        self._file = self._opened()
+
+    def _note(self, number: int, size: int, arrival_us: int) -> None:
+        self._ends.setdefault(number, []).append(size)
+        self._times_us.setdefault(number, []).append(arrival_us)
+
+    def _size(self, number: int) -> int:
+        return self._ends[number][-1] if number in self._ends else 0
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:012d}{_SUFFIX}"
 
     def _opened(self) -> BinaryIO:
-        path = self.folder / _INCOMING
-        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        path = self._path(self._last)
         file = path.open("ab", buffering=0)
-        if torn:
-            file.write(b"\n")
+        size = self._size(self._last)
+        if size and not _ends_whole(path, size):
+            file.write(b"\n")  # a line that a crash has torn ends there
+            self._ends[self._last][-1] = size + 1
+        self._ends.setdefault(self._last, [0])
+        self._times_us.setdefault(self._last, [0])
         return file
 
-    def append(self, lines: bytes) -> None:
-        """Add complete lines."""
-        rest = memoryview(lines)
-        try:
-            with self._guard:
-                while rest:
-                    rest = rest[self._incoming.write(rest) :]
-                full = self._incoming.tell() >= MAX_FILE_BYTES
-            if full:
-                self.seal()
-        except OSError as problem:
-            raise SlicemillError(f"cannot write what came by TCP to {self.folder}: {problem}") from problem
-
-    def seal(self) -> int:
-        """Make all that was appended readable; the number of the last sealed file."""
+    @property
+    def begin(self) -> Position:
+        """The first line that is still there."""
         with self._guard:
-            if self._incoming.tell() > 0:
-                os.fsync(self._incoming.fileno())
-                self._incoming.close()
-                target = self.folder / f"{self.last + 1:012d}{_SUFFIX}"
-                (self.folder / _INCOMING).replace(target)
-                self.last += 1
-                self._incoming = self._opened()
-            return self.last
+            return Position(min(self._ends), 0)
 
-    def bytes(self) -> int:
+    @property
+    def end(self) -> Position:
         with self._guard:
-            incoming = self._incoming.tell()
-        return incoming + sum(file_bytes(path) for path in sealed_files(self.folder).values())
+            return Position(self._last, self._size(self._last))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no line ever came."""
+        return self.end == Position(1, 0)
+
+    def has_after(self, position: Position) -> bool:
+        with self._guard:
+            return any(
+                ends[-1] > (position.at if number == position.file else 0)
+                for number, ends in self._ends.items()
+                if number >= position.file
+            )
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is there."""
+        with self._guard:
+            return sum(ends[-1] for ends in self._ends.values())
+
+    def append(self, lines: bytes, arrival_us: int) -> None:
+        """Add complete lines; all of them or none."""
+        with self._guard:
+            size = self._size(self._last)
+            try:
+                written = self._file.write(lines)
+                while written < len(lines):
+                    written += self._file.write(memoryview(lines)[written:])
+            except OSError as problem:
+                os.ftruncate(self._file.fileno(), size)
+                raise SlicemillError(
+                    f"cannot write what came by TCP to {self.folder}: {problem.strerror or problem}"
+                ) from problem
+            self._note(self._last, size + len(lines), arrival_us)
+            if size + len(lines) >= self._roll_bytes:
+                self._file.close()
+                self._last += 1
+                self._file = self._opened()
+
+    def read(self, position: Position, most_bytes: int) -> Received:
+        """Whole lines from a position on, of one file: one line at least, if there is one."""
+        with self._guard:
+            number, at = position
+            if number not in self._ends and position != self._after:
+                raise SlicemillError(
+                    f"spool file {number} is missing in {self.folder}; restore the home's folder as a whole"
+                )
+            while at >= self._size(number) and number < self._last:
+                number, at = number + 1, 0
+            ends, times_us = self._ends[number], self._times_us[number]
+            size = ends[-1]
+            if at >= size:
+                return Received(b"", Position(number, at), [0], [0])
+            first = bisect_left(ends, at + 1)
+            # What came together is read together, unless it is too much.
+            last = max(bisect_right(ends, at + most_bytes), first + 1)
+            end = ends[last - 1]
+            ends, times_us = [n - at for n in ends[first:last]], times_us[first:last]
+        data = _bytes(self._path(number), at, end - at)
+        if len(data) > most_bytes:
+            cut = data.rfind(b"\n", 0, most_bytes) + 1 or data.find(b"\n") + 1
+            data = data[:cut]
+        return Received(data, Position(number, at + len(data)), ends, times_us)
+
+    def free(self, position: Position) -> None:
+        """Remove the files before a position: their lines are safe elsewhere."""
+        with self._guard:
+            done = [number for number in self._ends if number < min(position.file, self._last)]
+            for number in done:
+                del self._ends[number], self._times_us[number]
+        for number in done:
+            self._path(number).unlink(missing_ok=True)
 
     def close(self) -> None:
         with self._guard:
-            self._incoming.close()
+            self._file.close()
         self._exclusive.close()
 
 
+def _bytes(path: Path, at: int, length: int) -> bytes:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(file, length, at)
+    finally:
+        os.close(file)
+
+
+def _ends_whole(path: Path, size: int) -> bool:
+    return _bytes(path, size - 1, 1) == b"\n"
+
+
 def _locked(folder: Path) -> BinaryIO:
-    """Hold the folder until the file is closed; the process of a query that just ended may need a moment."""
+    """Hold the folder until the file is closed; the process that had it may need a moment to end."""
     file = (folder / "lock").open("ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:
@@ -144,116 +219,3 @@ def _locked(folder: Path) -> BinaryIO:
                     f"another process receives into {folder}; stop it, or use another home"
                 ) from None
             time.sleep(_POLL_S)
-
-
-class Pump:
-    """The thread that receives. It connects again for ever, ever more slowly while nobody answers."""
-
-    def __init__(self, host: str, port: int, spool: Spool, max_bytes: int) -> None:
-        self._address = (host, port)
-        self._spool = spool
-        self._max_bytes = max_bytes
-        self._stopped = threading.Event()
-        self._changed = threading.Condition()
-        self._connections = 0
-        self._connected = False
-        self._closed = 0
-        self._problem: str | None = None
-        self._failure: SlicemillError | None = None
-        self._most_bytes = 0  # at most so many are in the spool now
-        self._active_s = self._begun_s = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"tcp {host}:{port}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-        self._spool.close()
-
-    def check_somebody_answered(self, patience_s: float) -> None:
-        """Nobody there at the first try may be a sender that starts late; later it is a wrong address."""
-        with self._changed:
-            if self._failure is not None:
-                raise self._failure
-            late = time.monotonic() - self._begun_s > patience_s
-            if late and self._connections == 0:
-                host, port = self._address
-                raise SlicemillError(
-                    f"nobody listens at tcp://{host}:{port} ({self._problem or 'no answer yet'}); start the "
-                    "sender first, correct the address, or wait longer with the option patience"
-                )
-
-    def wait_until_quiet(self, pause_s: float, patience_s: float) -> None:
-        """Until the sender has closed its connection, or has sent nothing for a while."""
-        while True:
-            self.check_somebody_answered(patience_s)
-            with self._changed:
-                quiet_s = time.monotonic() - self._active_s
-                if self._closed or (self._connected and quiet_s >= pause_s):
-                    return
-                self._changed.wait(_POLL_S)
-
-    def _run(self) -> None:
-        delay_s = FIRST_DELAY_S
-        while not self._stopped.is_set():
-            received = False
-            try:
-                with socket.create_connection(self._address, timeout=MAX_DELAY_S) as connection:
-                    self._note(connected=True, problem=None)
-                    received = self._receive(connection)
-                self._note(connected=False, problem="the sender closed the connection")
-            except SlicemillError as failure:
-                self._failure = failure
-                return
-            except OSError as problem:
-                self._note(connected=False, problem=problem.strerror or str(problem))
-            delay_s = FIRST_DELAY_S if received else min(2 * delay_s, MAX_DELAY_S)
-            self._stopped.wait(delay_s)
-
-    def _note(self, connected: bool, problem: str | None) -> None:
-        with self._changed:
-            self._closed += self._connected and not connected
-            self._connections += connected
-            self._connected, self._problem = connected, problem
-            self._active_s = time.monotonic()
-            self._changed.notify_all()
-        temporary = self._spool.folder / f"{_STATUS}.new"
-        temporary.write_text(json.dumps(asdict(TcpStatus(connected, problem))))
-        temporary.replace(self._spool.folder / _STATUS)
-
-    def _receive(self, connection: socket.socket) -> bool:
-        """Read to the end of the connection; whether anything came."""
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.settimeout(_POLL_S)
-        begun = b""
-        received = False
-        try:
-            while not self._stopped.is_set():
-                self._wait_for_room()
-                try:
-                    chunk = connection.recv(_CHUNK_BYTES)
-                except TimeoutError:
-                    continue
-                if not chunk:
-                    break
-                received = True
-                lines, newline, begun = (begun + chunk).rpartition(b"\n")
-                # A line without an end would fill the memory; cut, it is a bad row.
-                if len(begun) > MAX_LINE_BYTES:
-                    lines, newline, begun = lines + newline + begun, b"\n", b""
-                if newline:
-                    self._spool.append(lines + newline)
-                self._active_s = time.monotonic()
-        finally:
-            if begun:
-                self._spool.append(begun + b"\n")
-        return received
-
-    def _wait_for_room(self) -> None:
-        self._most_bytes += _CHUNK_BYTES
-        while self._most_bytes > self._max_bytes and not self._stopped.is_set():
-            self._most_bytes = self._spool.bytes()
-            if self._most_bytes > self._max_bytes:
-                self._stopped.wait(_POLL_S)

@@ -25,7 +25,7 @@ from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
 from slicemill.plan import operators as op
 from slicemill.plan import state_codecs  # noqa: F401 - says how states store what they hold of a plan
-from slicemill.plan.partitions import partition_keys
+from slicemill.plan.log_keys import partition_keys
 
 Maker: TypeAlias = Callable[[Making], StatefulStep | SharedStep | None]
 

@@ -104,7 +104,8 @@ class Pairs:
 
     def of(self, bit: int) -> Places:
         """The places of one query's pairs."""
-        return placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        found: Places = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        return found
 
     # -- fetching --------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from slicemill.esl.catalog import Catalog, Query
 from slicemill.esl.query import Select
+from slicemill.plan.content import digest
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.operators import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
-from slicemill.plan.rules.sharing import digest
-from slicemill.plan.units import log_of
 from slicemill.shedding.load_budget import AGE, WINDOWS
 
 
@@ -53,7 +53,7 @@ def _with_box(graph: QueryGraph, query: Query) -> QueryGraph:
             if source.id in own or isinstance(source.operator, Scan):
                 inputs.append(source.id)
                 continue
-            box_id = f"drop box {digest(operator)} of {source.id}"
+            box_id = f"drop box #{digest(operator)} of {source.id}"
             nodes[box_id] = Node(box_id, operator, (source.id,), source.schema, source.kind)
             inputs.append(box_id)
         if node.id == query.name and operator.budget.method == WINDOWS:

@@ -20,8 +20,8 @@ from slicemill.esl.expression import (
 from slicemill.esl.query import Frame
 from slicemill.esl.types import Kind, Type
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.operators import Filter, WindowJoin
-from slicemill.plan.units import log_of
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 Places: TypeAlias = Mapping[str, tuple[int, str]]

@@ -50,12 +50,8 @@ def _below_lookup(node: Node, lookup: Lookup, graph: QueryGraph) -> list[Node]:
 
 
 def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
-    query = node.id.split(":")[0]
-    suffix = node.id.rsplit(" ", 1)[-1]
-    number = f" {suffix}" if suffix.isdigit() else ""
-    return Node(
-        f"{query}: where {alias}{number}", Filter(condition), (source.id,), source.schema, source.kind
-    )
+    name = f"{node.id}, where {alias}"
+    return Node(name, Filter(condition), (source.id,), source.schema, source.kind)
 
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:

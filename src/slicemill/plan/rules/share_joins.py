@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import conjuncts
 from slicemill.esl.render import render
+from slicemill.plan.content import digest, short
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import (
     JoinMember,
@@ -30,7 +31,7 @@ from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import (
     between_logs,
     columns_read,
-    short,
+    content_of,
     source_name,
     without_loose_ends,
 )
@@ -40,6 +41,7 @@ from slicemill.plan.rules.sharing import (
 class _Shared:
     """A shared node in the making."""
 
+    label: str
     sources: tuple[Node, Node]
     keys: Keys
     members: list[JoinMember] = field(default_factory=list)
@@ -61,9 +63,9 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         windows = (join.windows[0], join.windows[1])
         member = JoinMember(node.id, windows, (left_where, right_where), residual, columns, join.limit)
         if between_logs(graph, node):
-            name = _name(graph, (left, right), keys)
-            found = shared.setdefault(name, _Shared((left, right), keys))
-            made[node.id] = replace(node, operator=Part(len(found.members)), inputs=(name,), schema=schema)
+            label, name = _name(graph, (left, right), keys)
+            found = shared.setdefault(name, _Shared(label, (left, right), keys))
+            made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
             found.members.append(member)
         else:
             alone = SharedJoin(keys, (member,))
@@ -80,13 +82,14 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Nod
                 found = shared[name]
                 operator = SharedJoin(found.keys, tuple(found.members))
                 inputs = tuple(source.id for source in found.sources)
-                nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind)
+                nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind, found.label)
         nodes[node.id] = new
     return without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
-def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys) -> str:
-    """The same for as long as anybody joins these inputs on these keys, whichever queries they are."""
+def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys) -> tuple[str, str]:
+    """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
     inputs = " and ".join(source_name(graph, source) for source in sources)
     equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
-    return f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
+    label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
+    return label, f"{label} #{digest('joins', [content_of(graph, source) for source in sources], keys)}"

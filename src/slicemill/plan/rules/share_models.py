@@ -13,17 +13,14 @@ same form, so that others can join it later and find it running.
 from __future__ import annotations
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import asked_by
-from slicemill.esl.render import render
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import ModelMember, SharedModels, WindowAggregate
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,
     columns_read,
-    short,
-    source_name,
+    shared_by_key,
     with_parts,
 )
 
@@ -41,15 +38,9 @@ def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue
         source = graph[node.inputs[0]]
         (key,) = keys
-        name = _name(graph, source, key)
-        found = shared.setdefault(name, SharedByKey(name, source, key))
+        found = shared_by_key(shared, "models", graph, source, key)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
-        parts[node.id] = found.add(node, columns, ModelMember(node.id, node.operator, models, columns))
+        member = ModelMember(node.id, node.owner, node.operator, models, columns)
+        parts[node.id] = found.add(node, columns, member)
     made = {one.id: one.node(SharedModels(one.keys, tuple(one.members))) for one in shared.values()}
     return with_parts(graph, made, parts)
-
-
-def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:
-    """The same for as long as anybody asks for models of this input by these keys."""
-    what, by = source_name(graph, source), short([render(key) for key in keys], keys)
-    return f"models of {what} by {by}" if keys else f"models of {what}"

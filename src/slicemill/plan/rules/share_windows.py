@@ -18,8 +18,8 @@ from __future__ import annotations
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Frame, Window
-from slicemill.esl.render import render
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.operators import (
     Filter,
     Operator,
@@ -33,12 +33,10 @@ from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,
     columns_read,
-    short,
-    source_name,
+    shared_by_key,
     with_parts,
     without_loose_ends,
 )
-from slicemill.plan.units import log_of
 
 
 def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
@@ -53,8 +51,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         if isinstance(node.operator, WindowAggregate) and not partial:
             continue  # such a call runs an aggregate's window version, which is told of every tuple
         source, conditions = _input(graph, node)
-        name = _name(graph, source, keys)
-        found = shared.setdefault(name, SharedByKey(name, source, keys))
+        found = shared_by_key(shared, "windows", graph, source, keys)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         member = WindowMember(node.id, conditions, node.operator, columns, partial)
         parts[node.id] = found.add(node, columns, member)
@@ -89,9 +86,3 @@ def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
         conditions.insert(0, above.operator.condition)
         above = graph[above.inputs[0]]
     return above, tuple(conditions)
-
-
-def _name(graph: QueryGraph, source: Node, keys: tuple[Expr, ...]) -> str:
-    """The same for as long as anybody reads this input by these keys, whichever queries they are."""
-    what, by = source_name(graph, source), short([render(key) for key in keys], keys)
-    return f"windows of {what} by {by}" if keys else f"windows of {what}"

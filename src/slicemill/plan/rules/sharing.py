@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from slicemill.esl.expression import Expr, columns_of
+from slicemill.esl.render import render
 from slicemill.esl.types import Column
+from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
 from slicemill.plan.operators import (
     Drop,
     Filter,
@@ -21,30 +23,42 @@ from slicemill.plan.operators import (
     Sink,
     WholeWindows,
 )
-from slicemill.plan.units import log_of
-
-_LONGEST_NAME = 60
 
 M = TypeVar("M")
 
 
 @dataclass
 class SharedByKey(Generic[M]):
-    """A shared node in the making, of one input and by the same keys."""
+    """A shared node in the making, of one input and by the same keys.
+
+    Its id is the same for as long as anybody reads this input by these keys, whichever queries they are.
+    """
 
     id: str
+    label: str
     source: Node
     keys: tuple[Expr, ...]
     members: list[M] = field(default_factory=list)
 
     def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
         """One more member; what stands in the place of its node, with the columns that are read behind it."""
-        part = Part(len(self.members))
         self.members.append(member)
-        return replace(node, operator=part, inputs=(self.id,), schema=replace(node.schema, columns=columns))
+        return replace(
+            node, operator=Part(node.id), inputs=(self.id,), schema=replace(node.schema, columns=columns)
+        )
 
     def node(self, operator: Operator) -> Node:
-        return Node(self.id, operator, (self.source.id,), self.source.schema, self.source.kind)
+        return Node(self.id, operator, (self.source.id,), self.source.schema, self.source.kind, self.label)
+
+
+def shared_by_key(
+    known: dict[str, SharedByKey[M]], what: str, graph: QueryGraph, source: Node, keys: tuple[Expr, ...]
+) -> SharedByKey[M]:
+    """The shared node of a kind, an input and some keys, made when it is first asked for."""
+    of, by = source_name(graph, source), short([render(key) for key in keys], keys)
+    label = f"{what} of {of} by {by}" if keys else f"{what} of {of}"
+    name = f"{label} #{digest(what, content_of(graph, source), keys)}"
+    return known.setdefault(name, SharedByKey(name, label, source, keys))
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
@@ -112,19 +126,12 @@ def without_loose_ends(graph: QueryGraph) -> QueryGraph:
 
 
 def source_name(graph: QueryGraph, source: Node) -> str:
-    """A name for an input that is the same whichever queries read it."""
-    steps: list[Operator] = []
-    while (log := log_of(source, graph)) is None:
-        steps.append(source.operator)
-        source = graph[source.inputs[0]]
-    return f"{log} {digest(steps)}" if steps else log
+    """What people call an input."""
+    log = log_of(source, graph)
+    return source.name if log is None else quoted(log)
 
 
-def short(words: Sequence[str], what: object) -> str:
-    """The words as a part of a name; where they are too many, a digest of what they stand for."""
-    text = ", ".join(words)
-    return digest(what) if len(text) > _LONGEST_NAME else text
-
-
-def digest(what: object) -> str:
-    return f"#{zlib.crc32(repr(what).encode()):08x}"
+def content_of(graph: QueryGraph, source: Node) -> str:
+    """What tells an input from all others, whichever queries read it."""
+    log = log_of(source, graph)
+    return source.id if log is None else f"log {log}"

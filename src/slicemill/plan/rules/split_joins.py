@@ -115,9 +115,15 @@ class _Split:
         ends = [(f"{self.join.aliases[of]}._ts", self.join.windows[of].extent) for of in taken]
         deadlines = tuple((name, extent) for name, extent in ends if extent is not None) if before else ()
         schema = Schema(tuple(column for column, _, _ in columns))
-        name = f"{self.node.id} with {self.join.aliases[port]}"
-        operator = SharedJoin(keys, (member,), deadlines)
-        return Node(name, operator, (left.id, right.id), schema, self.node.kind)
+        behind = f" with {self.join.aliases[port]}"
+        return replace(
+            self.node,
+            id=self.node.id + behind,
+            label=self.node.name + behind,
+            operator=SharedJoin(keys, (member,), deadlines),
+            inputs=(left.id, right.id),
+            schema=schema,
+        )
 
 
 def _between(places: Places, taken: Sequence[int], port: int) -> Places:

@@ -119,15 +119,11 @@ def admitted(
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
     """The members of shared joins that a result comes from."""
-    for name in parts_behind(graph, root):
-        part, shared = graph[name].operator, graph[graph[name].inputs[0]].operator
+    for node in sorted(graph.ancestors(root)):
+        part = graph[node].operator
+        shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
         if isinstance(part, Part) and isinstance(shared, SharedJoin):
-            yield shared.members[part.index]
-
-
-def parts_behind(graph: QueryGraph, root: str) -> list[str]:
-    """The names of all members of shared operators that a result comes from."""
-    return sorted(name for name in graph.ancestors(root) if isinstance(graph[name].operator, Part))
+            yield next(member for member in shared.members if member.name == part.member)
 
 
 def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: int) -> str | None:

@@ -1,0 +1,173 @@
+"""The thread that receives lines from a socket and writes them to a spool.
+
+It connects again for ever, ever more slowly while nobody answers. When the lines that nobody has taken yet
+fill their allowance, it stops receiving, and TCP makes the sender wait: memory and disk are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from slicemill.connectors.tcp.spool import Spool
+from slicemill.errors import SlicemillError
+
+MAX_LINE_BYTES = 1 << 20
+FIRST_DELAY_S = 0.1
+MAX_DELAY_S = 5.0
+
+_STATUS = "status.json"
+_CHUNK_BYTES = 1 << 16
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TcpStatus:
+    """How a socket fares; `problem` says why there is no connection."""
+
+    connected: bool
+    problem: str | None
+
+
+def tcp_status(spool: Path) -> TcpStatus | None:
+    """What the receiving process last said, or None where there never was one."""
+    try:
+        return TcpStatus(**json.loads((spool / _STATUS).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+class Pump:
+    """The thread. It calls `changed` when lines have come, and when it has failed."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        spool: Spool,
+        max_bytes: int,
+        clock: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        self._address = (host, port)
+        self._spool = spool
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._tell = changed
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        self._connections = 0
+        self._connected = False
+        self._closed = 0
+        self._problem: str | None = None
+        self._failure: SlicemillError | None = None
+        self._most_bytes = 0  # at most so many are in the spool now
+        self._active_s = self._begun_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"tcp {host}:{port}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._spool.close()
+
+    def check_somebody_answered(self, patience_s: float) -> None:
+        """Nobody there at the first try may be a sender that starts late; later it is a wrong address."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            late = time.monotonic() - self._begun_s > patience_s
+            if late and self._connections == 0:
+                host, port = self._address
+                raise SlicemillError(
+                    f"nobody listens at tcp://{host}:{port} ({self._problem or 'no answer yet'}); start the "
+                    "sender first, correct the address, or wait longer with the option patience"
+                )
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether a sender has ever answered."""
+        with self._changed:
+            return self._connections > 0
+
+    def is_quiet(self, pause_s: float) -> bool:
+        """Whether the sender has closed its connection, or has sent nothing for a while."""
+        with self._changed:
+            quiet_s = time.monotonic() - self._active_s
+            return self._closed > 0 or (self._connected and quiet_s >= pause_s)
+
+    def _run(self) -> None:
+        delay_s = FIRST_DELAY_S
+        while not self._stopped.is_set():
+            received = False
+            try:
+                with socket.create_connection(self._address, timeout=MAX_DELAY_S) as connection:
+                    self._note(connected=True, problem=None)
+                    received = self._receive(connection)
+                self._note(connected=False, problem="the sender closed the connection")
+            except SlicemillError as failure:
+                with self._changed:
+                    self._failure = failure
+                self._tell()
+                return
+            except OSError as problem:
+                self._note(connected=False, problem=problem.strerror or str(problem))
+            delay_s = FIRST_DELAY_S if received else min(2 * delay_s, MAX_DELAY_S)
+            self._stopped.wait(delay_s)
+
+    def _note(self, connected: bool, problem: str | None) -> None:
+        with self._changed:
+            self._closed += self._connected and not connected
+            self._connections += connected
+            self._connected, self._problem = connected, problem
+            self._active_s = time.monotonic()
+            self._changed.notify_all()
+        temporary = self._spool.folder / f"{_STATUS}.new"
+        temporary.write_text(json.dumps(asdict(TcpStatus(connected, problem))))
+        temporary.replace(self._spool.folder / _STATUS)
+
+    def _receive(self, connection: socket.socket) -> bool:
+        """Read to the end of the connection; whether anything came."""
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.settimeout(_POLL_S)
+        begun = b""
+        received = False
+        try:
+            while not self._stopped.is_set():
+                self._wait_for_room()
+                try:
+                    chunk = connection.recv(_CHUNK_BYTES)
+                except TimeoutError:
+                    continue
+                if not chunk:
+                    break
+                received = True
+                lines, newline, begun = (begun + chunk).rpartition(b"\n")
+                # A line without an end would fill the memory; cut, it is a bad row.
+                if len(begun) > MAX_LINE_BYTES:
+                    lines, newline, begun = lines + newline + begun, b"\n", b""
+                if newline:
+                    self._append(lines + newline)
+                self._active_s = time.monotonic()
+        finally:
+            if begun:
+                self._append(begun + b"\n")
+        return received
+
+    def _append(self, lines: bytes) -> None:
+        self._spool.append(lines, self._clock())
+        self._tell()
+
+    def _wait_for_room(self) -> None:
+        self._most_bytes += _CHUNK_BYTES
+        while self._most_bytes > self._max_bytes and not self._stopped.is_set():
+            self._most_bytes = self._spool.size_bytes
+            if self._most_bytes > self._max_bytes:
+                self._stopped.wait(_POLL_S)

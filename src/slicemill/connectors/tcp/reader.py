@@ -1,0 +1,135 @@
+"""Lines from a TCP socket as a source of ours, exactly once: `tcp://host:port`.
+
+Each line is a row of the declared columns, as JSON if it begins with a brace, else as CSV (or as the option
+`lines` says). Offsets are positions in the spool, `{"file": n, "at": byte}`; the spool outlives the process,
+as the journal does. A row's arrival is the moment its bytes were received.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicemill.connectors.tcp.options import TcpOptions, tcp_options
+from slicemill.connectors.tcp.pump import Pump
+from slicemill.connectors.tcp.spool import MAX_FILE_BYTES, Position, Spool
+from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.csv import csv_format
+from slicemill.ingest.formats.line_parser import LineParser
+from slicemill.ingest.formats.lines import split
+from slicemill.ingest.reader import Batch
+from slicemill.sources.origin import Origin
+
+_LEAST_BYTES = 1 << 14
+_LINE_BYTES = 128
+_NEWLINE = 10
+# How often a sender that never answered is looked for.
+_LOOK_AGAIN_US = 500_000
+
+
+def open_tcp(
+    origin: Origin, wanted: Wanted, spool: Path, notify: Callable[[], None], clock: Callable[[], int]
+) -> TcpReader:
+    """The reader of a socket; it connects with the first read."""
+    options = tcp_options(origin.options)
+    parser = LineParser(wanted, options.lines, csv_format(wanted.schema.names, origin.options))
+    return TcpReader(options, parser, spool, notify, clock)
+
+
+class TcpReader:
+    """One partition: a socket has one order."""
+
+    def __init__(
+        self,
+        options: TcpOptions,
+        parser: LineParser,
+        folder: Path,
+        notify: Callable[[], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._parser = parser
+        self._folder = folder
+        self._notify = notify
+        self._clock = clock
+        self._open: tuple[Spool, Pump] | None = None
+        self._guard = threading.Lock()
+        self._waiting = False  # the last read found nothing more: whoever brings lines says so
+        self._line_bytes = float(_LINE_BYTES)
+
+    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+        spool, pump = self._opened(offset)
+        position = spool.begin if offset is None else Position(offset["file"], offset["at"])
+        with self._guard:
+            self._waiting = False
+        size = int(max(limit_rows * self._line_bytes, _LEAST_BYTES))
+        received = spool.read(position, min(size, self._options.max_trigger_bytes))
+        if not received.data:
+            self._check(spool, pump)
+        ends = np.flatnonzero(np.frombuffer(received.data, np.uint8) == _NEWLINE) + 1
+        if len(ends) > limit_rows:
+            ends = ends[:limit_rows]
+            received = received.cut(int(ends[-1]))
+        batch = Batch(None, None, received.next._asdict(), self._clock(), False, None)
+        if len(ends):
+            self._line_bytes = (self._line_bytes + len(received.data) / len(ends)) / 2
+            parsed = self._parser.parse(split(received.data, universal=False))
+            batch.table = parsed.table if parsed.table.num_rows else None
+            batch.errors = parsed.errors
+            batch.arrival_us = received.arrivals(ends)[parsed.numbers]
+        with self._guard:
+            batch.more = spool.has_after(received.next)
+            self._waiting = not batch.more
+        if batch.more:
+            batch.again_us = 0
+        elif not pump.has_connected:
+            batch.again_us = _LOOK_AGAIN_US
+        return batch
+
+    def committed(self, offset: Any) -> None:
+        if self._open is not None:
+            self._open[0].free(Position(offset["file"], offset["at"]))
+
+    def at_end(self) -> bool:
+        """Whether the sender has closed its connection, or has paused for as long as the option says."""
+        return self._open is not None and self._open[1].is_quiet(self._options.pause_s)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].stop()
+            self._open = None
+
+    def _opened(self, offset: Any | None) -> tuple[Spool, Pump]:
+        if self._open is None:
+            options = self._options
+            after = None if offset is None else Position(offset["file"], offset["at"])
+            # Files so small that some can be freed while others fill their allowance.
+            spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
+            pump = Pump(
+                options.host, options.port, spool, options.max_spool_bytes, self._clock, self._on_lines
+            )
+            pump.start()
+            self._open = spool, pump
+        return self._open
+
+    def _on_lines(self) -> None:
+        """Lines have come: say so, unless they come to others that wait."""
+        with self._guard:
+            waiting, self._waiting = self._waiting, False
+        if waiting:
+            self._notify()
+
+    def _check(self, spool: Spool, pump: Pump) -> None:
+        """A sender that was there before may come back; one that never was is a wrong address."""
+        patience_s = self._options.patience_s if spool.is_new else math.inf
+        try:
+            pump.check_somebody_answered(patience_s)
+        except SlicemillError:
+            self.close()  # whoever asks again tries again
+            raise

@@ -1,0 +1,111 @@
+"""Digests of plan content: the same in every process, session and order of queries.
+
+State is kept under the ids of nodes, and ids end in these digests. So a digest depends on what is computed
+and on nothing else: no `hash()`, no order of a set, no field that is not compared. A field that has its
+default is left out, so that a later version may add fields and still find what was kept under the old ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.query import WindowCall
+from slicemill.esl.relation import AggregateCall
+
+_DIGITS = 10
+_PLAIN = (str, bool, int, float, bytes, type(None), Decimal, Fraction)
+
+
+def digest(*parts: object) -> str:
+    """Ten hexadecimal digits that stand for some content.
+
+    >>> digest("a", ("b",)) == digest("a", ["b"])
+    True
+    """
+    return _hashed(_Writer().written(parts))
+
+
+def digest_of_calls(catalog: Catalog, *parts: object) -> str:
+    """The same, with the definitions of users' aggregates that are called, and of those that these call."""
+    writer = _Writer()
+    text = writer.written(parts)
+    told: set[str] = set()
+    while left := sorted(writer.called - told):
+        for name in left:
+            told.add(name)
+            defined = [version for version in catalog.declared_versions(name) if version is not None]
+            text += writer.written(defined)
+    return _hashed(text)
+
+
+def short(words: Sequence[str], what: object, longest: int = 60) -> str:
+    """The words as a part of a name; where they are too many, a digest of what they stand for."""
+    text = ", ".join(words)
+    return f"#{digest(what)}" if len(text) > longest else text
+
+
+def quoted(name: str) -> str:
+    """A name as one word among others.
+
+    >>> quoted("bid"), quoted("bid by item")
+    ('bid', '"bid by item"')
+    """
+    if name.isidentifier():
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _hashed(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=_DIGITS // 2).hexdigest()
+
+
+class _Writer:
+    """Writes content as text, and notes which aggregates are called in it."""
+
+    def __init__(self) -> None:
+        self.called: set[str] = set()
+
+    def written(self, what: Any) -> str:
+        if isinstance(what, Enum):
+            return f"{type(what).__name__}.{what.name}"
+        if isinstance(what, _PLAIN):
+            return f"{type(what).__name__}:{what!r}"
+        if isinstance(what, (tuple, list)):
+            return f"[{','.join(map(self.written, what))}]"
+        if isinstance(what, dict):
+            return self._sorted(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
+        if isinstance(what, (set, frozenset)):
+            return self._sorted(map(self.written, what))
+        if is_dataclass(what) and not isinstance(what, type):
+            if isinstance(what, (AggregateCall, WindowCall)):
+                self.called.add(what.name.lower())
+            told = [
+                f"{name}={self.written(value)}"
+                for name, default in _compared(type(what))
+                if (value := getattr(what, name)) != default
+            ]
+            return f"{type(what).__name__}({','.join(told)})"
+        raise TypeError(f"{type(what).__name__} is no content of a plan")
+
+    def _sorted(self, parts: Iterable[str]) -> str:
+        return f"{{{','.join(sorted(parts))}}}"
+
+
+@cache
+def _compared(kind: type) -> tuple[tuple[str, object], ...]:
+    """The fields that tell two values apart, with their defaults."""
+    found = []
+    for field in fields(kind):
+        if field.compare:
+            made = field.default_factory
+            found.append((field.name, field.default if made is MISSING else made()))
+    return tuple(found)

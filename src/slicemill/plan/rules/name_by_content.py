@@ -1,0 +1,119 @@
+"""name_by_content: nodes get ids by what they compute of what; selections that are the same become one node.
+
+    bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
+         └─ q2: where ─ q2      (price > 9)                                      └─ q2
+
+An id does not depend on which other queries there are, or which came first: state is kept under it, and stays
+where it is when others go. What keeps nothing between tuples is named by content alone and shared. What keeps
+state counts from when its query came, so it is the query's own, and so is all that reads it; its id has the
+query's name in it. A node that a stream is named after is that stream's own: its log is. Sources and tables
+have their own names, and so has a query's end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.render import render
+from slicemill.plan import operators as op
+from slicemill.plan.content import digest_of_calls
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
+
+_LONGEST_WORDS = 40
+
+
+def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    owners = _owners(graph)
+    renamed: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        made = _named(node, graph, catalog, owners[node.id], renamed)
+        renamed[node.id] = nodes.setdefault(made.id, made)
+    return QueryGraph(nodes, {name: renamed[node_id].id for name, node_id in graph.streams.items()})
+
+
+def _owners(graph: QueryGraph) -> dict[str, str]:
+    """The query, stream or view that each node was made for; for one of many, the last."""
+    owners: dict[str, str] = {}
+    for node in reversed(list(graph)):
+        operator = node.operator
+        if isinstance(operator, op.Materialize):
+            owners[node.id] = operator.view
+        elif (log := log_of(node, graph)) is not None:
+            owners[node.id] = log
+        else:
+            owners.setdefault(node.id, "")
+        for source in node.inputs:
+            owners[source] = owners[node.id]
+    return owners
+
+
+def _named(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed: dict[str, Node]) -> Node:
+    operator, inputs = node.operator, tuple(renamed[source] for source in node.inputs)
+    if isinstance(operator, op.Source):
+        return replace(node, id=operator.stream, label=operator.stream)
+    if isinstance(operator, op.Scan):
+        return replace(node, id=operator.relation, label=operator.relation)
+    made = replace(node, inputs=tuple(source.id for source in inputs))
+    if isinstance(operator, op.Sink):
+        return replace(made, id=operator.query, label=operator.query, owner=operator.query)
+    if isinstance(operator, op.WholeWindows):
+        operator = op.WholeWindows(renamed[operator.box].id)
+    # A log is a stream like any other, whatever writes it.
+    logs = [log_of(graph[source], graph) for source in node.inputs]
+    given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
+    owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
+    own = owner if owned or log_of(node, graph) is not None or not _keeps_nothing(node, graph) else ""
+    label = f"{own}: {_word(operator)}" if own else f"{_first_log(node, graph)}: {_words(operator)}"
+    content = digest_of_calls(catalog, own, operator, given)
+    return replace(made, id=f"{label} #{content}", operator=operator, label=label, owner=own)
+
+
+def _keeps_nothing(node: Node, graph: QueryGraph) -> bool:
+    """Is what becomes of a tuple independent of when a query came?
+
+    Queries with the same budget have one drop box, so that they can share what is behind it.
+    """
+    if isinstance(node.operator, op.Lookup):
+        return isinstance(graph[node.inputs[1]].operator, op.Scan)
+    return isinstance(node.operator, (op.Filter, op.Project, op.Drop))
+
+
+def _first_log(node: Node, graph: QueryGraph) -> str:
+    while (log := log_of(node, graph)) is None:
+        node = graph[node.inputs[0]]
+    return log
+
+
+def _words(operator: op.Operator) -> str:
+    """What a selection does, in a few words; many queries may share it."""
+    text = _word(operator)
+    if isinstance(operator, op.Filter):
+        text = f"where {render(operator.condition)}"
+    elif isinstance(operator, op.Project):
+        text = f"select {', '.join(item.name for item in operator.items)}"
+    return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
+
+
+def _word(operator: op.Operator) -> str:
+    if isinstance(operator, op.Lookup):
+        return f"look up {operator.alias}"
+    return _WORDS[type(operator)]
+
+
+_WORDS: dict[type, str] = {
+    op.Filter: "where",
+    op.Project: "project",
+    op.Drop: "drop box",
+    op.WholeWindows: "whole windows",
+    op.Merge: "union",
+    op.WindowJoin: "join",
+    op.GroupAggregate: "aggregate",
+    op.RelationAggregate: "aggregate",
+    op.WindowAggregate: "window",
+    op.Coalesce: "coalesce",
+    op.Classify: "classify",
+    op.Materialize: "view",
+}

@@ -1,0 +1,60 @@
+"""Copies of homes, and homes of older formats brought forward."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from slicemill.storage.check import HomeReport, check_home
+from slicemill.storage.files import TEMPORARY, telling_full
+from slicemill.storage.home_format import CURRENT, FormatError, check_format, read_format, require_home
+from slicemill.storage.home_lock import LOCK, HomeLock
+from slicemill.storage.home_state import HomeError
+from slicemill.storage.journal import Progress
+
+
+def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
+    """Copy a home to a folder that does not exist yet, and check the copy.
+
+    No mill may be at work in the home: what its sources have spooled must fit to what the journal says of it.
+    The copy appears whole or not at all.
+    """
+    require_home(folder)
+    if target.exists():
+        raise HomeError(f"{target} is there already; name a folder that is not")
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise HomeError(f"{target} lies in the home itself; name a folder elsewhere")
+    lock = HomeLock(folder)
+    lock.take("stop it before the backup")
+    unfinished = target.with_name(f"{target.name}{TEMPORARY}")
+    try:
+        with telling_full(target):
+            progress(f"copying {folder} to {target}")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.copytree(folder, unfinished, ignore=shutil.ignore_patterns(LOCK, f"*{TEMPORARY}"))
+            os.sync()
+        report = check_home(unfinished, progress=progress)
+        if report.mistakes:
+            raise HomeError(
+                f"the copy of {folder} is not whole: {report.mistakes[0]}; "
+                "run 'slicemill home check' on the home itself"
+            )
+        unfinished.rename(target)
+    finally:
+        lock.release()
+        shutil.rmtree(unfinished, ignore_errors=True)
+    report.folder = target
+    return report
+
+
+def upgrade_home(folder: Path) -> str:
+    """Bring a home to the current FORMAT, and say what was done."""
+    if read_format(folder) == 0:
+        raise FormatError(
+            f"home {folder} was made before there was a FORMAT: only the slicemill that wrote its state can "
+            "read it. Let that one finish its input, and give this one a home of its own"
+        )
+    require_home(folder)
+    check_format(folder)
+    return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"

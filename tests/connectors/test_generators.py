@@ -1,0 +1,150 @@
+"""Generators: the same rows for everybody, by the clock or as fast as they are taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.connectors.generators.generator import GENERATORS, generator_of
+from slicemill.errors import SlicemillError
+from slicemill.esl import bind
+from slicemill.esl.catalog import Stream
+from slicemill.ingest.reader import Batch, SourceReader, open_readers
+from slicemill.sources import nexmark
+from slicemill.sources.reader import read_rows
+
+BID = "auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp"
+READING = "reader int, tag bigint, at timestamp"
+ROAD = "segment int, at timestamp, speed double, jam boolean"
+
+FAST = {
+    "nexmark://bid?events=3000&seed=7&speed=as-fast-as-possible": (BID, "ts"),
+    "rfid://reading?tags=20&seconds=15&speed=as-fast-as-possible": (READING, "at"),
+    "highway://road?days=2&segments=2&speed=as-fast-as-possible": (ROAD, "at"),
+}
+
+
+def declared(source: str, columns: str = BID, time: str = "ts") -> Stream:
+    return bind(f"CREATE STREAM s ({columns}) ORDER BY {time} SOURCE '{source}'").catalog.declared_stream("s")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_us = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+def opened(stream: Stream, clock: Clock | None = None) -> SourceReader:
+    columns = stream.schema.names
+    readers = open_readers(stream, columns, Path(), Path("spool"), lambda: None, clock or Clock())
+    assert readers is not None
+    return readers["0"]
+
+
+def rows_of(batch: Batch) -> list[tuple[object, ...]]:
+    if batch.table is None:
+        return []
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.table.columns]
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("source", FAST)
+def test_the_rows_are_those_of_the_reference_whatever_the_batches(source: str) -> None:
+    stream = declared(source, *FAST[source])
+    reader = opened(stream)
+    expected = list(read_rows(stream.source, stream.schema))
+    found: list[tuple[object, ...]] = []
+    offset = None
+    ended = False
+    for limit in (1, 10, 333, *[100_000] * 100):
+        if ended:
+            break
+        batch = opened(stream).read(offset, limit) if limit == 10 else reader.read(offset, limit)
+        found += rows_of(batch)
+        offset, ended = batch.offset, batch.ended
+    assert ended and found == expected
+
+
+@given(first=st.integers(0, 200), stream=st.sampled_from(nexmark.STREAMS))
+def test_the_following_event_is_the_first_that_has_a_row(first: int, stream: str) -> None:
+    generator = generator_of("nexmark", {"stream": stream})
+    assert generator.following(first) == nexmark.event_numbers(stream, first, first + 60)[0]
+
+
+def test_an_event_appears_when_the_clock_has_come_to_it() -> None:
+    clock = Clock()
+    reader = opened(declared("nexmark://bid?rate=10&events=35"), clock)
+    start = reader.read(None, 1_000)
+    assert start.table is None and start.offset == {"event": 0, "since_us": 1_000_000} and not start.more
+    # Events 0 to 3 are a person and three auctions.
+    assert start.again_us == 500_001
+    clock.now_us += 500_000
+    batch = reader.read(start.offset, 1_000)
+    assert len(rows_of(batch)) == 1 and batch.offset["event"] == 5
+    assert np.asarray(batch.arrival_us).tolist() == [1_500_000]
+    clock.now_us += 725_000
+    batch = reader.read(batch.offset, 3)
+    assert batch.offset["event"] == 8 and batch.more
+    assert np.asarray(batch.arrival_us).tolist() == [1_600_000, 1_700_000, 1_800_000]
+    clock.now_us += 100_000_000
+    batch = reader.read(batch.offset, 1_000)
+    assert batch.offset["event"] == 35 and batch.ended and not batch.more
+
+
+def test_a_fast_stream_is_asked_every_five_milliseconds_and_limited_by_its_option() -> None:
+    clock = Clock()
+    reader = opened(declared("nexmark://bid?rate=1000000&maxEventsPerTrigger=20"), clock)
+    start = reader.read(None, 1_000)
+    assert start.again_us == 5_000
+    clock.now_us += 5_000
+    batch = reader.read(start.offset, 1_000)
+    assert batch.offset["event"] == 20 and batch.more and batch.again_us == 0
+
+
+def test_an_endless_stream_as_fast_as_possible_always_has_more() -> None:
+    reader = opened(declared("nexmark://bid?speed=as-fast-as-possible"))
+    batch = reader.read({"event": 10**9, "since_us": 0}, 50)
+    assert batch.more and not batch.ended and batch.offset["event"] == 10**9 + 50
+
+
+def test_rows_that_do_not_fit_the_declaration_are_bad_rows() -> None:
+    columns = "auction bigint, channel varchar(3), ts timestamp"
+    batch = opened(declared("nexmark://bid?events=50&speed=as-fast-as-possible", columns)).read(None, 100)
+    assert batch.errors is not None and batch.table is not None
+    assert set(batch.table["channel"].to_pylist()) == {"app", "web"}
+    assert set(batch.errors["reason"].to_pylist()) <= {
+        "column channel: 'phone' is no VARCHAR(3)",
+        "column channel: 'partner' is no VARCHAR(3)",
+    }
+    assert batch.table.num_rows + batch.errors.num_rows == 46
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nexmark://bidder", "NEXMark has no stream 'bidder'; it has person, auction, bid"),
+        ("nexmark://bid?events=many", "events is a whole number, not 'many'"),
+        ("nexmark://bid?partitions=0", "partitions is at least 1, not 0"),
+        ("nexmark://bid?rate=0", "rate is a number of events per second above 0, not '0'"),
+        ("nexmark://bid?speed=slow", "speed is rate-limited or as fast as possible, not 'slow'"),
+        ("nexmark://person", "the source has no column auction, bidder, price, channel; it has id, name"),
+        ("rfid://door", "rfid:// has no stream 'door'"),
+        ("rfid://reading?tag=5", "rfid:// has no option tag"),
+        ("rfid://reading?partitions=0", "RFID's option partitions is at least 1, not 0"),
+        ("highway://road?lane=1", "highway:// has no option lane"),
+    ],
+)
+def test_options_are_checked_before_anything_is_read(source: str, message: str) -> None:
+    with pytest.raises(SlicemillError, match=message):
+        opened(declared(source))
+
+
+def test_every_generator_has_a_form() -> None:
+    assert set(GENERATORS) == {"highway", "nexmark", "rfid"}

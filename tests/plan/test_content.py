@@ -1,0 +1,86 @@
+"""Digests stand for content alone, in every process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+
+from slicemill.esl import bind
+from slicemill.esl.expression import ColumnRef, Literal
+from slicemill.esl.types import BIGINT, INT, VARCHAR
+from slicemill.plan import operators as op
+from slicemill.plan.content import digest, digest_of_calls, quoted, short
+
+SCRIPT = """
+CREATE STREAM s(k int, v real) ORDER BY current_time;
+CREATE QUERY q AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS t FROM s WHERE v > 1.5;
+"""
+IDS = f"""
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+catalog = bind('''{SCRIPT}''').catalog
+print(list(share(optimize(build_graph(catalog)), catalog).nodes))
+"""
+
+
+def test_values_that_differ_in_type_or_place_are_told_apart() -> None:
+    values = [1, 1.0, True, "1", b"1", Decimal(1), None, (1,), ((1,),), frozenset({1}), {1: 2}, {2: 1}]
+    values += [Literal(1, INT), Literal(1, BIGINT), ColumnRef("1", VARCHAR), ("a", "b"), ("a,b",)]
+    assert len({digest(value) for value in values}) == len(values)
+
+
+def test_sets_and_mappings_have_no_order() -> None:
+    names = [f"name {number}" for number in range(50)]
+    assert digest(frozenset(names)) == digest(frozenset(reversed(names)))
+    assert digest(dict.fromkeys(names, 1)) == digest(dict.fromkeys(reversed(names), 1))
+
+
+def test_what_is_measured_and_what_is_left_at_its_default_does_not_count() -> None:
+    join = op.SharedJoin(((), ()), ())
+    assert digest(join) == digest(op.SharedJoin(((), ()), (), (), None))
+
+
+def test_what_is_no_content_is_refused() -> None:
+    with pytest.raises(TypeError, match="object is no content of a plan"):
+        digest(object())
+
+
+def test_ids_are_the_same_in_processes_that_hash_differently() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", IDS],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1 and "q: window #" in told.pop()
+
+
+def test_a_call_stands_for_the_definition_of_its_aggregate_and_of_those_that_it_calls() -> None:
+    texts = [
+        f"""CREATE STREAM s(v real) ORDER BY current_time;
+        CREATE AGGREGATE mine(x real) : real
+        {{ TABLE t(n real); INITIALIZE: {{ INSERT INTO t VALUES({start}); }}
+        ITERATE: {{ UPDATE t SET n = n + x; }} TERMINATE: {{ INSERT INTO RETURN SELECT n FROM t; }} }};
+        CREATE QUERY q AS SELECT mine(v) AS m FROM s [RANGE 9 SECONDS SLIDE 1 SECOND];"""
+        for start in ("x", "x", "x + 1")
+    ]
+    catalogs = [bind(text).catalog for text in texts]
+    calls = [catalog.queries["q"].query for catalog in catalogs]
+    one, same, other = (
+        digest_of_calls(catalog, query) for catalog, query in zip(catalogs, calls, strict=True)
+    )
+    assert one == same != other
+
+
+def test_names_are_one_word_and_long_lists_become_a_digest() -> None:
+    assert (quoted("a b"), quoted('a"'), quoted("ab")) == ('"a b"', '"a"""', "ab")
+    assert short(["a", "b"], ("a", "b")) == "a, b"
+    assert short(["a" * 70], "long") == f"#{digest('long')}"

@@ -1,0 +1,176 @@
+"""Ids of nodes and units are those of their content: others who come and go leave them as they are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.esl import bind
+from slicemill.esl.catalog import Catalog
+from slicemill.plan import operators as op
+from slicemill.plan.build import build_graph
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.logs import log_of
+from slicemill.plan.members import names_of_state
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import Unit, cut, keeping_state
+from support.corpus import Case, prepare, read_cases
+
+DECLARED = """
+CREATE STREAM bid(item int, bidder int, price real) ORDER BY current_time;
+CREATE STREAM ask(item int, price real) ORDER BY current_time;
+CREATE STREAM won(item int, price real) ORDER BY current_time;
+CREATE TABLE shop(item int, name varchar) SOURCE 'x.csv';
+CREATE STREAM dear AS SELECT item, price FROM bid WHERE price > 9;
+CREATE STREAM same AS SELECT item, price FROM bid WHERE price > 9;
+CREATE VIEW lately AS SELECT item, price FROM ask [RANGE 1 MINUTE];
+CREATE AGGREGATE spread(x real) : real
+{ TABLE t(low real, high real);
+  INITIALIZE : { INSERT INTO t VALUES (x, x); }
+  ITERATE : { UPDATE t SET low = CASE WHEN x < low THEN x ELSE low END,
+                           high = CASE WHEN x > high THEN x ELSE high END; }
+  TERMINATE : { INSERT INTO RETURN SELECT high - low FROM t; } };
+CREATE AGGREGATE seen(x real) : int
+{ TABLE t(n int);
+  INITIALIZE : { INSERT INTO t VALUES (1); INSERT INTO RETURN VALUES (1); }
+  ITERATE : { UPDATE t SET n = n + 1; INSERT INTO RETURN SELECT n FROM t; } };
+CREATE WINDOW AGGREGATE spread(x real) : real
+{ TABLE t(n int);
+  INITIALIZE : { INSERT INTO t VALUES (1); INSERT INTO RETURN VALUES (x); }
+  ITERATE : { INSERT INTO RETURN SELECT x - n FROM t; } };
+"""
+SELECTS = [
+    "SELECT item, price FROM bid WHERE price > 9",
+    "SELECT item FROM bid WHERE price > 9",
+    "SELECT x.item FROM (SELECT item, price * 2 AS p FROM bid WHERE price > 9) AS x WHERE x.p > 30",
+    "SELECT bid.item, name FROM bid, shop WHERE bid.item = shop.item AND price > 9",
+    "SELECT item, sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid WHERE price > 9",
+    "SELECT item, sum(price) OVER (PARTITION BY item RANGE 9 SECONDS PRECEDING) AS s FROM bid",
+    "SELECT item, spread(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid",
+    "SELECT item, mean(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid",
+    """SELECT i, max(p) OVER (PARTITION BY i ROWS 3 PRECEDING) AS m
+    FROM (SELECT item AS i, price AS p FROM bid WHERE price > 9) AS x""",
+    "SELECT item, avg(price) AS m FROM bid [RANGE 9 SECONDS SLIDE 1 SECOND] WHERE price > 9 GROUP BY item",
+    "SELECT item, spread(price) AS m FROM bid [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY item",
+    "SELECT avg(price) AS m FROM bid [RANGE 9 SECONDS SLIDE 1 SECOND]",
+    "SELECT item, count(*) AS n FROM bid [RANGE 1 MINUTE] GROUP BY item",
+    "SELECT item, seen(price) AS n FROM bid GROUP BY item",
+    "SELECT bid.item, ask.price FROM bid [RANGE 9 SECONDS], ask [RANGE 3 SECONDS] "
+    "WHERE bid.item = ask.item AND bid.price > 9",
+    "SELECT bid.item FROM bid [RANGE 1 SECOND], ask [RANGE 3 SECONDS] WHERE bid.item = ask.item",
+    "SELECT bid.item FROM bid [RANGE 1 SECOND], ask [RANGE 3 SECONDS], won [RANGE 2 SECONDS] "
+    "WHERE bid.item = ask.item AND ask.item = won.item AND bid.price > 9",
+    "SELECT item FROM bid WHERE price > 9 UNION ALL SELECT item FROM ask WHERE price > 9",
+    "SELECT item, count(*) AS n FROM dear [RANGE 9 SECONDS SLIDE 1 SECOND] GROUP BY item",
+    "SELECT item FROM dear WHERE price > 30",
+    "SELECT bid.item, lately.price FROM bid, lately WHERE bid.item = lately.item AND bid.price > 9",
+]
+
+
+def planned(queries: dict[str, str]) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    texts = "".join(f"CREATE QUERY {name} AS {text};\n" for name, text in queries.items())
+    return planned_from(bind(DECLARED + texts).catalog)
+
+
+def planned_from(catalog: Catalog) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    graph = share(optimize(build_graph(catalog)), catalog)
+    return graph, cut(graph)
+
+
+def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
+    """All of a plan that one query depends on: nodes, members, units, and the names of state."""
+    behind = graph.ancestors(query)
+    nodes = [_without_others(graph[node_id], behind) for node_id in sorted(behind)]
+    holding = []
+    for unit in units:
+        roots = [root for root, _ in unit.outputs if root in behind]
+        if roots:
+            kept = sorted({name for root in roots for name in names_of_state(graph, unit, root)})
+            stateful = sorted(set(unit.stateful_nodes) & behind)
+            holding.append((unit.id, unit.inputs, sorted(roots), kept, stateful))
+    return nodes, sorted(holding)
+
+
+def _without_others(node: Node, behind: frozenset[str]) -> Node:
+    operator = node.operator
+    if isinstance(operator, (op.SharedJoin, op.SharedModels, op.SharedWindows)):
+        operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
+    return replace(node, operator=operator)
+
+
+ALONE = {
+    (name, text): seen_by(name, *planned({name: text})) for name in ("q0", "q1", "q2") for text in SELECTS
+}
+
+
+@given(
+    st.lists(st.sampled_from(SELECTS), min_size=3, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_a_query_sees_the_same_plan_whoever_is_there_and_whoever_came_first(
+    texts: list[str], chance: random.Random
+) -> None:
+    queries = {f"q{number}": text for number, text in enumerate(texts)}
+    order = list(queries)
+    chance.shuffle(order)
+    graph, units = planned({name: queries[name] for name in order})
+    for name in ("q0", "q1", "q2"):
+        assert seen_by(name, graph, units) == ALONE[name, queries[name]]
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in read_cases() if not c.errors])
+def test_dropping_the_others_changes_nothing_for_a_query_of_the_corpus(case: Case) -> None:
+    catalog = prepare(case).catalog
+    names = [query.name for query in catalog.queries.values() if query.continuous]
+    whole = planned_from(catalog)
+    for name in names:
+        less = catalog.copy()
+        less.queries = {key: query for key, query in catalog.queries.items() if query.name == name}
+        assert seen_by(name, *planned_from(less)) == seen_by(name, *whole)
+
+
+def test_equal_selections_and_sub_selects_are_there_once() -> None:
+    graph, _ = planned({"a": SELECTS[2], "b": SELECTS[2], "c": SELECTS[0]})
+    assert graph["a"].inputs == graph["b"].inputs
+    (where,) = graph.consumers("bid")
+    assert where.label == "bid: where price > 9" and not where.owner
+
+
+def test_the_end_of_a_stream_is_its_own_whatever_it_has_in_common_with_others() -> None:
+    graph, _ = planned({"q": SELECTS[0]})
+    ends = [graph.streams["dear"], graph.streams["same"], graph["q"].inputs[0]]
+    assert len(set(ends)) == 3 and len({graph[end].inputs for end in ends}) == 1
+    assert [log_of(graph[end], graph) for end in ends] == ["dear", "same", None]
+
+
+def test_what_keeps_state_belongs_to_a_query_and_equal_state_within_it_is_kept_once() -> None:
+    twice = f"{SELECTS[13]} UNION ALL {SELECTS[13]}"
+    graph, units = planned({"a": SELECTS[13], "b": SELECTS[13], "c": twice})
+    own = {node_id: graph[node_id].owner for unit in units for node_id in unit.stateful_nodes}
+    assert sorted(own.values()) == ["a", "b", "c", "c"]  # an aggregate each, and the union of c
+    (union,) = (node for node in graph if isinstance(node.operator, op.Merge))
+    assert len(set(union.inputs)) == 1
+
+
+def test_names_that_look_like_those_of_nodes_and_units_are_told_apart() -> None:
+    odd = ["aggregates of bid by item", "select from bid", "bid: where price > 9", "a: aggregate", "a"]
+    texts = "".join(f'CREATE QUERY "{name}" AS {SELECTS[9 + n]};' for n, name in enumerate(odd))
+    catalog = bind(f"{DECLARED}{texts}CREATE QUERY plain AS {SELECTS[0]};").catalog
+    graph, units = planned_from(catalog)
+    assert {node.operator.query for node in graph if isinstance(node.operator, op.Sink)} == {*odd, "plain"}
+    assert len({unit.id for unit in units}) == len(units)
+    for name in odd:
+        less = catalog.copy()
+        less.queries = {key: query for key, query in catalog.queries.items() if query.name == name}
+        assert seen_by(name, *planned_from(less)) == seen_by(name, graph, units)
+
+
+def test_pictures_and_texts_for_people_have_no_digests() -> None:
+    graph, units = planned({f"q{number}": text for number, text in enumerate(SELECTS)})
+    assert all("#" not in node.name for node in graph)
+    assert all("#" not in unit.id for unit in units)
+    assert all(keeping_state(graph, unit.nodes) == list(unit.stateful_nodes) for unit in units)

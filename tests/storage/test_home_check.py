@@ -1,0 +1,143 @@
+"""A home is checked and copied; what is missing or damaged in it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slicemill.cli import app
+from slicemill.storage.backup import backup_home, upgrade_home
+from slicemill.storage.changes import Change
+from slicemill.storage.check import check_home
+from slicemill.storage.home import Home, HomeError
+from slicemill.storage.home_format import FormatError
+from slicemill.storage.home_lock import HomeLocked
+from slicemill.storage.segments import SegmentWriters
+from storage.homes import commit_rows, view
+from storage.tables import COLUMNS
+
+
+def filled(folder: Path) -> Home:
+    """A home with two epochs of rows, a checkpoint, a spool, and what a dead writer left."""
+    home = Home(folder)
+    home.open()
+    home.commit(Change(created={"bid": COLUMNS}, catalog=[{"text": "CREATE STREAM bid (n BIGINT)"}]))
+    writers = SegmentWriters("w")
+    for n in range(2):
+        commit_rows(home, writers, "bid", n, n + 1, seq=2 * n)
+    checkpoint = home.checkpoint_folder("u")
+    checkpoint.mkdir()
+    (checkpoint / "state").write_bytes(b"12345")
+    home.commit(Change(units={"u": {"checkpoint": {"0": [["state", 5]]}}}))
+    home.sources.mkdir()
+    (home.sources / "spool").write_bytes(b"rows")
+    (folder / "journal" / "left.tmp").write_bytes(b"")
+    writers.close()
+    return home
+
+
+def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path: Path) -> None:
+    home = filled(tmp_path)
+    report = check_home(tmp_path)
+    assert report.mistakes == []
+    assert (report.epoch, report.logs, report.rows, report.units, report.statements) == (3, 1, 4, 1, 1)
+    assert report.bytes > 100 and report.torn == 0 and report.format == 1
+    home.close()
+
+
+def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+    home = filled(tmp_path)
+    home.close()
+    (tmp_path / "checkpoints" / "u" / "state").write_bytes(b"123")
+    segment = tmp_path / "logs" / "bid" / "w-0.arrows"
+    whole = segment.read_bytes()
+    extent = home.logs["bid"].epochs()[1].extents[0]
+    segment.write_bytes(whole[: extent.offset] + bytes(extent.length))
+    records = tmp_path / "journal" / "000000000000.records"
+    records.write_bytes(records.read_bytes() + b"torn")
+    report = check_home(tmp_path)
+    assert report.torn == 4
+    log, unit = report.mistakes
+    assert log.startswith("log bid, epoch 2: segment ") and "cannot be read" in log
+    assert unit == "unit u: checkpoint file state has 3 bytes instead of 5"
+    segment.unlink()
+    (tmp_path / "checkpoints" / "u" / "state").unlink()
+    assert check_home(tmp_path).mistakes == [
+        "log bid, epoch 1: segment w-0.arrows is missing",
+        "log bid, epoch 2: segment w-0.arrows is missing",
+        "unit u: checkpoint file state is missing",
+    ]
+
+
+def test_what_is_freed_while_it_is_checked_is_no_mistake(tmp_path: Path) -> None:
+    home = filled(tmp_path)
+
+    def free(_: str) -> None:
+        home.commit(Change(freed={"bid": home.epoch + 1}, units={"u": {"checkpoint": None}}))
+        home.free()
+
+    assert check_home(tmp_path, progress=free).mistakes == []
+    home.close()
+
+
+def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
+    home = filled(tmp_path / "home")
+    with pytest.raises(HomeLocked, match="stop it before the backup"):
+        backup_home(tmp_path / "home", tmp_path / "copy")
+    home.close()
+    report = backup_home(tmp_path / "home", tmp_path / "copy")
+    assert report.folder == tmp_path / "copy" and report.mistakes == []
+    copy = Home(tmp_path / "copy")
+    copy.open()
+    assert view(copy) == view(home)
+    assert (copy.sources / "spool").read_bytes() == b"rows"
+    assert not list(tmp_path.rglob("copy/**/*.tmp"))
+    copy.close()
+    with pytest.raises(HomeError, match="is there already"):
+        backup_home(tmp_path / "home", tmp_path / "copy")
+    with pytest.raises(HomeError, match="lies in the home itself"):
+        backup_home(tmp_path / "home", tmp_path / "home" / "copy")
+
+
+def test_a_damaged_home_is_not_copied(tmp_path: Path) -> None:
+    filled(tmp_path / "home").close()
+    (tmp_path / "home" / "logs" / "bid" / "w-0.arrows").unlink()
+    with pytest.raises(HomeError, match=r"not whole: log bid, epoch 1: .*slicemill home check"):
+        backup_home(tmp_path / "home", tmp_path / "copy")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_only_a_home_can_be_checked_copied_or_upgraded(tmp_path: Path) -> None:
+    for action in (check_home, upgrade_home, lambda folder: backup_home(folder, tmp_path / "copy")):
+        with pytest.raises(FormatError, match="there is no home in"):
+            action(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_upgrading_says_what_is_to_be_done(tmp_path: Path) -> None:
+    filled(tmp_path / "home").close()
+    assert "nothing is to be done" in upgrade_home(tmp_path / "home")
+    (tmp_path / "home" / "FORMAT").write_text("7\n")
+    with pytest.raises(FormatError, match="a newer one made it"):
+        upgrade_home(tmp_path / "home")
+    (tmp_path / "home" / "FORMAT").unlink()
+    with pytest.raises(FormatError, match="made before there was a FORMAT"):
+        upgrade_home(tmp_path / "home")
+
+
+def test_the_commands_print_what_they_found_and_end_with_1_if_something_is_wrong(tmp_path: Path) -> None:
+    filled(tmp_path / "home").close()
+    runner = CliRunner()
+    done = runner.invoke(app, ["home", "check", str(tmp_path / "home")])
+    assert done.exit_code == 0, done.output
+    assert "4 rows" in done.output and "epoch 3" in done.output and "everything is there" in done.output
+    assert (
+        runner.invoke(app, ["home", "backup", str(tmp_path / "home"), str(tmp_path / "copy")]).exit_code == 0
+    )
+    done = runner.invoke(app, ["home", "upgrade", str(tmp_path / "copy")])
+    assert done.exit_code == 0 and "nothing is to be done" in done.output
+    (tmp_path / "copy" / "checkpoints" / "u" / "state").unlink()
+    done = runner.invoke(app, ["home", "check", str(tmp_path / "copy")])
+    assert done.exit_code == 1 and "unit u: checkpoint file state is missing" in done.output
