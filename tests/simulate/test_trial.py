@@ -70,7 +70,7 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
 
 
 def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, tmp_path: Path) -> None:
-    with Mill(spark, tmp_path / "home", read_sources=False) as mill:
+    with Mill(spark, tmp_path / "home", cells=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = Samples(RATES).of(mill)

@@ -119,6 +119,11 @@ class RunningStream:
         writer.release()
         self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
 
+    @property
+    def has_handed(self) -> bool:
+        """Was anything handed over that is not committed yet?"""
+        return bool(self._inbox)
+
     def wait_committed(self, partition: str, offset: int) -> None:
         with self._committed:
             self._committed.wait_for(lambda: self._offset(partition) >= offset)
