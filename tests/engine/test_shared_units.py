@@ -12,7 +12,7 @@ from slicemill.engine.mill import Mill
 STREAM = (
     "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');"
 )
-UNIT = "windows of bid by item"
+UNIT = "aggregates of bid by item"
 
 
 def query(name: str, call: str, range_s: int) -> str:

@@ -43,15 +43,14 @@ from slicemill.ingest.needs import Need, need_of
 from slicemill.ingest.reader import Reader
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.members import kept_nodes
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.planner import Plan, Planner
+from slicemill.plan.units import Unit
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.cursors import Retention
@@ -109,7 +108,8 @@ class Mill:
         self._tables: dict[str, Sequence[Row]] = {}
         self._opened = False
         self._started = False
-        self._graph = QueryGraph({})
+        self._planner = Planner()
+        self._plan = Plan(QueryGraph({}), ())
         self._runs = 0
         self._metrics: dict[str, QueryMetrics] = {}
         self._record = Record(BUCKET_S)
@@ -194,7 +194,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
-                self._run_units(self._graph, self.catalog)
+                self._run_units(self._plan, self.catalog)
                 self._opened = True
 
     def start(self) -> None:
@@ -253,7 +253,8 @@ class Mill:
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
-        graph = share(optimize(build_graph(catalog)), catalog)
+        plan = self._planner.plan(catalog)
+        graph = plan.graph
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
             query.name: open_sink(query.options.sink, query.name, query.schema, folder=self._folder)
@@ -272,13 +273,13 @@ class Mill:
             self._reader.stop_outdated(self._needs(graph))
         with self.dispatcher.paused():
             if self._opened:
-                self._run_units(graph, catalog)
+                self._run_units(plan, catalog)
             for query in catalog.queries.values():
                 if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
-            self.catalog, self._graph = catalog, graph
+            self.catalog, self._plan = catalog, plan
         if self._started:
             self._reader.start(self.intakes, self._needs(), self._poll_ms)
 
@@ -295,8 +296,8 @@ class Mill:
                 )
         return streams
 
-    def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
-        units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+    def _run_units(self, plan: Plan, catalog: Catalog) -> None:
+        units = [self._running_unit(unit) for unit in self._plans(plan, catalog)]
         running = {unit.id: unit for unit in units}
         for known in self.dispatcher.units.values():
             if known not in units:
@@ -307,18 +308,18 @@ class Mill:
         queries = [query for query in catalog.queries.values() if query.continuous]
         self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
 
-    def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to every worker: it must not grow with queries that others run.
         catalog = catalog.without_queries()
         return [
             UnitPlan(
                 unit,
-                graph.only(_needed(unit.outputs, graph)),
+                plan.graph.only(_needed(unit.outputs, plan.graph)),
                 catalog,
                 self._tables,
-                self._split(unit, graph),
+                self._split(unit, plan.graph),
             )
-            for unit in cut(graph)
+            for unit in plan.units
         ]
 
     def _split(self, unit: Unit, graph: QueryGraph) -> int:
@@ -367,7 +368,7 @@ class Mill:
         return -END if frontier is None else frontier
 
     def _needs(self, graph: QueryGraph | None = None) -> dict[str, Need]:
-        return {name: need_of(name, graph or self._graph) for name in self.intakes}
+        return {name: need_of(name, graph or self._plan.graph) for name in self.intakes}
 
     def _after_run(self, unit: RunningUnit, results: list[TaskResult]) -> None:
         now = self._clock()
@@ -408,7 +409,7 @@ class Mill:
         if unit is not None:
             state = sum(part.chunk.bytes for part in unit.version.slices)
             metrics.memory = Memory(*board.rows_waiting(unit.id), state)
-            behind = self._graph.ancestors(metrics.query)
+            behind = self._plan.graph.ancestors(metrics.query)
             metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics
 
@@ -417,7 +418,7 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
+            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)
@@ -435,7 +436,7 @@ class Mill:
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
 
     def _complete_from(self, query: str) -> int | None:
-        history = history_us(self._graph, query)
+        history = history_us(self._plan.graph, query)
         units = [unit for unit in self.dispatcher.units.values() if query in unit.since]
         if not units or history is None:
             return None
