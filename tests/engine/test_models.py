@@ -76,7 +76,7 @@ def on_spark(spark: SparkSession, home: Path, esl: str, restart_at: int = 0) -> 
     intake.end()
     mill.dispatcher.run_all()
     found = {name: list(mill.queries[name].rows()) for name in mill.catalog.queries}
-    assert list(mill.dispatcher.units) == ["models of S by k"]
+    assert list(mill.dispatcher.units) == ["aggregates of S by k"]
     mill.close()
     return found
 

@@ -48,14 +48,12 @@ from slicemill.ingest.reader import open_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
-from slicemill.plan.units import cut
+from slicemill.plan.planner import Plan, Planner
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow
@@ -132,7 +130,8 @@ class Mill:
         self._opened = False
         self._started = False
         self._closed = False
-        self._graph = QueryGraph({})
+        self._planner = Planner()
+        self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
         self._metrics: dict[str, QueryMetrics] = {}
         self._record = Record(BUCKET_S)
@@ -235,7 +234,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
-                self._run_units(self._graph, self.catalog)
+                self._run_units(self._plan, self.catalog)
                 self._opened = True
 
     def start(self) -> None:
@@ -323,7 +322,8 @@ class Mill:
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
-        graph = share(optimize(build_graph(catalog)), catalog)
+        plan = self._planner.plan(catalog)
+        graph = plan.graph
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
             query.name: open_sink(
@@ -355,14 +355,14 @@ class Mill:
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(need_of(name, graph))
             if self._opened:
-                self._run_units(graph, catalog)
+                self._run_units(plan, catalog)
             for query in catalog.queries.values():
                 if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
             self._note_statements(catalog)
-            self.catalog, self._graph = catalog, graph
+            self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
 
@@ -421,8 +421,8 @@ class Mill:
                 )
         return streams
 
-    def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
-        units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+    def _run_units(self, plan: Plan, catalog: Catalog) -> None:
+        units = [self._running_unit(part) for part in self._plans(plan, catalog)]
         running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
@@ -435,7 +435,8 @@ class Mill:
             self.home.commit(Change(dropped_units=gone))
             self.dispatcher.forget(gone, ())
 
-    def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
+        graph = plan.graph
         # A plan travels to workers: it must not grow with queries that others run.
         catalog = catalog.without_queries()
         return [
@@ -446,7 +447,7 @@ class Mill:
                 self._tables,
                 cell_count(unit, graph, self._cells),
             )
-            for unit in cut(graph)
+            for unit in plan.units
         ]
 
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
@@ -557,7 +558,7 @@ class Mill:
         unit = board.writers.get(metrics.query)
         if unit is not None:
             metrics.memory = Memory(*board.rows_waiting(unit.id), unit.state_bytes)
-            behind = self._graph.ancestors(metrics.query)
+            behind = self._plan.graph.ancestors(metrics.query)
             metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics
 
@@ -566,7 +567,7 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
+            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)
@@ -585,7 +586,7 @@ class Mill:
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
 
     def _complete_from(self, query: str) -> int | None:
-        history = history_us(self._graph, query)
+        history = history_us(self._plan.graph, query)
         units = [unit for unit in self.dispatcher.units.values() if query in unit.since]
         if not units or history is None:
             return None

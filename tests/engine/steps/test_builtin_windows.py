@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from slicemill.storage.state import SLICES
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
@@ -15,7 +16,6 @@ from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"
 QUERIES = {

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slicemill.storage.state import SLICES
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
@@ -25,7 +26,6 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.shedding.classify.policies import registry
-from slicemill.storage.state import SLICES
 from support.stored import stored
 
 SCRIPT = """

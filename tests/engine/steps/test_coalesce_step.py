@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slicemill.storage.state import SLICES
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
@@ -26,7 +27,6 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slicemill.storage.state import SLICES
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
@@ -31,7 +32,6 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
 from support.oracle import Oracle
 
 STREAMS = """
