@@ -208,8 +208,8 @@ class Encoder:
         kind = type(value)
         raise StorageError(
             f"a {kind.__module__}.{kind.__qualname__} cannot be stored with the state of an operator: only "
-            f"plain values, arrays, tables and registered classes can (slicemill.storage.codec). A class of a "
-            f"user's aggregate may say with __getstate__ and __setstate__ which plain values it keeps"
+            f"plain values, arrays, tables and registered classes can (slicemill.storage.codec). A class of "
+            f"a user's aggregate may say with __getstate__ and __setstate__ which plain values it keeps"
         )
 
     def _array(self, value: np.ndarray[Any, Any]) -> Tree:
