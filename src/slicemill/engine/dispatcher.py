@@ -302,11 +302,7 @@ class Dispatcher:
             if asked:
                 pause = min(self._round_cost_s / _PACE, _LONGEST_PAUSE_S)
                 self._next_reads_s = time.monotonic() + pause
-        began = time.perf_counter()
-        ranked = self._ranked()
-        if ranked:
-            asked |= self._give_runs(ranked, self.quantum_s)
-            self.decisions.add(time.perf_counter() - began)
+        asked |= self._give_runs(self._ranked(), self.quantum_s)
         if not asked:
             self._give_due_checkpoints()
 
@@ -464,12 +460,14 @@ class Dispatcher:
 
     def _ranked(self) -> list[RunningUnit]:
         """The units that could run now, by the policy."""
-        now = self._clock()
+        began, now = time.perf_counter(), self._clock()
         self.board.refresh(now)
         positions, batches = self.board.ready(self._watermark, now)
         if not len(positions):
             return []
-        return [self.board.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        ranked = [self.board.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        self.decisions.add(time.perf_counter() - began)
+        return ranked
 
     def _give_reads(self, *, every: bool = False, handed_only: bool = False) -> bool:
         now = self._clock()
