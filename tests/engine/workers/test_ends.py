@@ -55,12 +55,16 @@ def test_a_driver_that_is_killed_leaves_no_process_and_no_trace() -> None:
         assert process.communicate() == ("", "")
 
 
-def test_ctrl_c_reaches_the_driver_while_its_workers_go_on_answering() -> None:
+def test_ctrl_c_reaches_the_driver_while_its_workers_go_on_answering_and_a_stop_of_spark_the_pool() -> None:
     with driver() as (process, processes):
         # To the whole group, as a terminal does it.
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
         assert all_end(processes)
     assert err == ""
-    assert out.splitlines() == ["interrupted [0, 1] True", "handler is back True"]
+    assert out.splitlines() == [
+        "interrupted [0, 1] True",
+        "handler is back True",
+        "told that Spark has stopped",
+    ]
     assert process.returncode == 0
