@@ -14,10 +14,11 @@ HANDLER = "engine.workers.worker_handlers:obedient"
 def main() -> None:
     spark = local_session(cores=2)
     cancels_jobs = signal.getsignal(signal.SIGINT)
-    with driving(WorkerPool(spark.sparkContext, 2, HANDLER)) as driver:
+    pool = WorkerPool(spark.sparkContext, 2, HANDLER)
+    with driving(pool) as driver:
         before = dict(driver.joined)
         try:
-            print("ready", *(joined.pid for joined in before.values()), flush=True)
+            print("ready", pool.address, *(joined.pid for joined in before.values()), flush=True)
             driver.until(lambda: False)
         except KeyboardInterrupt:
             answers = [driver.ask(worker, "echo", worker) for worker in (0, 1)]
