@@ -65,7 +65,7 @@ class RowStep:
         schemas: Sequence[Schema],
         output: Schema,
         share: Share | None,
-        seq_bits: int | None,
+        seq_bits: int | None = None,
     ) -> None:
         self.state = state
         self._schemas = schemas
