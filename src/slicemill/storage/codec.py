@@ -62,11 +62,7 @@ def decode(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-<<<<<<< HEAD
-    """No search for garbage: of a large state it would look through all that was made, over and over."""
-=======
     """No search for garbage, which would look through all of a large state, over and over."""
->>>>>>> codec
     if not gc.isenabled():
         yield
         return
