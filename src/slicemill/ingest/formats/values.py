@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -115,7 +116,7 @@ def from_column(column: pa.Array, type_: Type) -> Values:
 
 def by_rule(raw: list[object], type_: Type) -> Values:
     """The values of Python objects, one by one, as `slicemill.sources.values` has them."""
-    convert = converter(type_)
+    convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []
     for position, value in enumerate(raw):
@@ -125,6 +126,9 @@ def by_rule(raw: list[object], type_: Type) -> Values:
             bad[position] = str(problem)
             values.append(None)
     return Values(typed(values, type_), bad)
+
+
+_converter = lru_cache(maxsize=100)(converter)
 
 
 def typed(values: list[object], type_: Type) -> pa.Array:
