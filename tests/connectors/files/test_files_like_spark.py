@@ -1,4 +1,4 @@
-"""Theorem: files give the rows, the bad rows and the reasons that Spark's readers and Catalyst's checks give."""
+"""Theorem: files give the rows, bad rows and reasons that Spark's readers and Catalyst's checks give."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,23 @@ from tests.connectors.spellings import SCHEMA, comparable, json_values, texts
 
 from slicemill.esl import types as t
 from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.ingest.formats import csv as formats_csv
+from slicemill.ingest.formats import json as formats_json
 from slicemill.ingest.formats.checked import Wanted
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 
 Outcome = tuple[list[object], list[tuple[str, str]]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def many() -> Iterator[None]:
+    """Nine lines are many here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats_csv, "_FEW_LINES", 8)
+        patch.setattr(formats_json, "_FEW_LINES", 8)
+        yield
 
 
 def parser(form: str, schema: Schema = SCHEMA, time: str | None = None, **options: str) -> LineParser:

@@ -221,8 +221,8 @@ class _Block:
 
 def _parsed(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
     first = blocks[0]
-    data = first.data if len(blocks) == 1 else b"\n".join(block.data for block in blocks)
-    lines = split(data)
+    ended = [block.data if block.data.endswith(b"\n") else block.data + b"\n" for block in blocks]
+    lines = split(ended[0] if len(ended) == 1 else b"".join(ended))
     if first.dropped and first.dropped + b"\n" in lines.data:
         kept = [number for number in range(len(lines)) if lines.line(number) != first.dropped]
         lines = lines.taken(np.array(kept, np.int64))

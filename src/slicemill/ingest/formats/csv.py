@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.types import Column
 from slicemill.ingest.formats.checked import Numbers, Part, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import Lines
@@ -23,7 +25,7 @@ from slicemill.ingest.formats.values import Values, by_rule, from_texts
 from slicemill.storage.arrow_schema import arrow_type
 
 # For fewer lines the fields one by one are cheaper than Arrow's reader.
-_FEW_LINES = 8
+_FEW_LINES = 32
 _MOST_BYTES = 1 << 30
 _BOM = b"\xef\xbb\xbf"
 _ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\|": "|"}
@@ -42,11 +44,6 @@ class CsvFormat:
 
     def with_names(self, names: Sequence[str]) -> CsvFormat:
         return replace(self, names=tuple(names))
-
-    def position(self, column: str) -> int | None:
-        """The field of a column; None if there is none."""
-        lowered = [name.lower() for name in self.names]
-        return lowered.index(column.lower()) if column.lower() in lowered else None
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
@@ -95,6 +92,16 @@ def csv_parts(
     return parts
 
 
+@lru_cache(maxsize=100)
+def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str, int | None]:
+    """The field of each column: the first of its name, in whatever letters; None if there is none."""
+    lowered = [name.lower() for name in names]
+    return {
+        column.name: lowered.index(column.name.lower()) if column.name.lower() in lowered else None
+        for column in columns
+    }
+
+
 # -- by Arrow ---------------------------------------------------------------------------------------------
 
 
@@ -137,7 +144,7 @@ def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numb
         return "skip"
 
     names = [str(number) for number in range(len(form.names))]
-    positions = {column.name: form.position(column.name) for column in wanted.read()}
+    positions = _positions(tuple(form.names), wanted.read)
     used = sorted({names[position] for position in positions.values() if position is not None}, key=int)
     used = used or names[:1]
     table = arrow_csv.read_csv(
@@ -161,7 +168,7 @@ def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numb
         ),
     )
     columns: dict[str, Values] = {}
-    for column in wanted.read():
+    for column in wanted.read:
         position = positions[column.name]
         if position is None:
             columns[column.name] = Values(pa.nulls(table.num_rows, arrow_type(column.type)))
@@ -190,8 +197,9 @@ def _by_field(
         else:
             broken[number] = f"this row does not have {len(form.names)} fields"
     columns = {}
-    for column in wanted.read():
-        position = form.position(column.name)
+    positions = _positions(tuple(form.names), wanted.read)
+    for column in wanted.read:
+        position = positions[column.name]
         raw: list[object] = [None if position is None else row[position] for row in rows]
         columns[column.name] = by_rule(raw, column.type)
     return Part(np.array(kept, np.int64), columns)
