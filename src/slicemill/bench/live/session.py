@@ -26,6 +26,7 @@ from slicemill.errors import SlicemillError
 _FIRST_RESULT_S = 300.0
 _SAYS_PORT_S = 30.0
 _LOOK_S = 0.1
+_STARTING_RATE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,10 @@ class Session:
         self._program = Program(system.name, system.command(place), folder, system.environment)
         programs.callback(self._program.stop, system.interrupt)
         self._tree = Tree(self._program.pid)
-        self.rate(rate)
+        # Few at first: what comes while a system starts and compiles should not wait for long after it.
+        self.rate(min(rate, _STARTING_RATE))
         self._wait_for_results()
+        self.rate(rate)
 
     def rate(self, tuples_per_s: float) -> None:
         self._sender.say(str(tuples_per_s))
