@@ -190,12 +190,15 @@ class PolicyBench:
                         unit.statistics.cost = BatchCost()
                 admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
+            self._unit_of = {query: mill.dispatcher.board.writers[query].id for query in mill.queries}
             return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each unit, in seconds."""
+        """a and b of each query's unit, in seconds."""
         return {
-            unit: (known["cost"]["overhead"], known["cost"]["per_row"]) for unit, known in self._known.items()
+            query: (known["cost"]["overhead"], known["cost"]["per_row"])
+            for query, unit in self._unit_of.items()
+            if (known := self._known[unit])
         }
 
     def under(self, policy: str) -> tuple[Felt, dict[str, pa.Table]]:

@@ -2,7 +2,7 @@
 
 A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
 what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
-selectivity, and adds a running sum over a window of its own length, so that each query is a unit of its own.
+selectivity, and adds a running sum by a key of its own, so that each query is a unit of its own.
 Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group is
 fed to a stream without a source, so that only admitting rows and running units is measured.
 """
@@ -44,10 +44,12 @@ class LoadQuery:
         for _ in range(2 * 2**self.cost_class):
             hashed = f"sha2({hashed}, 512)"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
+        # The same partitions under a key of its own: queries by one key would be one unit.
+        key = f"k + {self.rows_back}"
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
             f"(SELECT epoch, number, {hashed} AS h, "
-            f"sum(v) OVER (PARTITION BY k ROWS {self.rows_back} PRECEDING) AS s FROM {STREAM}) AS hashed "
+            f"sum(v) OVER (PARTITION BY {key} ROWS {self.rows_back} PRECEDING) AS s FROM {STREAM}) AS hashed "
             f"WHERE h < '{least}'"
         )
 
