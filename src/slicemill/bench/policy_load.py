@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +108,17 @@ class Recording:
 def admit(mill: Mill, table: pa.Table) -> None:
     """A group arrives."""
     mill.feed(STREAM, table.cast(mill.home.logs[STREAM].columns))
+
+
+def learned(mill: Mill) -> dict[str, dict[str, Any]]:
+    """What is known of each query's unit."""
+    return {query: mill.dispatcher.board.writers[query].statistics.plain() for query in mill.queries}
+
+
+def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Let units know what was learned of them in another mill."""
+    for query, statistics in known.items():
+        mill.dispatcher.board.writers[query].statistics.restore(statistics)
 
 
 def replay(mill: Mill, recording: Recording) -> Floats:
