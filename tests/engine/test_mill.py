@@ -135,7 +135,7 @@ def test_a_script_with_a_mistake_registers_nothing(spark: SparkSession, folder: 
 
 
 def test_two_mills_cannot_share_a_home(spark: SparkSession, folder: Path) -> None:
-    with mill_in(folder, spark), pytest.raises(SlicemillError, match="another mill .* runs"):
+    with mill_in(folder, spark), pytest.raises(SlicemillError, match=r"another mill .* runs"):
         mill_in(folder, spark)
 
 

@@ -25,7 +25,17 @@ from slicemill.engine.board import Board, Goal
 from slicemill.engine.cause import cause
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import CheckpointDone, Forget, Item, ItemFailed, Message, ReadDone, Reply, RunDone
+from slicemill.engine.work import (
+    CheckpointDone,
+    Forget,
+    Item,
+    ItemFailed,
+    Message,
+    ReadDone,
+    Reply,
+    RunDone,
+    Watermark,
+)
 from slicemill.engine.workers.events import Answer, Failure, Joined, Left, Notice
 from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
@@ -38,7 +48,6 @@ from slicemill.storage.home import Home
 from slicemill.storage.segments import parse_segment
 from slicemill.time import US
 
-Watermark = Callable[[str], tuple[int, int]]
 AfterRun = Callable[[RunningUnit, list[RunDone]], None]
 
 # Of one core, what rounds over a trickle may take: the time between reads is at least their cost over this.
@@ -72,7 +81,7 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Watermark,
+        watermark: Callable[[str], Watermark],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,

@@ -33,7 +33,7 @@ from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import RunDone
+from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
@@ -494,19 +494,19 @@ class Mill:
             self.sinks.forget(dropped.name)
             self.home.commit(Change(dropped_logs=[dropped.name]))
 
-    def watermark(self, log: str) -> tuple[int, int]:
-        """The watermark of a log and the moment it was reached: a stream's, or by the unit that writes it."""
+    def watermark(self, log: str) -> Watermark:
+        """The watermark of a log: a stream's, or by the unit that writes it."""
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.board.writers.get(log)
         if writer is not None:
-            return writer.watermark(log), now
+            return writer.watermark(log), now, False
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
-            return END, now
+            return END, now, False
         frontier = self.home.logs[log].frontier
-        return (BEGINNING if frontier is None else frontier), now
+        return (BEGINNING if frontier is None else frontier), now, False
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
         now = self._clock()

@@ -61,10 +61,10 @@ class EncodedStates:
 
 
 def write_checkpoint(
-    folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL
+    folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
     """Write what operators keep, by node; the files that `read_checkpoint` needs, none if nothing is kept."""
-    return write(folder, encode_states(states), files)
+    return write(folder, encode_states(states), files, durable)
 
 
 def encode_states(states: Mapping[str, object]) -> EncodedStates:

@@ -106,7 +106,7 @@ def decode(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No search for garbage: of a large state it would look through all that was made so far, over and over."""
+    """No search for garbage: of a large state it would look through all that was made, over and over."""
     if not gc.isenabled():
         yield
         return

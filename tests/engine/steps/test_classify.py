@@ -10,12 +10,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slicemill.storage.state import SLICES
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.classifier import POLICIES
@@ -26,6 +24,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.shedding.classify.policies import registry
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.stored import stored
 
 SCRIPT = """
@@ -103,7 +102,7 @@ def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], fold
         outcome = program.run(tables, dict.fromkeys("ab", complete))
         assert not outcome.errors
         out += timed_rows(outcome.tables["c"], graph["c"].schema)
-        program = UnitProgram(plan, 0, load_state(folder, store_state(folder, program.states)))
+        program = UnitProgram(plan, 0, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -116,7 +115,6 @@ def test_rows_are_those_of_the_reference(
     policy: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("state")
-    (folder / SLICES).mkdir()
     tuples = inputs(drawn)
     found = in_runs(policy, tuples, edges, folder)
     assert found == on_reference(policy, tuples)
