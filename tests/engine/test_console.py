@@ -102,7 +102,7 @@ def test_logs_are_listed_with_what_they_hold(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SlicemillError, match="is no home of a mill"):
+    with pytest.raises(SlicemillError, match="there is no home in"):
         logs_table(tmp_path)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.bench.policy_load import Recording, admit, group, queries, replay, script
+from slicemill.bench.policy_load import Recording, admit, group, learned, queries, replay, script, teach
 from slicemill.bench.policy_overhead import decision_ms
 from slicemill.bench.waiting import wait_until_read
 from slicemill.engine.mill import Mill
@@ -190,20 +190,20 @@ class PolicyBench:
                         unit.statistics.cost = BatchCost()
                 admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
-            return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
+            return learned(mill)
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each unit, in seconds."""
+        """a and b of each query's unit, in seconds."""
         return {
-            unit: (known["cost"]["overhead"], known["cost"]["per_row"]) for unit, known in self._known.items()
+            query: (known["cost"]["overhead"], known["cost"]["per_row"])
+            for query, known in self._known.items()
         }
 
     def under(self, policy: str) -> tuple[Felt, dict[str, pa.Table]]:
         """One turn of a policy: what was felt, and the queries' rows."""
         deliveries = Deliveries()
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
-            for unit in mill.dispatcher.units.values():
-                unit.statistics.restore(self._known[unit.id])
+            teach(mill, self._known)
             admit(mill, self._recording.table(0))
             mill.dispatcher.run_all()
             mill.dispatcher.decisions = Summary()

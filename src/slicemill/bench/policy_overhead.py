@@ -61,7 +61,8 @@ def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
 
 
 def _units(home: Home, count: int) -> list[RunningUnit]:
-    windows = (f"sum(v) OVER (PARTITION BY k ROWS {n} PRECEDING) AS s" for n in range(count))
+    # Each by a key of its own, so that none shares a unit with another.
+    windows = (f"sum(v) OVER (PARTITION BY k + {n} ROWS 9 PRECEDING) AS s" for n in range(count))
     asked = (
         f"CREATE QUERY q{n} AS SELECT number, {window} FROM {STREAM}" for n, window in enumerate(windows)
     )
