@@ -30,6 +30,7 @@ CREATE QUERY hurried WITH (slo = 'max < 1 us') AS
   SELECT item, max(s) OVER (PARTITION BY item ROWS 3 PRECEDING) AS top FROM cheap;
 CREATE QUERY never AS SELECT item FROM cheap WHERE s < 0;
 """
+CHEAP, HURRIED = "aggregates of bid by item", "aggregates of cheap by item"
 ROWS = [(n * 7 % 4, float(n * 37 % 101), 1_000_000 * n) for n in range(60)]
 BATCH = 5
 
@@ -92,7 +93,7 @@ def test_a_mill_tells_how_its_queries_are_doing(spark: SparkSession, tmp_path: P
         assert mill.queries["mean"].metrics().memory.state_bytes > 0
         # Through a derived stream, one row takes as long as through both units.
         units = mill.dispatcher.units
-        alone = [units[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
+        alone = [units[name].statistics.cost.ideal_time for name in (HURRIED, CHEAP)]
         assert hurried.ideal_s == pytest.approx(sum(alone))
         plain = json.loads(json.dumps(mill.metrics().plain(), allow_nan=False))
         assert plain["policy"] == "hnr"
@@ -122,9 +123,9 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         assert path.value == pytest.approx(3 * path.results)
         assert path.within_s == 3600
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
-        whole, behind = board.path(units["cheap"]), units["hurried"].statistics.cost
-        assert (whole.queries, whole.within_s) == (2, 1e-6)
-        assert whole.overhead_s > units["cheap"].statistics.cost.overhead + behind.overhead
+        whole, behind = board.path(units[CHEAP]), units[HURRIED].statistics.cost
+        assert (whole.queries, whole.within_s) == (3, 1e-6)  # with `mean`, of the same unit
+        assert whole.overhead_s > units[CHEAP].statistics.cost.overhead + behind.overhead
 
 
 def test_an_unknown_policy_is_a_mistake_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:

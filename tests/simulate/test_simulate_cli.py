@@ -22,7 +22,7 @@ COSTS = Costs(
     0.05,
     (
         UnitCost("select from bid", ("bid",), (Output("dear", 0.1),), False, 0.01, 0.01, 1e-4),
-        UnitCost("mean", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
+        UnitCost("aggregates of bid by item", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
     ),
 )
 

@@ -32,6 +32,7 @@ from slicemill.bench.policy_overhead import decision_ms
 from slicemill.bench.waiting import wait_until_read
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
+from slicemill.engine.unit_run import RunningUnit
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.metrics.stages import Stages, recording
@@ -157,6 +158,12 @@ def _least(measured: Mapping[str, float]) -> str:
     return f"the lowest is {min(measured, key=lambda name: measured[name])}"
 
 
+def _query_of(unit: RunningUnit) -> str:
+    """The query that a unit is for; each has one of its own."""
+    ((_, query),) = unit.plan.unit.outputs
+    return query
+
+
 class PolicyBench:
     """Measures what units cost, records arrivals that load them, and replays those under each policy."""
 
@@ -190,12 +197,13 @@ class PolicyBench:
                         unit.statistics.cost = BatchCost()
                 admit(mill, epoch, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
-            return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
+            return {_query_of(unit): unit.statistics.plain() for unit in mill.dispatcher.units.values()}
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each unit, in seconds."""
+        """a and b of each query's unit, in seconds."""
         return {
-            unit: (known["cost"]["overhead"], known["cost"]["per_row"]) for unit, known in self._known.items()
+            query: (known["cost"]["overhead"], known["cost"]["per_row"])
+            for query, known in self._known.items()
         }
 
     def under(self, policy: str) -> tuple[Felt, dict[str, pa.Table]]:
@@ -203,7 +211,7 @@ class PolicyBench:
         deliveries = Deliveries()
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
             for unit in mill.dispatcher.units.values():
-                unit.statistics.restore(self._known[unit.id])
+                unit.statistics.restore(self._known[_query_of(unit)])
             admit(mill, 0, self._recording.table(0))
             mill.dispatcher.run_all()
             mill.dispatcher.decisions = Summary()
