@@ -135,7 +135,7 @@ def test_state_is_kept_within_its_memory(tmp_path: Path) -> None:
     works = Works(tmp_path, script, cells=1)
     most = {"shed": 0, "exact": 0}
     for batch in BATCHES:
-        works.arrive(batch * 5, 0.1)
+        works.arrive(sorted(batch * 5, key=lambda row: row[2]), 0.1)
         for unit in works.units:
             (log,) = [log for _, log in unit.plan.unit.outputs]
             most[log] = max(most[log], unit.state_bytes)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.test_program import run
 from slicemill.esl import bind
+from slicemill.esl.catalog import Catalog
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import SharedWindows
 from slicemill.plan.optimize import optimize, share
-from support.corpus import Event, Runnable, case_paths, prepare, read_case
+from support.corpus import Event, TimedRow
+from support.units import run_units
 
 SECOND = 1_000_000
 DECLARED = """CREATE STREAM s(k int, x real, y real, ts timestamp) ORDER BY ts;
@@ -29,30 +28,31 @@ NUMBERS = st.sampled_from([None, -2.0, 0.0, 0.5, 3.0, 1e6])
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), NUMBERS, NUMBERS), max_size=14)
 
 
-def runnable(names: list[str], rows: list[tuple[int, int, float | None, float | None]]) -> Runnable:
-    catalog = bind(DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};" for name in names)).catalog
+Rows = list[tuple[int, int, float | None, float | None]]
+
+
+def catalog_of(names: list[str]) -> Catalog:
+    return bind(DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};" for name in names)).catalog
+
+
+def run(names: list[str], rows: Rows, seed: int) -> dict[str, list[TimedRow]]:
     events, now = [], 0
     for gap, *values in rows:
         now += gap * SECOND
         events.append(Event(now, "s", now, (*values, now)))
-    frame = prepare(read_case(case_paths()[0]))
-    return replace(frame, catalog=catalog, events=tuple(events), tables={}, expected={})
+    return run_units(catalog_of(names), events, {}, seed, 2)
 
 
 @settings(max_examples=20)
 @given(ROWS, st.integers(0, 5))
-def test_together_every_query_gets_the_rows_it_gets_alone(
-    rows: list[tuple[int, int, float | None, float | None]], seed: int
-) -> None:
-    together = run(runnable(list(QUERIES), rows), seed, 2)
+def test_together_every_query_gets_the_rows_it_gets_alone(rows: Rows, seed: int) -> None:
+    together = run(list(QUERIES), rows, seed)
     for name in QUERIES:
-        assert sorted(together[name], key=repr) == sorted(
-            run(runnable([name], rows), seed, 2)[name], key=repr
-        )
+        assert repr(together[name]) == repr(run([name], rows, seed)[name])
 
 
 def test_they_are_members_of_one_node() -> None:
-    catalog = runnable(list(QUERIES), []).catalog
+    catalog = catalog_of(list(QUERIES))
     graph = share(optimize(build_graph(catalog)), catalog)
     (shared,) = [node.operator for node in graph if isinstance(node.operator, SharedWindows)]
     assert len(shared.members) == len(QUERIES)

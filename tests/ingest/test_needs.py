@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from engine.test_program import BEYOND_UNITS, run
+from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
 from slicemill.esl.render import render
 from slicemill.ingest.needs import Need, need_of
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
+from support.units import run_units
 
 STREAMS = """
 CREATE STREAM s (a int, b int, c varchar, d double, ts timestamp) ORDER BY ts;
@@ -80,6 +81,7 @@ def forgetful(runnable: Runnable) -> Runnable:
 @pytest.mark.parametrize("case", parameters(BEYOND_UNITS)[::4])  # the whole corpus runs elsewhere
 def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     runnable = prepare(case)
-    results = run(forgetful(runnable), 1, 1)
+    known = forgetful(runnable)
+    results = run_units(known.catalog, known.events, known.tables, 1, 1)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query.lower()], query)

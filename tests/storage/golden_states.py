@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.test_program import Memory
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
@@ -54,12 +53,13 @@ from slicemill.shedding.classify.policies.greedy import Greedy
 from slicemill.shedding.classify.policies.loadstar import LoadStar
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
-from slicemill.shedding.load import LoadBudget
+from slicemill.shedding.load_budget import LoadBudget
 from slicemill.shedding.report import MemoryReport, Report
 from slicemill.shedding.shadow import Original, Shadow
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.uda.state import UserObject
 from support.corpus import CORPUS, prepare, read_case
+from support.units import Memory
 
 GOLDEN = Path(__file__).parent / "golden"
 LISTED = "files.json"
@@ -110,8 +110,8 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     """The states of each unit of a case after two thirds of its input."""
     runnable = prepare(read_case(CORPUS / f"{name}.test"))
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
-    memory = Memory(graph, runnable)
-    memory.feed(runnable, 0, 2 * len(runnable.events) // 3)
+    memory = Memory(runnable.catalog)
+    memory.feed(runnable.events[: 2 * len(runnable.events) // 3])
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     found: dict[int, dict[str, object]] = defaultdict(dict)

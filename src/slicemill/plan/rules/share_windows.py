@@ -9,8 +9,8 @@
 Selections go into the shared node: its members' tuples are told apart by what they satisfy, and counted once.
 A lone aggregate gets the same form, so that others can join it later and find it running.
 
-Only what lies between logs with nothing but selections and projections around it is shared: then the node is
-a unit of its own, whose id does not change while queries come and go.
+Only what lies between logs with nothing but selections and projections around it is shared: then the unit of
+the node is that of its stream and key, whichever queries come and go.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def shared_by_key(
 def between_logs(graph: QueryGraph, node: Node) -> bool:
     """Is there nothing that keeps tuples between the node and the logs around it?
 
-    Then a shared node in its place is a unit of its own, whose id does not change while queries come and go.
+    Then the unit of a shared node in its place does not depend on which queries there are.
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
