@@ -166,6 +166,7 @@ class PolicyBench:
         self._folder = folder
         self._queries = queries(count, SEED)
         self._turns = itertools.count()
+        self._unit_of: dict[str, str] = {}
         self._known = self._calibrate()
         work_s = sum(a + b * sizes.rows for a, b in self.costs().values())
         self.gap_s = work_s / LOAD
@@ -190,7 +191,9 @@ class PolicyBench:
                         unit.statistics.cost = BatchCost()
                 admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
-            return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
+            units = mill.dispatcher.units.values()
+            self._unit_of = {log: unit.id for unit in units for _, log in unit.plan.unit.outputs}
+            return {unit.id: unit.statistics.plain() for unit in units}
 
     def costs(self) -> dict[str, tuple[float, float]]:
         """a and b of each unit, in seconds."""
@@ -228,7 +231,7 @@ class PolicyBench:
             epochs, counts, at = (np.array(column) for column in zip(*found, strict=True))
             took = at - came[epochs.astype(int)]
             felt.response.add(took, counts)
-            a, b = costs[name]
+            a, b = costs[self._unit_of[name]]
             felt.slowdown.add(took / (a + b), counts)
             felt.group_slowdown.add(took / (a + b * self.sizes.rows), counts)
             missing = StaleTime()

@@ -2,7 +2,7 @@
 
 A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
 what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
-selectivity, and adds a running sum over a window of its own length, so that each query is a unit of its own.
+selectivity, and adds a running sum by a key of its own, so that each query is a unit of its own.
 Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group
 is handed to the stream at once, so that no source is measured.
 """
@@ -47,7 +47,8 @@ class LoadQuery:
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
             f"(SELECT epoch, number, {hashed} AS h, "
-            f"sum(v) OVER (PARTITION BY k ROWS {self.rows_back} PRECEDING) AS s FROM {STREAM}) AS hashed "
+            f"sum(v) OVER (PARTITION BY k % {self.rows_back} ROWS {self.rows_back} PRECEDING) AS s "
+            f"FROM {STREAM}) AS hashed "
             f"WHERE h < '{least}'"
         )
 
