@@ -42,7 +42,7 @@ test: lint ## lint, then the whole test suite
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
 
 recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)
-	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py
+	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py tests/engine/workers/slow_cluster.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

@@ -15,7 +15,7 @@ from slicemill.scheduling.dispatch import POLICIES
 
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     bench = PolicyBench(spark, tmp_path, Sizes(20, 3), count=CLASSES)
-    assert len(bench.costs()) == CLASSES
+    assert len(set(bench.costs().values())) == CLASSES, "each query is a unit of its own"
     under = [bench.under(name) for name in ("hnr", "fas")]
     for felt, results in under:
         assert felt.staleness.mean > 0

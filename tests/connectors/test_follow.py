@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
-from slicemill.storage.changes import Appended, Change
-from slicemill.storage.segments import SegmentWriter
 
 from slicemill.connectors.follow import Follower, follow
 from slicemill.storage.arrow_schema import with_system_columns
+from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
+from slicemill.storage.segments import SegmentWriter
 
 Opened: TypeAlias = Callable[..., Home]
 COLUMNS = pa.schema([("n", pa.int64())])

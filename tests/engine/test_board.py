@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.engine.board import Board, Goal
-from slicemill.engine.program import UnitPlan
-from slicemill.engine.steps import END
-from slicemill.engine.task import run_task
-from slicemill.engine.unit_run import RunningUnit, open_outputs
-from slicemill.esl import bind
-from slicemill.ingest.intake import packed
-from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
-from slicemill.storage.home import Home
+from slicemill.engine.unit import RunningUnit
+from slicemill.time import END
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -35,57 +27,44 @@ CREATE QUERY later AS SELECT x FROM both WHERE x > 5;
 SECOND = 1_000_000
 
 
-@dataclass(frozen=True)
-class Plan:
-    value: bytes
-
-
 class Works:
-    """Units whose tasks run here, over logs that grow."""
+    """A mill whose units run one by one, over streams that grow."""
 
     def __init__(self, folder: Path) -> None:
-        catalog = bind(SCRIPT).catalog
-        graph = build_graph(catalog)
-        self.home = Home(folder)
-        self.inputs = {name: self.home.log(name, catalog.declared_stream(name).schema) for name in ("a", "b")}
-        self.units = []
-        for unit in cut(graph):
-            plan = UnitPlan(unit, graph, catalog, {})
-            open_outputs(plan, self.home)
-            start = {log: self.home.logs[log].head for log in unit.inputs}
-            self.units.append(RunningUnit(plan, self.home, start))
-        self.now = 1
-        self.ended = False
-        self.board = Board(self.units, self.home.logs, {"plain": Goal(), "slid": Goal(2.0, 1.0)}, self.now)
+        self.clock = Clock(1)
+        self.mill = fed_mill(folder, self.clock, inline_pool(1))
+        self.mill.execute(SCRIPT)
+        self.mill.open()
+        self.units = self.mill.dispatcher.board.units
+        self.renew()
+
+    @property
+    def board(self) -> Board:
+        return self.mill.dispatcher.board
+
+    def renew(self) -> None:
+        self.mill.dispatcher.replace(self.units, {"plain": Goal(), "slid": Goal(2.0, 1.0)})
 
     def arrive(self, stream: str, rows: list[int]) -> None:
-        log = self.inputs[stream]
-        table = pa.Table.from_pylist([{"x": x, "ts": self.now} for x in rows], log.columns)
-        log.append(f"test:{self.now}", [log.write(packed(table, "ts"))], self.now)
-
-    def complete(self, log: str) -> int:
-        if log in self.inputs:
-            return END if self.ended else self.now
-        return next(
-            unit for unit in self.units if any(log == out for _, out in unit.plan.unit.outputs)
-        ).complete(log)
+        feed_rows(self.mill, stream, [(x, self.clock.now) for x in rows])
 
     def run(self, unit: RunningUnit) -> None:
-        run = unit.begin({log: self.complete(log) for log in unit.plan.unit.inputs}, self.now)
-        results = [run_task(task, {unit.digest: Plan(unit.pickled)}) for task in run.tasks]
-        unit.finish(run, results, self.now, seconds=0.01)
-        self.board.ran(unit, self.now)
+        dispatcher = self.mill.dispatcher
+        with dispatcher.paused():
+            dispatcher._give_runs([unit], 1.0)
+            dispatcher._finish_asked()
 
     def can_run(self, unit: RunningUnit) -> bool:
         """What the board says, by asking."""
-        reached = {log: self.complete(log) for log in unit.plan.unit.inputs}
+        reached = {log: self.mill.watermark(log)[0] for log in unit.plan.unit.inputs}
         held = unit.due is not None and min(reached.values()) >= unit.due
         end = any(until == END and unit.told().get(log) != END for log, until in reached.items())
         return bool(unit.pending()) or held or end
 
     def check(self) -> list[RunningUnit]:
-        self.board.refresh(self.now)
-        positions, batches = self.board.ready(self.complete, self.now)
+        now = self.clock.now
+        self.board.refresh(now)
+        positions, batches = self.board.ready(self.mill.watermark, now)
         ready = [self.units[position] for position in positions]
         assert ready == [unit for unit in self.units if self.can_run(unit)]
         for unit, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
@@ -93,7 +72,7 @@ class Works:
             assert rows == max(sum(epoch.rows for epoch in pending), 1)
             if pending:
                 oldest = min(epoch.arrival_us for epoch in pending)
-                assert wait >= (self.now - oldest) / SECOND
+                assert wait >= (now - oldest) / SECOND
         return ready
 
 
@@ -110,7 +89,7 @@ def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> Non
     with TemporaryDirectory() as folder:
         works = Works(Path(folder))
         for step in [*history, "end", 0, 1, 2, 3, 4, 5]:
-            works.now += SECOND // 2
+            works.clock.now += SECOND // 2
             if isinstance(step, tuple):
                 works.arrive(*step)
             elif isinstance(step, int):
@@ -118,26 +97,25 @@ def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> Non
                 if ready:
                     works.run(ready[step % len(ready)])
             elif step == "end":
-                works.ended = True
+                works.mill.dispatcher.end_streams()
             elif step == "new board":
-                goals = {"plain": Goal(), "slid": Goal(2.0, 1.0)}
-                works.board = Board(works.units, works.home.logs, goals, works.now, works.board)
+                works.renew()
             works.check()
 
 
 def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -> None:
     works = Works(tmp_path)
     works.arrive("a", [1, 5, 9])
-    works.now += 3 * SECOND
+    works.clock.now += 3 * SECOND
     works.check()
-    positions, batches = works.board.ready(works.complete, works.now)
+    positions, batches = works.board.ready(works.mill.watermark, works.clock.now)
     by_name = {works.units[position].id: place for place, position in enumerate(positions)}
-    plain, slid = by_name["select from a"], by_name["slid"]
+    plain, slid = (by_name[works.board.writers[name].id] for name in ("plain", "slid"))
     assert batches.weight[[plain, slid]].tolist() == [1, 2]
     assert batches.wait[slid] == pytest.approx(3)
     assert batches.slack[slid] == pytest.approx(1 - 3)
     assert np.isinf(batches.slack[plain])
-    works.now += SECOND
-    works.board.refresh(works.now)
+    works.clock.now += SECOND
+    works.board.refresh(works.clock.now)
     # Three rows since they arrived, for all of the four seconds that the board is old.
-    assert works.board.rows_waiting("slid") == (3, pytest.approx(3, rel=1e-3), 3)
+    assert works.board.rows_waiting(works.board.writers["slid"].id) == (3, pytest.approx(3, rel=1e-3), 3)

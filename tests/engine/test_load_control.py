@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
-import pyarrow as pa
 import pytest
 
-from slicemill.engine.program import UnitPlan
-from slicemill.engine.rows import timed_rows
-from slicemill.engine.steps import END
-from slicemill.engine.task import run_task
-from slicemill.engine.unit_run import RunningUnit, open_outputs
-from slicemill.esl import bind
-from slicemill.ingest.intake import packed
-from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.units import cut
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report
-from slicemill.storage.home import Home
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
 SECOND = 1_000_000
@@ -31,55 +20,40 @@ GROUPS = "SELECT k, count(*) AS n, sum(v) AS total FROM s [RANGE 2 SECONDS SLIDE
 BATCHES = [[(i % 3, (i * 37) % 10, (10 * b + i) * SECOND // 10) for i in range(10)] for b in range(60)]
 
 
-@dataclass(frozen=True)
-class Plan:
-    value: bytes
-
-
 class Works:
-    """The units of a script, run here: `wait_s` after it has arrived, each batch.
+    """A mill that runs its units `wait_s` after a batch has arrived; all that waits would take ten times as
+    long."""
 
-    All that waits would take ten times as long.
-    """
-
-    def __init__(self, folder: Path, script: str, buckets: int = 2) -> None:
-        self.catalog = bind(STREAM + script).catalog
-        self.graph = share(optimize(build_graph(self.catalog)), self.catalog)
+    def __init__(self, folder: Path, script: str, cells: int = 2) -> None:
+        self.script = STREAM + script
         self.folder = folder
-        self.buckets = buckets
-        self.now = 0
+        self.cells = cells
+        self.clock = Clock(SECOND)
         self.open()
 
     def open(self) -> None:
-        """As after a restart."""
-        self.home = Home(self.folder)
-        self.log = self.home.log("s", self.catalog.declared_stream("s").schema)
-        self.units = []
-        for unit in cut(self.graph):
-            plan = UnitPlan(unit, self.graph, self.catalog, {}, self.buckets)
-            open_outputs(plan, self.home)
-            self.units.append(RunningUnit(plan, self.home, {"s": -1}))
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill.execute(self.script)
+        self.mill.open()
+        self.units = self.mill.dispatcher.board.units
 
-    def arrive(self, rows: list[tuple[int, int, int]], wait_s: float, complete: int | None = None) -> None:
-        table = pa.Table.from_pylist([{"k": k, "v": v, "ts": ts} for k, v, ts in rows], self.log.columns)
-        if rows:
-            self.log.append(f"test:{self.now}", [self.log.write(packed(table, "ts"))], self.now)
-        self.now += round(wait_s * SECOND)
-        for unit in self.units:
-            until = rows[-1][2] if complete is None else complete
-            run = unit.begin({"s": until}, self.now, Backlog(0.0, 10 * wait_s))
-            results = [run_task(task, {unit.digest: Plan(unit.pickled)}) for task in run.tasks]
-            unit.finish(run, results, self.now, seconds=0.01)
-            assert not unit.failed
+    def restart(self) -> None:
+        """As after a crash: what was in memory only is gone."""
+        self.mill.close(checkpoint=False)
+        self.open()
+
+    def arrive(self, rows: list[tuple[int, int, int]], wait_s: float) -> None:
+        feed_rows(self.mill, "s", rows)
+        self.clock.now += round(wait_s * SECOND)
+        with mock.patch.object(self.mill.dispatcher.board, "backlog", lambda _: Backlog(0.0, 10 * wait_s)):
+            self.mill.dispatcher.run_all()
+        assert not any(unit.failed for unit in self.units)
 
     def end(self) -> None:
-        self.arrive([], 0, END)
+        finish(self.mill)
 
     def rows(self, query: str) -> Counter[tuple[object, ...]]:
-        log = self.home.logs[query]
-        schema = self.catalog.queries[query].schema
-        tables = [log.read(epoch.number) for epoch in log.epochs(after=-1)]
-        return Counter((row.ts, *row.row) for table in tables for row in timed_rows(table, schema))
+        return Counter((timed.ts, *timed.row) for timed in self.mill.queries[query].rows())
 
     def shed(self) -> Report:
         (found,) = [report for unit in self.units for report in unit.sheds.values()]
@@ -130,7 +104,7 @@ def test_whole_windows_are_exact(tmp_path: Path, restarts: bool) -> None:
     for number, batch in enumerate(BATCHES):
         works.arrive(batch, 5)
         if restarts and number % 7 == 3:
-            works.open()
+            works.restart()
     works.end()
     shed, exact = works.rows("shed"), works.rows("exact")
     assert shed <= exact, "a window of which something was dropped has reported"
@@ -158,13 +132,13 @@ def test_state_is_kept_within_its_memory(tmp_path: Path) -> None:
     window = "s [RANGE 30 SECONDS]"
     pairs = f"SELECT A.v FROM {window} AS A, {window} AS B WHERE A.k = B.k AND A.v = B.v"
     script = f"CREATE QUERY shed WITH (memory = '40 KB') AS {pairs}; CREATE QUERY exact AS {pairs};"
-    works = Works(tmp_path, script, buckets=1)
+    works = Works(tmp_path, script, cells=1)
     most = {"shed": 0, "exact": 0}
     for batch in BATCHES:
         works.arrive(batch * 5, 0.1)
         for unit in works.units:
             (log,) = [log for _, log in unit.plan.unit.outputs]
-            most[log] = max(most[log], sum(part.chunk.bytes for part in unit.version.slices))
+            most[log] = max(most[log], unit.state_bytes)
     assert most["shed"] < 60_000 < most["exact"]
     assert works.shed().dropped > 0
 

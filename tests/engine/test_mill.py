@@ -38,7 +38,7 @@ def write(folder: Path, name: str, *rows: tuple[int, object, int]) -> None:
 
 
 def mill_in(folder: Path, spark: SparkSession) -> Mill:
-    return Mill(spark, folder / "home", folder=folder, buckets=2)
+    return Mill(spark, folder / "home", folder=folder, cells=2)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -48,7 +48,7 @@ def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
 def test_the_auction_gives_the_rows_of_the_reference_engine(spark: SparkSession, tmp_path: Path) -> None:
     text = (ROOT / "examples" / "auction.esl").read_text(encoding="utf-8")
     text = re.sub(r"(nexmark://\w+)\?[^']*", r"\1?events=600&rate=30&speed=as-fast-as-possible", text)
-    with Mill(spark, tmp_path, folder=ROOT, buckets=2) as mill:
+    with Mill(spark, tmp_path, folder=ROOT, cells=2) as mill:
         mill.execute(text)
         mill.drain()
         expected = run_script(bind(text).catalog, ROOT)
@@ -135,7 +135,7 @@ def test_a_script_with_a_mistake_registers_nothing(spark: SparkSession, folder: 
 
 
 def test_two_mills_cannot_share_a_home(spark: SparkSession, folder: Path) -> None:
-    with mill_in(folder, spark), pytest.raises(SlicemillError, match="another mill runs"):
+    with mill_in(folder, spark), pytest.raises(SlicemillError, match=r"another mill .* runs"):
         mill_in(folder, spark)
 
 
@@ -181,5 +181,6 @@ def test_what_all_have_read_is_freed(spark: SparkSession, folder: Path) -> None:
             wait_for(mill, "mean", 1)
             mill.stop()
             mill.dispatcher.run_all()
+            mill.checkpoint()
             mill.collect()
-            assert all(log.first == log.head + 1 for log in mill.home.logs.values())
+            assert all(len(log) == 0 for log in mill.home.logs.values())

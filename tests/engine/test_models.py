@@ -1,4 +1,4 @@
-"""Models on Spark give the rows that the reference engine finds by reading each window anew.
+"""Models give the rows that the reference engine finds by reading each window anew.
 
 Queries keep equal cores once, which nobody sees, also not after a restart.
 """
@@ -8,10 +8,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from slicemill.engine.mill import Mill
-from slicemill.engine.rows import to_table
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
@@ -19,11 +16,10 @@ from slicemill.execution.engine import Engine
 from slicemill.execution.operator import Timed
 from slicemill.execution.sources import Arrival
 from slicemill.execution.translate import translate
-from slicemill.ingest.intake import Arrived, packed
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
 MODELS = {
@@ -61,28 +57,24 @@ def on_reference() -> dict[str, list[Timed]]:
     return {name: list(engine.results(name)) for name in bound.queries}
 
 
-def on_spark(spark: SparkSession, home: Path, esl: str, restart_at: int = 0) -> dict[str, list[Timed]]:
+def on_engine(home: Path, esl: str, restart_at: int = 0) -> dict[str, list[Timed]]:
     """The rows come in batches of ten; before one of them the mill is started anew."""
-    mill = opened(spark, home, esl)
+    mill = opened(home, esl)
     for batch, first in enumerate(range(0, len(ROWS), 10)):
         if batch == restart_at:
             mill.close()
-            mill = opened(spark, home, esl)
-        intake = mill.intakes["S"]
-        rows = [Timed(0, row) for row in ROWS[first : first + 10]]
-        table = to_table(rows, intake.stream.schema, [0] * len(rows)).drop_columns([TS, ARRIVAL])
-        intake.admit(batch, Arrived(chunks=[intake.log.write(packed(table, "at"))]))
+            mill = opened(home, esl)
+        feed_rows(mill, "S", ROWS[first : first + 10])
         mill.dispatcher.run_some()
-    intake.end()
-    mill.dispatcher.run_all()
+    finish(mill)
     found = {name: list(mill.queries[name].rows()) for name in mill.catalog.queries}
-    assert list(mill.dispatcher.units) == ["models of S by k"]
+    assert list(mill.dispatcher.units) == ["aggregates of S by k"]
     mill.close()
     return found
 
 
-def opened(spark: SparkSession, home: Path, esl: str) -> Mill:
-    mill = Mill(spark, home, buckets=2, clock=lambda: 0)
+def opened(home: Path, esl: str) -> Mill:
+    mill = fed_mill(home, lambda: 0, inline_pool(), cells=2)
     mill.catalog = catalog()
     mill.execute(esl)
     mill.open()
@@ -93,12 +85,12 @@ def plain(rows: list[Timed]) -> list[tuple[object, ...]]:
     return sorted((row.ts, *row.row) for row in rows)
 
 
-def test_models_give_the_rows_of_their_definitions(spark: SparkSession, tmp_path: Path) -> None:
-    expected, found = on_reference(), on_spark(spark, tmp_path / "all", STREAM + ESL + ALSO, restart_at=1)
+def test_models_give_the_rows_of_their_definitions(tmp_path: Path) -> None:
+    expected, found = on_reference(), on_engine(tmp_path / "all", STREAM + ESL + ALSO, restart_at=1)
     for name in ("q1", "q2", "q3"):
         assert len(expected[name]) == len(found[name]) > 0
         for wanted, row in zip(plain(expected[name]), plain(found[name]), strict=True):
             for a, b in zip(wanted, row, strict=True):
                 assert a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (name, wanted, row)
-    alone = on_spark(spark, tmp_path / "alone", STREAM + ALSO)
+    alone = on_engine(tmp_path / "alone", STREAM + ALSO)
     assert plain(alone["q3"]) == plain(found["q3"])

@@ -8,18 +8,15 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from slicemill.engine.live import Rates, queries_table
 from slicemill.engine.mill import Mill
-from slicemill.engine.rows import to_table
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
-from slicemill.execution.operator import Timed
 from slicemill.execution.runner import run_script
-from slicemill.ingest.intake import Arrived, packed
 from slicemill.scheduling.dispatch import POLICIES
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.time import wall_clock_us
+from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts"
 QUERIES = """
@@ -34,28 +31,21 @@ ROWS = [(n * 7 % 4, float(n * 37 % 101), 1_000_000 * n) for n in range(60)]
 BATCH = 5
 
 
-def mill_in(folder: Path, spark: SparkSession, policy: str = "fcfs") -> Mill:
-    mill = Mill(spark, folder / "home", buckets=2, policy=policy)
+def mill_in(folder: Path, policy: str = "fcfs") -> Mill:
+    mill = fed_mill(folder / "home", wall_clock_us, inline_pool(), cells=2)
+    mill.policy = policy
     mill.execute(f"{BID}; {QUERIES}")
     mill.open()
     return mill
 
 
 def feed(mill: Mill, number: int) -> None:
-    """Let a few rows arrive; what has arrived before is ignored, as after a restart."""
-    intake = mill.intakes["bid"]
-    rows = [Timed(0, row) for row in ROWS[number * BATCH : (number + 1) * BATCH]]
-    table = to_table(rows, intake.stream.schema, [0] * len(rows)).drop_columns([TS, ARRIVAL])
-    intake.admit(number, Arrived(chunks=[intake.log.write(packed(table, "ts"))]))
-
-
-def finish(mill: Mill) -> None:
-    mill.intakes["bid"].end()
-    mill.dispatcher.run_all()
+    """Let a few rows arrive."""
+    feed_rows(mill, "bid", ROWS[number * BATCH : (number + 1) * BATCH])
 
 
 def test_rows_are_those_of_the_reference_under_every_policy_and_while_it_changes(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "bids.json").write_text(
         "\n".join(json.dumps(dict(zip(("item", "price", "ts"), row, strict=True))) for row in ROWS)
@@ -63,7 +53,7 @@ def test_rows_are_those_of_the_reference_under_every_policy_and_while_it_changes
     reference = run_script(bind(f"{BID} USING json OPTIONS (path 'bids.json'); {QUERIES}").catalog, tmp_path)
     expected = {query.name: sorted(query.rows, key=repr) for query in reference.queries}
     policies, draw = cycle([*POLICIES, "fas(0.5)"]), random.Random(1)
-    with mill_in(tmp_path, spark) as mill:
+    with mill_in(tmp_path) as mill:
         for number in range(len(ROWS) // BATCH):
             feed(mill, number)
             for _ in range(draw.randrange(4)):
@@ -74,8 +64,8 @@ def test_rows_are_those_of_the_reference_under_every_policy_and_while_it_changes
         assert {n: sorted(query.rows(), key=repr) for n, query in mill.queries.items()} == expected
 
 
-def test_a_mill_tells_how_its_queries_are_doing(spark: SparkSession, tmp_path: Path) -> None:
-    with mill_in(tmp_path, spark, policy="hnr") as mill:
+def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
+    with mill_in(tmp_path, policy="hnr") as mill:
         assert mill.queries["dear"].metrics().met is None
         for number in range(len(ROWS) // BATCH):
             feed(mill, number)
@@ -91,8 +81,8 @@ def test_a_mill_tells_how_its_queries_are_doing(spark: SparkSession, tmp_path: P
         assert (dear.memory.rows, dear.memory.most_rows) == (0, len(ROWS))
         assert mill.queries["mean"].metrics().memory.state_bytes > 0
         # Through a derived stream, one row takes as long as through both units.
-        units = mill.dispatcher.units
-        alone = [units[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
+        writers = mill.dispatcher.board.writers
+        alone = [writers[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
         assert hurried.ideal_s == pytest.approx(sum(alone))
         plain = json.loads(json.dumps(mill.metrics().plain(), allow_nan=False))
         assert plain["policy"] == "hnr"
@@ -105,14 +95,14 @@ def test_a_mill_tells_how_its_queries_are_doing(spark: SparkSession, tmp_path: P
 
 
 def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    with mill_in(tmp_path, spark) as mill:
+    with mill_in(tmp_path) as mill:
         for number in range(4):
             feed(mill, number)
             mill.dispatcher.run_all()
         learned = {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()}
-    with mill_in(tmp_path, spark) as mill:
+    with mill_in(tmp_path) as mill:
         # All of it: what a run teaches is committed with the run.
         assert {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()} == learned
         board, units = mill.dispatcher.board, mill.dispatcher.units
@@ -122,15 +112,16 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         assert path.value == pytest.approx(3 * path.results)
         assert path.within_s == 3600
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
-        whole, behind = board.path(units["cheap"]), units["hurried"].statistics.cost
-        assert (whole.queries, whole.within_s) == (2, 1e-6)
-        assert whole.overhead_s > units["cheap"].statistics.cost.overhead + behind.overhead
+        feeding, behind = board.writers["cheap"], board.writers["hurried"].statistics.cost
+        whole = board.path(feeding)
+        assert (whole.queries, whole.within_s) == (3, 1e-6), "`mean` is of the same unit"
+        assert whole.overhead_s > feeding.statistics.cost.overhead + behind.overhead
 
 
-def test_an_unknown_policy_is_a_mistake_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unknown_policy_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(SlicemillError, match="did you mean"):
-        Mill(spark, tmp_path, policy="hrn")
-    with Mill(spark, tmp_path) as mill:
+        Mill(home=tmp_path, pool=inline_pool(), policy="hrn")
+    with Mill(home=tmp_path, pool=inline_pool()) as mill:
         with pytest.raises(EslError, match="did you mean hr or hnr"):
             mill.execute("SET policy = 'hrn'")
         assert mill.policy == "fcfs"

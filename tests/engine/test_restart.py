@@ -9,19 +9,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from slicemill.engine.unit_run import Run, RunningUnit, open_outputs
+from slicemill.storage.recovery import recover
+from slicemill.storage.state import Output, UnitVersion
 
 from slicemill.engine import task
 from slicemill.engine.mill import Mill
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.task import TaskResult
-from slicemill.engine.unit_run import Run, RunningUnit, open_outputs
 from slicemill.esl import bind
 from slicemill.ingest.intake import packed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
 from slicemill.storage.home import Home
-from slicemill.storage.recovery import recover
-from slicemill.storage.state import Output, UnitVersion
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids')"
 TOTAL = (

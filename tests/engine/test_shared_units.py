@@ -12,7 +12,7 @@ from slicemill.engine.mill import Mill
 STREAM = (
     "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');"
 )
-UNIT = "windows of bid by item"
+UNIT = "aggregates of bid by item"
 
 
 def query(name: str, call: str, range_s: int) -> str:
@@ -44,7 +44,7 @@ def rows(mill: Mill, name: str) -> list[tuple[object, float]]:
 
 def test_queries_join_and_leave_a_running_unit(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bids").mkdir()
-    with Mill(spark, tmp_path / "home", folder=tmp_path, buckets=2) as mill:
+    with Mill(spark, tmp_path / "home", folder=tmp_path, cells=2) as mill:
         mill.execute(STREAM + query("total", "sum(price)", 3))
         write(tmp_path, "1.json", range(1, 5))
         mill.start()
@@ -71,7 +71,7 @@ def test_a_mill_that_starts_again_goes_on_with_shared_state(spark: SparkSession,
     (tmp_path / "bids").mkdir()
     script = STREAM + query("total", "sum(price)", 3) + query("most", "max(price)", 2)
     for name, seconds in (("1.json", range(1, 5)), ("2.json", range(5, 8))):
-        with Mill(spark, tmp_path / "home", folder=tmp_path, buckets=2) as mill:
+        with Mill(spark, tmp_path / "home", folder=tmp_path, cells=2) as mill:
             mill.execute(script)
             write(tmp_path, name, seconds)
             mill.start()

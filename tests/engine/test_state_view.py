@@ -64,7 +64,7 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
 
 
 def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SlicemillError, match="no home of a mill"):
+    with pytest.raises(SlicemillError, match="there is no home in"):
         list(slices_of(tmp_path))
 
 

@@ -39,7 +39,7 @@ def test_answers_to_all_at_once_give_the_same_rows(chunks: list[tuple[int, bool]
             made, first = [], 0
             for number, (count, late) in enumerate(chunks):
                 ts = list(range(first, first + count))
-                rows = pa.table({"_ts": ts, "_arr": ts, "x": [t * 10 for t in ts]}, SCHEMA)
+                rows = pa.table({"_ts": ts, "_seq": ts, "_arr": ts, "x": [t * 10 for t in ts]}, SCHEMA)
                 given_ = answers(first, ts, int(late and number == len(chunks) - 1))
                 made.append(
                     Assembly(state, [["a"], ["b"]]).run(rows, given_).select([*SCHEMA.names, "a", "b"])
@@ -49,4 +49,4 @@ def test_answers_to_all_at_once_give_the_same_rows(chunks: list[tuple[int, bool]
     assert found[0] == found[1]
 
 
-SCHEMA = pa.schema([("_ts", pa.int64()), ("_arr", pa.int64()), ("x", pa.int64())])
+SCHEMA = pa.schema([(name, pa.int64()) for name in ("_ts", "_seq", "_arr", "x")])

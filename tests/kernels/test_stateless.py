@@ -41,8 +41,8 @@ def bids() -> pa.Table:
     return pa.table(
         {
             "_ts": pa.array([1, 2, 3, 4], pa.int64()),
+            "_seq": pa.array([3, 4, 5, 6], pa.int64()),
             "_arr": pa.array([5, 6, 7, 8], pa.int64()),
-            "_mask0": pa.array([1, 2, 3, 4], pa.uint64()),
             "price": pa.array([100, 2000, None, 3000], pa.int64()),
             "category": pa.array([10, 10, 10, 0], pa.int32()),
             "channel": pa.array(["web", "app", "web", None]),
@@ -60,9 +60,9 @@ def test_a_filter_keeps_rows_on_which_the_condition_is_true_with_their_system_co
 def test_a_projection_carries_system_columns_untouched() -> None:
     items = compile_many([Call("*", (PRICE, number(2)), t.BIGINT), CHANNEL], BIDS)
     shown = project_table(bids(), ["double", "channel"], items)
-    assert shown.column_names == ["_ts", "_arr", "_mask0", "double", "channel"]
+    assert shown.column_names == ["_ts", "_seq", "_arr", "double", "channel"]
     assert shown["double"].to_pylist() == [200, 4000, None, 6000]
-    assert shown["_mask0"].type == pa.uint64()
+    assert shown["_seq"].to_pylist() == [3, 4, 5, 6]
 
 
 def test_a_projection_raises_the_error_of_an_item() -> None:

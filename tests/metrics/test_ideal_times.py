@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.rows import to_table
 from slicemill.esl import bind
-from slicemill.execution.operator import Timed
-from slicemill.ingest.intake import Arrived, packed
 from slicemill.metrics.ideal_times import Written, ideal_time
 from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.build import build_graph
@@ -21,7 +16,8 @@ from slicemill.scheduling import composites
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.composites import Join, Joined, JoinSide
 from slicemill.scheduling.segments import SegmentFigures
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.time import wall_clock_us
+from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 STREAMS = """
 CREATE STREAM a (k int, x int, ts timestamp) ORDER BY ts;
@@ -82,22 +78,15 @@ def test_a_result_goes_through_the_units_before_it() -> None:
     assert ideal_time("a", found) == (0, 0)
 
 
-def test_a_mill_compares_composite_results_with_their_last_row_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with Mill(spark, tmp_path, buckets=1) as mill:
+def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: Path) -> None:
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
         mill.execute(STREAMS + THREE)
         mill.open()
         for number in range(3):
             for name in ("a", "b", "c"):
-                intake = mill.intakes[name]
-                table = to_table([Timed(0, (1, number, 1_000_000 * number))], intake.stream.schema, [0])
-                chunk = intake.log.write(packed(table.drop_columns([TS, ARRIVAL]), "ts"))
-                intake.admit(number, Arrived(chunks=[chunk]))
+                feed_rows(mill, name, [(1, number, 1_000_000 * number)])
             mill.dispatcher.run_all()
-        for intake in mill.intakes.values():
-            intake.end()
-        mill.dispatcher.run_all()
+        finish(mill)
         metrics = mill.queries["three"].metrics()
         assert metrics.rows == 27
         cost = mill.dispatcher.board.writers["three"].statistics.cost

@@ -17,6 +17,7 @@ from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 from slicemill.plan.members import names_of_state
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.planner import Planner
 from slicemill.plan.units import Unit, cut, keeping_state
 from support.corpus import Case, prepare, read_cases
 
@@ -120,6 +121,39 @@ def test_a_query_sees_the_same_plan_whoever_is_there_and_whoever_came_first(
     graph, units = planned({name: queries[name] for name in order})
     for name in ("q0", "q1", "q2"):
         assert seen_by(name, graph, units) == ALONE[name, queries[name]]
+
+
+@given(st.lists(st.lists(st.integers(0, len(SELECTS) - 1), unique=True), min_size=1, max_size=4))
+def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(chosen: list[list[int]]) -> None:
+    planner, known = Planner(), bind(DECLARED).catalog
+    queries = {
+        number: bind(f"CREATE QUERY q{number} AS {SELECTS[number]};", known).catalog.queries[f"q{number}"]
+        for number in {number for numbers in chosen for number in numbers}
+    }
+    for numbers in chosen:
+        catalog = known.copy()
+        catalog.queries = {f"q{number}": queries[number] for number in numbers}
+        made, (graph, units) = planner.plan(catalog), planned_from(catalog)
+        assert made.graph == graph
+        assert {unit.id: unit_without_order(unit) for unit in made.units} == {
+            unit.id: unit_without_order(unit) for unit in units
+        }
+        position = {node_id: number for number, node_id in enumerate(made.graph.nodes)}
+        assert all(position[arc.source] < position[arc.target] for arc in made.graph.arcs)
+        for unit in made.units:
+            assert list(unit.nodes) == sorted(unit.nodes, key=position.__getitem__)
+
+
+def unit_without_order(unit: Unit) -> object:
+    return unit.id, set(unit.nodes), unit.inputs, set(unit.outputs), set(unit.stateful_nodes)
+
+
+def test_a_planner_forgets_what_was_made_of_something_that_is_gone() -> None:
+    planner = Planner()
+    texts = [f"CREATE STREAM s(v {kind}); CREATE QUERY q AS SELECT v FROM s;" for kind in ("int", "real")]
+    catalogs = [bind(text).catalog for text in texts]
+    schemas = [planner.plan(catalog).graph["q"].schema for catalog in catalogs]
+    assert [str(schema.columns[0].type) for schema in schemas] == ["INT", "DOUBLE"]
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in read_cases() if not c.errors])

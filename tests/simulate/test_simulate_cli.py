@@ -22,7 +22,7 @@ COSTS = Costs(
     0.05,
     (
         UnitCost("select from bid", ("bid",), (Output("dear", 0.1),), False, 0.01, 0.01, 1e-4),
-        UnitCost("mean", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
+        UnitCost("aggregates of bid by item", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
     ),
 )
 
@@ -79,7 +79,7 @@ def test_json_is_one_object_with_all_figures(
         (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
         (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "holds no measured costs"),
         (("other.esl", "--rate", "5/s", "--costs", "costs.json"), "the costs of other queries"),
-        (("bids.esl", "--rate", "5/s", "--home", "nowhere"), "has not run in nowhere"),
+        (("bids.esl", "--rate", "5/s", "--home", "nowhere"), "there is no home in nowhere"),
         (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "not from both"),
         (("empty.esl", "--rate", "5/s"), "nothing to plan for"),
         (("nowhere.esl", "--rate", "5/s"), "cannot read nowhere.esl"),

@@ -70,7 +70,7 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
 
 
 def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, tmp_path: Path) -> None:
-    with Mill(spark, tmp_path / "home", read_sources=False) as mill:
+    with Mill(spark, tmp_path / "home", cells=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = Samples(RATES).of(mill)
@@ -85,8 +85,9 @@ def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, t
         assert alone.overhead == pytest.approx(learned[unit.id].overhead)
         assert alone.per_row == pytest.approx(learned[unit.id].per_row)
     assert costs.units[1].outputs[0] == Output("highest", pytest.approx(1.0, abs=0.1))
+    other = bind(SCRIPT.text.replace("highest", "topmost")).catalog
     with pytest.raises(SlicemillError, match="has not run in"):
-        costs_of_home(tmp_path / "nowhere", catalog)
+        costs_of_home(tmp_path / "home", other)
 
 
 def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark: SparkSession) -> None:

@@ -44,6 +44,9 @@ class FaultyAppend:
     def sync(self) -> None:
         self.step("fdatasync", self.inner.sync)
 
+    def is_removed(self) -> bool:
+        return self.inner.is_removed()
+
     def close(self) -> None:
         self.inner.close()
 
@@ -148,6 +151,7 @@ class Content:
     data: bytes
     modified_us: int
     synced: bytes = b""
+    removed: bool = False
 
 
 @dataclass(eq=False)
@@ -168,6 +172,9 @@ class MemoryAppend:
 
     def sync(self) -> None:
         self.content.synced = self.content.data
+
+    def is_removed(self) -> bool:
+        return self.content.removed
 
     def close(self) -> None:
         pass
@@ -239,7 +246,9 @@ class MemoryFiles:
         del self._folder(source.parent).names[source.name]
 
     def remove(self, path: Path) -> None:
-        self._folder(path.parent).names.pop(path.name, None)
+        found = self._folder(path.parent).names.pop(path.name, None)
+        if isinstance(found, Content):
+            found.removed = True
 
     def make_folder(self, path: Path) -> None:
         self._folder(path.parent).names.setdefault(path.name, Folder())

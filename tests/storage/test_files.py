@@ -71,11 +71,15 @@ def test_a_file_can_be_appended_to_cut_and_opened_again(place: tuple[FileSystem,
     opened.cut(4)
     opened.write(b"!")
     opened.sync()
+    assert not opened.is_removed()
     opened.close()
     again = files.append(folder / "a")
     again.write(b"?")
-    again.close()
     assert files.read(folder / "a") == b"onet!?"
+    files.remove(folder / "a")
+    assert again.is_removed()
+    again.close()
+    files.append(folder / "a").close()
     with pytest.raises(FileExistsError):
         files.append(folder / "a", new=True)
     with pytest.raises(FileNotFoundError):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import subprocess
-import sys
-from collections.abc import Callable
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.storage.changes import Appended, Change
-from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home, HomeError
-from slicemill.storage.home_format import FormatError
-from slicemill.storage.home_lock import HomeLocked
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.home_state import HomeState
 from slicemill.storage.segments import Extent, SegmentWriters
-from storage.faulty_files import PARTS, FullFiles, MemoryFiles, SpyFiles
 from storage.homes import FOLDER, append, commit_rows, memory_files, small_home, view
 from storage.tables import COLUMNS, rows
 
@@ -152,9 +145,9 @@ def test_a_home_holds_what_a_model_in_memory_holds_whenever_it_is_opened_again(
                 reader.poll()
                 assert plain(reader) == model.view()
             case ("remove files", True):
-                home.free([writers._writer])
+                home.free([writers.name])
             case ("remove files", False):
-                home.sweep([writers._writer])
+                home.sweep([writers.name])
             case _:
                 change = model.change(operation, turn, home, writers)
                 if change:
@@ -272,18 +265,27 @@ def test_what_a_dead_writer_left_goes_and_what_the_others_write_stays() -> None:
 
 
 def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> None:
+    now_us = 0
     files = memory_files()
-    home = small_home(files)
+    files.clock = lambda: now_us
+    home = Home(FOLDER, files=files, clock=lambda: now_us)
+    home.open()
     folder = home.checkpoint_folder("a unit")
     files.make_folder(folder)
-    for name in ("one", "two", "three", "under way"):
+    for name in ("one", "two", "three", "never named"):
         files.write(folder / name, b"state")
-    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["one", 1, 5], ["two", 1, 5]]}, "rows": 3}}))
-    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["two", 1, 5]], "1": [["three", 1, 5]]}}}))
+    now_us = 100_000_000
+    files.write(folder / "under way", b"state")
+    home.commit(Change(units={"a unit": {"rows": 4}}))
+    assert home.free(["w"]) == 0, "there is no checkpoint yet"
+    home.commit(
+        Change(units={"a unit": {"checkpoint": {"0": [["one", 5], ["two", 5]], "1": [["three", 5]]}}})
+    )
+    assert home.free(["w"]) == 1
+    assert sorted(files.names(folder)) == ["one", "three", "two", "under way"]
+    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["two", 5]], "1": [["three", 5]]}}}))
     assert home.free(["w"]) == 1
     assert sorted(files.names(folder)) == ["three", "two", "under way"]
-    home.commit(Change(units={"a unit": {"rows": 4}}))
-    assert home.free(["w"]) == 0
     reopened = small_home(files)
     assert sorted(files.names(folder)) == ["three", "two"]
     reopened.commit(Change(dropped_units=["a unit"]))
@@ -291,233 +293,57 @@ def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> No
     assert files.names(FOLDER / "checkpoints") == []
 
 
-def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
+def test_a_folder_is_not_used_again_while_workers_may_have_its_segments_open() -> None:
     files = memory_files()
     home = small_home(files)
-    for n in range(2):
-        home.commit(Change(units={"u": {"n": n}}))
-    path = FOLDER / "journal" / "000000000000.records"
-    whole = files.read(path)
-    for cut in range(1, len(whole.splitlines()[1])):
-        files.write(path, whole[:-cut])
-        told: list[str] = []
-        again = Home(FOLDER, files=files)
-        again.open(told.append)
-        assert again.units == {"u": {"n": 0}}
-        assert any("did not end" in line for line in told)
-        again.commit(Change(units={"u": {"n": 7}}))
-        assert small_home(files).units == {"u": {"n": 7}}
-
-
-def test_damage_in_the_middle_of_the_journal_is_told_with_its_place() -> None:
-    files = memory_files()
-    home = Home(FOLDER, files=files)
-    home.open()
-    for n in range(3):
-        home.commit(Change(units={"u": {"n": n}}))
-    path = FOLDER / "journal" / "000000000000.records"
-    whole = files.read(path)
-    middle = whole.index(b"\n") + 20
-    files.write(path, whole[:middle] + b"?" + whole[middle + 1 :])
-    for read in (lambda: Home(FOLDER, files=files).open(), lambda: HomeReader(FOLDER, files)):
-        with pytest.raises(HomeError, match=r"damaged at byte \d+: the record of epoch 1 .* restore it"):
-            read()
-    lines = whole.splitlines(keepends=True)
-    files.write(path, lines[0] + lines[2])
-    with pytest.raises(HomeError, match="epoch 2 follows 0"):
-        Home(FOLDER, files=files).open()
-
-
-def many_snapshots(files: MemoryFiles) -> Home:
-    home = small_home(files)
-    for n in range(60):
-        home.commit(Change(units={"u": {"n": n}}))
-    return home
-
-
-def test_snapshots_keep_the_number_of_files_bounded() -> None:
-    files = memory_files()
-    many_snapshots(files)
-    names = files.names(FOLDER / "journal")
-    assert len(names) <= 5 and sum(name.endswith(".snapshot") for name in names) == 2
-    assert small_home(files).units == {"u": {"n": 59}}
-
-
-def test_a_damaged_snapshot_is_replaced_by_the_one_before_it() -> None:
-    files = memory_files()
-    home = many_snapshots(files)
-    newest = max(name for name in files.names(FOLDER / "journal") if name.endswith(".snapshot"))
-    path = FOLDER / "journal" / newest
-    for damaged in (b"", files.read(path)[:-1], files.read(path).replace(b"u", b"v", 1)):
-        files.write(path, damaged)
-        told: list[str] = []
-        again = Home(FOLDER, files=files)
-        again.open(told.append)
-        assert view(again) == view(home)
-        assert any("the one before it" in line for line in told)
-
-
-def test_records_that_are_missing_are_told() -> None:
-    files = memory_files()
-    many_snapshots(files)
-    for name in files.names(FOLDER / "journal"):
-        if name.endswith(".snapshot"):
-            files.remove(FOLDER / "journal" / name)
-    with pytest.raises(HomeError, match="no record of epoch 0, but later ones"):
-        small_home(files)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_full_disk_loses_nothing_and_commits_go_on_later(part: str) -> None:
-    for room in (0, 1, 2, 3, 5, 8, 20, 33):
-        memory = memory_files()
-        files = FullFiles(memory, part=part)
-        home = small_home(files)
-        writers = SegmentWriters("w", files=files)
+    folders = []
+    for _ in range(3):
         home.commit(Change(created={"bid": COLUMNS}))
-        reader = HomeReader(FOLDER, memory)
-        files.room = room
-        expected = []
-        for n in range(20):
-            before = view(home)
-            try:
-                commit_rows(home, writers, "bid", n, seq=n)
-                expected.append(n)
-            except StorageFull as problem:
-                assert "no space is left" in str(problem)
-                assert view(home) == before
-                assert view(small_home(memory_copy(memory))) == before
-                if files.refused > 3:
-                    files.room = None
-            reader.poll()
-            assert view(reader) == view(home)
-        assert len(expected) >= 16
-        assert [tuples[1] for tuples in view(small_home(memory))["logs"]["bid"]["tuples"]] == expected
+        folders.append(home.logs["bid"].folder.name)
+        home.commit(Change(dropped_logs=["bid"]))
+        home.free(["w"])
+    assert folders == ["bid", "bid~2", "bid~4"]
+    assert files.names(FOLDER / "logs") == []
 
 
-def memory_copy(files: MemoryFiles) -> MemoryFiles:
-    """What a process would find that opened the home now, without changing it for others."""
-    return copy.deepcopy(files)
-
-
-def test_with_durability_machine_rows_are_synced_before_the_record_and_the_record_before_commit_returns() -> (
-    None
-):
-    files = SpyFiles(memory_files())
-    home = small_home(files, durability="machine")
+def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
+    home = Home(tmp_path, snapshot_every=(3_000, 6_000))
+    home.open()
     home.commit(Change(created={"bid": COLUMNS}))
-    writers = SegmentWriters("w", files=files)
-    files.seen.clear()
-    change = Change(logs={"bid": append(home, writers, "bid", 1)})
-    writers.sync()
-    home.commit(change)
-    assert files.seen == [
-        ("open", "w-0.arrows"),
-        ("append", "w-0.arrows"),
-        ("append", "w-0.arrows"),
-        ("fdatasync", "w-0.arrows"),
-        ("sync", "bid"),
-        ("append", "000000000000.records"),
-        ("fdatasync", "000000000000.records"),
-    ]
+    numbers: list[int] = []
+    problems: list[BaseException] = []
 
+    def work(thread: int) -> None:
+        try:
+            writers = SegmentWriters(f"w{thread}")
+            for n in range(100):
+                log = f"{thread}.{n % 10}"
+                change = Change(
+                    logs={"bid": append(home, writers, "bid", n)}, units={f"{thread}.{n}": {"n": n}}
+                )
+                if n < 10:
+                    change.created[log] = COLUMNS
+                numbers.append(home.commit(change))
+                assert len(home.logs["bid"].epochs()) <= home.logs["bid"].rows
+                assert sum(log.rows for log in home.logs.values()) <= 400
+                assert all("n" in unit for unit in home.units.values())
+                home.commit(Change(freed={"bid": home.epoch - 50}))
+        except BaseException as problem:
+            problems.append(problem)
 
-def test_with_durability_machine_a_snapshot_is_safe_before_older_files_go() -> None:
-    files = SpyFiles(memory_files())
-    home = small_home(files, durability="machine")
-    for n in range(60):
-        home.commit(Change(units={"u": {"n": n}}))
-    for position, (operation, name) in enumerate(files.seen):
-        if operation == "remove" and name.endswith((".records", ".snapshot")):
-            before = files.seen[:position]
-            replaced = max(i for i, (done, _) in enumerate(before) if done == "replace")
-            temporary = before[replaced][1]
-            assert ("sync", temporary) in before[:replaced]
-            assert ("sync", "journal") in before[replaced:]
-    assert any(operation == "remove" for operation, _ in files.seen)
-    assert not any(operation == "fdatasync" for operation, _ in _unsynced().seen)
-
-
-def _unsynced() -> SpyFiles:
-    files = SpyFiles(memory_files())
-    many_snapshots(files)  # type: ignore[arg-type]
-    return files
-
-
-def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
-    class Unsyncable(SpyFiles):
-        broken = False
-
-        def _step_on(self, path: Path, name: str, operation: Callable[..., Any], *arguments: Any) -> Any:
-            if name == "fdatasync" and self.broken:
-                raise OSError(5, "Input/output error")
-            return operation(*arguments)
-
-    files = Unsyncable(memory_files())
-    home = small_home(files, durability="machine")
-    home.commit(Change(units={"u": {"n": 0}}))
-    files.broken = True
-    with pytest.raises(HomeError, match="cannot be synced"):
-        home.commit(Change(units={"u": {"n": 1}}))
-    files.broken = False
-    with pytest.raises(HomeError, match="open the home again"):
-        home.commit(Change(units={"u": {"n": 2}}))
-    again = small_home(files, durability="machine")
-    again.commit(Change(units={"u": {"n": 3}}))
-    assert small_home(files).units == {"u": {"n": 3}}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("2\n", "FORMAT 2, and this slicemill reads 1: a newer one made it.*slicemill home upgrade"),
-        ("0\n", "FORMAT 0, and this slicemill reads 1: run 'slicemill home upgrade"),
-        ("one\n", "says 'one', not a number"),
-    ],
-)
-def test_a_home_of_another_format_is_told_before_anything_is_touched(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    (tmp_path / "FORMAT").write_text(text)
-    for read in (lambda: Home(tmp_path).open(), lambda: HomeReader(tmp_path)):
-        with pytest.raises(FormatError, match=message):
-            read()
-    assert [path.name for path in tmp_path.iterdir()] == ["FORMAT"]
-
-
-def test_a_home_from_before_there_was_a_format_is_told(tmp_path: Path) -> None:
-    (tmp_path / "logs" / "bid").mkdir(parents=True)
-    with pytest.raises(FormatError, match=r"FORMAT 0.*slicemill home upgrade"):
-        Home(tmp_path).open()
-
-
-def test_a_home_that_another_process_has_is_told_with_who_that_is(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from slicemill.storage.home import Home\n"
-        "home = Home(Path(sys.argv[1])); home.lock(); print('locked', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "locked\n"
-        with pytest.raises(HomeLocked, match=rf"another mill \(process {other.pid} on .*, since 2.*stop it"):
-            Home(tmp_path).lock()
-        other.kill()
-    home = Home(tmp_path)
-    home.lock()
-    home.lock()
-    with pytest.raises(HomeLocked):
-        Home(tmp_path).open()
-    home.unlock()
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert len(set(numbers)) == 400 and home.epoch == 800 and len(home.units) == 400
+    held = view(home)
+    home.close()
     again = Home(tmp_path)
     again.open()
+    assert view(again) == held
     again.close()
-
-
-def test_a_home_that_is_not_open_takes_no_commits() -> None:
-    home = Home(FOLDER, files=memory_files())
-    with pytest.raises(HomeError, match="not open"):
-        home.commit(Change(units={"u": {}}))
 
 
 def test_snapshots_in_the_background_hold_the_same(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def test_a_home_whose_index_takes_100_mb_opens_in_seconds(tmp_path: Path) -> Non
     home.commit(Change(units={"u": {}}))
     home.close()
     assert sum(path.stat().st_size for path in (tmp_path / "journal").iterdir()) > 100e6
-    began = time.monotonic()
+    began = time.process_time()
     found = HomeReader(tmp_path)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 5
     assert all(found.logs[name].rows == log.rows for name, log in home.logs.items())
     assert found.logs["ask"].epochs(after=69_990) == home.logs["ask"].epochs(after=69_990) != []
 

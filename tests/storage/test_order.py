@@ -39,6 +39,14 @@ def test_tables_that_follow_each_other_are_not_copied() -> None:
     )
 
 
+def test_many_tables_that_follow_each_other_are_not_copied_either() -> None:
+    parts = [rows(ts, ts + 1, seq=2 * ts) for ts in range(100)]
+    merged = merge_sorted(parts)
+    assert merged.column("_ts").num_chunks == 100
+    swapped = merge_sorted([*parts[50:], *parts[:50]])
+    assert swapped.equals(merged)
+
+
 def test_equal_times_come_by_arrival_number_although_tables_seem_to_follow_each_other() -> None:
     assert merge_sorted([rows(5, seq=7), rows(5, seq=2)]).column("_seq").to_pylist() == [2, 7]
 

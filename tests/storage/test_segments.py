@@ -124,6 +124,22 @@ def test_two_writers_of_one_name_do_not_share_a_segment() -> None:
     assert [one.append(rows(1)).segment, other.append(rows(2)).segment] == ["w-0.arrows", "w-1.arrows"]
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_a_writer_whose_segment_was_removed_starts_another_one(tmp_path: Path, released: bool) -> None:
+    writers = SegmentWriters("w")
+    first = writers.append(tmp_path, rows(1))
+    if released:
+        writers.close()
+    (tmp_path / first.segment).unlink()
+    second = writers.append(tmp_path, rows(2))
+    assert (first.segment, second.segment) == ("w-0.arrows", "w-1.arrows")
+    assert read_extent(tmp_path, second).equals(rows(2))
+    writers.forget(tmp_path)
+    assert writers.append(tmp_path, rows(3)).segment == "w-2.arrows"
+    writers.sync()
+    writers.close()
+
+
 def test_many_chunks_become_one_batch_so_that_kernels_get_vectors() -> None:
     files = MemoryFiles()
     extent = SegmentWriter(FOLDER, "w", files=files).append(pa.concat_tables([rows(1), rows(2), rows(3)]))
@@ -162,7 +178,10 @@ def test_rows_at_the_end_of_a_growing_segment_are_read_at_once(tmp_path: Path) -
         assert read_extent(tmp_path, writer.append(rows(n, seq=n))).equals(rows(n, seq=n))
 
 
-def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(tmp_path: Path) -> None:
+def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "_MAPS_BETWEEN_LOOKS", 1)
     reader = SegmentReader(LOCAL)
     writer = SegmentWriter(tmp_path, "w", roll_bytes=400_000)
     extents = [writer.append(rows(n, seq=n)) for n in range(1_500)]
@@ -212,6 +231,23 @@ def test_a_full_disk_loses_nothing_and_appending_goes_on_later(part: str) -> Non
                 files.room = None
         assert len(kept) >= 5
         assert all(read_extent(FOLDER, extent, memory).equals(table) for extent, table in kept)
+
+
+def test_a_disk_that_stays_full_does_not_fill_with_empty_segments() -> None:
+    files = FullFiles(MemoryFiles(), part="half")
+    writer = SegmentWriter(FOLDER, "w", files=files)
+    first = writer.append(rows(1))
+    for schema_changes in (False, True):
+        files.room = 1
+        for n in range(20):
+            with pytest.raises(StorageFull):
+                for _ in range(3):
+                    writer.append(rows(n).drop_columns("n") if schema_changes else rows(n))
+            files.room = 1 if schema_changes else 0
+    assert len(files.names(FOLDER)) <= 3
+    files.room = None
+    assert read_extent(FOLDER, writer.append(rows(5)), files).equals(rows(5))
+    assert read_extent(FOLDER, first, files).equals(rows(1))
 
 
 def test_syncing_comes_to_the_segment_and_then_to_its_folder_and_only_where_something_was_appended() -> None:

@@ -40,12 +40,23 @@ def rows_as_table(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -
     return table.drop_columns([name for name in table.column_names if is_system_column(name)])
 
 
+def feed_rows(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Let rows in, in this order; nothing is run."""
+    mill.feed(stream, rows_as_table(mill, stream, rows))
+    mill.dispatcher.admit_handed()
+
+
+def finish(mill: Mill) -> None:
+    """End all streams and run until every result is there."""
+    mill.dispatcher.end_streams()
+    mill.dispatcher.run_all()
+
+
 def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
     """Let tuples of a case in; they arrive now."""
     rows = [event.row for event in events if event.row is not None and event.ts_us is not None]
     if rows:
-        mill.feed(stream, rows_as_table(mill, stream, rows))
-        mill.dispatcher.admit_handed()
+        feed_rows(mill, stream, rows)
     for event in events:
         if event.row is None and event.ts_us is not None:
             mill.streams[stream].promise_at_least(event.ts_us)
@@ -88,8 +99,7 @@ def run_case(
                 mill.close(checkpoint=chooser.random() < 0.5)
                 mill = started()
             disturb(chooser)
-        mill.dispatcher.end_streams()
-        mill.dispatcher.run_all()
+        finish(mill)
         return results_of(mill)
     finally:
         mill.close()

@@ -23,7 +23,7 @@ from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.bids import Feed, count_rows, many_conditions, one_condition, write_bids
 from slicemill.bench.file_latency import latencies, settled
 from slicemill.bench.process_tree import Usage, measured
-from slicemill.bench.rivals import POLL_MS, MillSide, Side, SparkSide, batch_times_ms, expected_counts
+from slicemill.bench.rivals import POLL_MS, MillSide, Side, SparkSide, expected_counts
 from slicemill.engine.session import local_session
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
@@ -145,17 +145,12 @@ def _phase(
 
 
 def _where(side: Side, stages: Stages) -> dict[str, Any]:
-    """Seconds by stage; those of tasks add up over tasks, and an ingest job is part of its batch."""
+    """Seconds and times by stage; those of workers add up over workers."""
     if not isinstance(side, MillSide):
         return {}
-    # The first batch was there before the measurement began.
-    batches = batch_times_ms(side.ingest_progress()[1:])
-    where: dict[str, Any] = {"ingest batches": batches.pop("batches")}
-    where |= {f"ingest batch: {phase}": took / 1000 for phase, took in batches.items()}
-    for name, stage in stages.items():
-        where[name] = round(stage.seconds, 3)
-    runs = stages.get("unit job")
-    return {**where, "unit runs": runs.times if runs is not None else 0}
+    return {
+        name: {"s": round(stage.seconds, 3), "times": stage.times} for name, stage in sorted(stages.items())
+    }
 
 
 def _mill_side(

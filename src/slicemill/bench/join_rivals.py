@@ -132,7 +132,10 @@ class MillJoins:
 
     def state_rows(self) -> int:
         """Rows in state slices, in all buckets."""
-        return sum(held.rows for held in slices_of(self.mill.home.folder))
+        dispatcher = self.mill.dispatcher
+        with dispatcher.paused():
+            dispatcher.checkpoint(dispatcher.units.values())
+        return sum(held.rows for held in slices_of(self.mill.home))
 
     def stop(self) -> None:
         self.mill.close()

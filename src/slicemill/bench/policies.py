@@ -4,7 +4,7 @@ All policies get the same recorded arrivals and start with the same measured cos
 session has one core, so one unit runs at a time, as the policies assume. The gap between arrivals is set so
 that the costs measured first make 90 % of it; larger batches are cheaper by the row, so a mill that falls
 behind is less loaded than that, and how busy it was is told. Response times run from the moment a group of
-rows enters the log to that at which a subscriber has the results. A slowdown is a response time over
+rows is fed to the stream to that at which a subscriber has the results. A slowdown is a response time over
 T = a + b, what one row would take alone by the costs measured first, the same for all policies. What a whole
 group would take alone is told beside it: as a multiple of that, waiting for one's own group is no slowdown.
 The policies take their turns in one order and then in the other, and the figures are over both: a process
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.bench.policy_load import Recording, admit, group, queries, replay, script
+from slicemill.bench.policy_load import Recording, admit, group, learned, queries, replay, script, teach
 from slicemill.bench.policy_overhead import decision_ms
 from slicemill.bench.waiting import wait_until_read
 from slicemill.engine.mill import Mill
@@ -49,7 +49,7 @@ SEED = 7
 _WARM_UP = (1, 0, 1)
 _MEASURED = (0, 1, 2, 0, 0.5, 1, 0, 2, 1, 0)
 """Groups of the calibration, as multiples of those that come later; 0 is one row."""
-_BUSY = ("unit job", "unit commit", "deliver")
+_BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,6 @@ class PolicyBench:
         self._folder = folder
         self._queries = queries(count, SEED)
         self._turns = itertools.count()
-        self._unit_of: dict[str, str] = {}
         self._known = self._calibrate()
         work_s = sum(a + b * sizes.rows for a, b in self.costs().values())
         self.gap_s = work_s / LOAD
@@ -191,22 +190,20 @@ class PolicyBench:
                         unit.statistics.cost = BatchCost()
                 admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
                 mill.dispatcher.run_all()
-            units = mill.dispatcher.units.values()
-            self._unit_of = {log: unit.id for unit in units for _, log in unit.plan.unit.outputs}
-            return {unit.id: unit.statistics.plain() for unit in units}
+            return learned(mill)
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each unit, in seconds."""
+        """a and b of each query's unit, in seconds."""
         return {
-            unit: (known["cost"]["overhead"], known["cost"]["per_row"]) for unit, known in self._known.items()
+            query: (known["cost"]["overhead"], known["cost"]["per_row"])
+            for query, known in self._known.items()
         }
 
     def under(self, policy: str) -> tuple[Felt, dict[str, pa.Table]]:
         """One turn of a policy: what was felt, and the queries' rows."""
         deliveries = Deliveries()
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
-            for unit in mill.dispatcher.units.values():
-                unit.statistics.restore(self._known[unit.id])
+            teach(mill, self._known)
             admit(mill, self._recording.table(0))
             mill.dispatcher.run_all()
             mill.dispatcher.decisions = Summary()
@@ -231,7 +228,7 @@ class PolicyBench:
             epochs, counts, at = (np.array(column) for column in zip(*found, strict=True))
             took = at - came[epochs.astype(int)]
             felt.response.add(took, counts)
-            a, b = costs[self._unit_of[name]]
+            a, b = costs[name]
             felt.slowdown.add(took / (a + b), counts)
             felt.group_slowdown.add(took / (a + b * self.sizes.rows), counts)
             missing = StaleTime()
@@ -245,7 +242,7 @@ class PolicyBench:
 
 
 def _busy_s(stages: Stages) -> float:
-    return sum(stages[name].seconds for name in _BUSY if name in stages)
+    return sum(stage.seconds for name, stage in stages.items() if name.startswith(_BUSY))
 
 
 def _rows(table: pa.Table) -> pa.Table:

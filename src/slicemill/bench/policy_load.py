@@ -3,17 +3,18 @@
 A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
 what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
 selectivity, and adds a running sum by a key of its own, so that each query is a unit of its own.
-Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group
-is handed to the stream at once, so that no source is measured.
+Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group is
+fed to a stream without a source, so that only admitting rows and running units is measured.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,11 +45,12 @@ class LoadQuery:
         for _ in range(2 * 2**self.cost_class):
             hashed = f"sha2({hashed}, 512)"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
+        # The same partitions under a key of its own: queries by one key would be one unit.
+        key = f"k + {self.rows_back}"
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
             f"(SELECT epoch, number, {hashed} AS h, "
-            f"sum(v) OVER (PARTITION BY k % {self.rows_back} ROWS {self.rows_back} PRECEDING) AS s "
-            f"FROM {STREAM}) AS hashed "
+            f"sum(v) OVER (PARTITION BY {key} ROWS {self.rows_back} PRECEDING) AS s FROM {STREAM}) AS hashed "
             f"WHERE h < '{least}'"
         )
 
@@ -105,7 +107,18 @@ class Recording:
 
 def admit(mill: Mill, table: pa.Table) -> None:
     """A group arrives."""
-    mill.feed(STREAM, table)
+    mill.feed(STREAM, table.cast(mill.home.logs[STREAM].columns))
+
+
+def learned(mill: Mill) -> dict[str, dict[str, Any]]:
+    """What is known of each query's unit."""
+    return {query: mill.dispatcher.board.writers[query].statistics.plain() for query in mill.queries}
+
+
+def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Let units know what was learned of them in another mill."""
+    for query, statistics in known.items():
+        mill.dispatcher.board.writers[query].statistics.restore(statistics)
 
 
 def replay(mill: Mill, recording: Recording) -> Floats:

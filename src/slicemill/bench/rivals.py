@@ -19,7 +19,6 @@ from slicemill.engine.mill import Mill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_MS = 50
@@ -50,17 +49,6 @@ def expected_counts(spark: SparkSession, paths: Iterable[Path], conditions: Sequ
     row = frame.agg(*(F.count_if(F.expr(condition)) for condition in conditions)).head()
     assert row is not None
     return [int(count) for count in row]
-
-
-def batch_times_ms(progress: Iterable[StreamingQueryProgress]) -> dict[str, float]:
-    """Milliseconds of the phases of micro-batches that had input, summed; `batches` counts them."""
-    total: dict[str, float] = {"batches": 0}
-    for batch in progress:
-        if batch.numInputRows:
-            total["batches"] += 1
-            for phase, took in batch.durationMs.items():
-                total[phase] = total.get(phase, 0) + took
-    return total
 
 
 @contextmanager
@@ -126,7 +114,6 @@ class MillSide:
     conditions: Sequence[str]
     home: Path
     mill: Mill = field(init=False)
-    _ingest: list[StreamingQuery] = field(default_factory=list)
 
     def start(self) -> None:
         self.mill = Mill(self.spark, self.home, poll_ms=POLL_MS)
@@ -134,18 +121,13 @@ class MillSide:
         self.mill.execute(f"CREATE STREAM bid ({SCHEMA}) ORDER BY ts USING parquet OPTIONS ({source})")
         for number, condition in enumerate(self.conditions):
             self.mill.execute(f"CREATE QUERY q{number} AS SELECT {COLUMNS} FROM bid WHERE {condition}")
-        others = {query.id for query in self.spark.streams.active}
         self.mill.start()
-        self._ingest = [query for query in self.spark.streams.active if query.id not in others]
 
     def finish(self, expected: Sequence[int]) -> None:
         wait_for_counts(self.counts, expected, self.mill.check)
 
     def counts(self) -> list[int]:
         return [self.mill.queries[f"q{number}"].metrics().rows for number in range(len(self.conditions))]
-
-    def ingest_progress(self) -> list[StreamingQueryProgress]:
-        return [batch for query in self._ingest for batch in query.recentProgress]
 
     def stop(self) -> None:
         self.mill.close()

@@ -21,7 +21,7 @@ import numpy as np
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.policies import Deliveries
-from slicemill.bench.policy_load import CLASSES, LoadQuery, admit, group, script
+from slicemill.bench.policy_load import CLASSES, LoadQuery, admit, group, learned, script, teach
 from slicemill.bench.waiting import wait_until_read
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
@@ -136,13 +136,12 @@ class ShedBench:
             for epoch, share in enumerate(shares):
                 admit(mill, group(epoch, round(self.sizes.rows * share), SEED))
                 mill.dispatcher.run_all()
-            return {unit.id: unit.statistics.plain() for unit in mill.dispatcher.units.values()}
+            return learned(mill)
 
     def under(self, name: str, gap_s: float, groups: int, lag_s: float | None = None) -> Felt:
         deliveries = Deliveries()
         with self._mill(name, lag_s) as mill:
-            for unit in mill.dispatcher.units.values():
-                unit.statistics.restore(self._known[unit.id])
+            teach(mill, self._known)
             admit(mill, self._groups[0])
             mill.dispatcher.run_all()
             deliveries.follow(mill)

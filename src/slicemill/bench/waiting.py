@@ -39,10 +39,11 @@ def wait_for(mill: Mill, query: str, rows: int) -> None:
 
 
 def wait_until_read(mill: Mill, queries: Sequence[str]) -> None:
-    """Until nothing waits to be read by any of the queries."""
+    """Until nothing that was fed waits to be admitted, or to be read by any of the queries."""
 
     def done() -> bool:
         mill.check()
-        return not any(mill.lag_rows(name) for name in queries)
+        fed = any(stream.has_handed for stream in mill.streams.values())
+        return not fed and not any(mill.lag_rows(name) for name in queries)
 
     wait_until(done, lambda: f"rows that wait: { ({name: mill.lag_rows(name) for name in queries}) }", 0.02)

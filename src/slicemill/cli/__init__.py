@@ -1,4 +1,4 @@
-"""The command line: `slicemill check | explain | run | simulate | state | log | lab | bench`.
+"""The command line: `slicemill check | explain | run | simulate | state | log | home | lab | bench`.
 
 A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
 once, without Spark, Numba or NumPy.
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import bench, check, explain, lab, log, run, simulate, state
+from slicemill.cli import bench, check, explain, home, lab, log, run, simulate, state
 from slicemill.errors import SlicemillError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ app.command(epilog="Example: slicemill state work")(state.state)
 app.command(epilog="Example: slicemill bench simulator --json")(bench.bench)
 app.add_typer(lab.lab_app, name="lab")
 app.add_typer(log.log_app, name="log")
+app.add_typer(home.home_app, name="home")
 
 
 def main() -> None:

@@ -33,10 +33,10 @@ from pyspark.sql.types import StructField, StructType
 from slicemill.connectors.sinks.cursor import READERS, Cursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
 from slicemill.errors import SlicemillError
+from slicemill.esl.errors import did_you_mean
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs
-from slicemill.storage.open_home import log_of, open_home
 
 FORMAT = "slicemill"
 
@@ -76,6 +76,14 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
     return ResultOptions(home, options["query"], options.get("reader"), None if most is None else int(most))
 
 
+def _log_of(home: HomeReader, name: str) -> Log:
+    log = home.logs.get(name)
+    if log is None:
+        hint = did_you_mean(name, home.logs) or "`slicemill log ls` shows what there is"
+        raise SlicemillError(f"there is no query or stream {name} in {home.folder}; {hint}")
+    return log
+
+
 def _shown(table: pa.Table) -> pa.Table:
     shown = with_instants(table.drop_columns([SEQ, ARRIVAL]))
     # Spark compares schemas to the letter, and its own have neither our metadata nor our nullability.
@@ -113,7 +121,7 @@ class SlicemillSource(DataSource):
 
     def schema(self) -> StructType:
         options = result_options(self.options)
-        columns = log_of(open_home(options.home), options.query).columns
+        columns = _log_of(HomeReader(options.home), options.query).columns
         shown = _shown(with_system_columns(columns).empty_table()).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
 
@@ -134,7 +142,7 @@ class ResultReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        log = log_of(open_home(self._options.home), self._options.query)
+        log = _log_of(HomeReader(self._options.home), self._options.query)
         return _partitions(log, log.epochs())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -199,10 +207,10 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _log(self) -> Log:
         """The query's log as it is now."""
         if self._home is None:
-            self._home = open_home(self._options.home)
+            self._home = HomeReader(self._options.home)
         else:
             self._home.poll()
-        log = log_of(self._home, self._options.query)
+        log = _log_of(self._home, self._options.query)
         if self._columns is None:
             self._columns = log.columns
         elif not log.columns.equals(self._columns):

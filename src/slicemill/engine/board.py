@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.engine.unit import RunningUnit
+from slicemill.engine.work import Watermark
 from slicemill.metrics.ideal_times import IdealTime, Written, ideal_time
 from slicemill.metrics.waiting import Positions, Waiting
 from slicemill.scheduling.batches import Batches
@@ -172,7 +173,7 @@ class Board:
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, watermark: Callable[[str], tuple[int, int]], now_us: int) -> tuple[Positions, Batches]:
+    def ready(self, watermark: Callable[[str], Watermark], now_us: int) -> tuple[Positions, Batches]:
         """The units that could run now, by position, and what waits for them."""
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
@@ -198,7 +199,7 @@ class Board:
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking how far a stream is complete may promise time, so it is asked only of what idle units read. The
@@ -213,7 +214,7 @@ class Board:
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            until, _ = watermark(log)
+            until, _, _ = watermark(log)
             reached[readers] = np.minimum(reached[readers], until)
             if until == END:
                 ended[readers] |= self._untold[log][readers]

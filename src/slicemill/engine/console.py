@@ -16,7 +16,7 @@ from slicemill.engine.workers.sharing import Execution
 from slicemill.esl import Source
 from slicemill.show import show_counts, show_rows, show_timestamp
 from slicemill.storage.home import Durability
-from slicemill.storage.open_home import open_home
+from slicemill.storage.home_reader import HomeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _summary(mill: Mill) -> None:
 
 def logs_table(folder: Path) -> Table:
     """What the logs of a home hold."""
-    home = open_home(folder)
+    home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log")
     for column in ("epochs", "rows", "bytes"):

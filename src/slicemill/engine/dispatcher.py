@@ -25,7 +25,17 @@ from slicemill.engine.board import Board, Goal
 from slicemill.engine.cause import cause
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import CheckpointDone, Forget, Item, ItemFailed, Message, ReadDone, Reply, RunDone
+from slicemill.engine.work import (
+    CheckpointDone,
+    Forget,
+    Item,
+    ItemFailed,
+    Message,
+    ReadDone,
+    Reply,
+    RunDone,
+    Watermark,
+)
 from slicemill.engine.workers.events import Answer, Failure, Joined, Left, Notice
 from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
@@ -38,7 +48,6 @@ from slicemill.storage.home import Home
 from slicemill.storage.segments import parse_segment
 from slicemill.time import US
 
-Watermark = Callable[[str], tuple[int, int]]
 AfterRun = Callable[[RunningUnit, list[RunDone]], None]
 
 # Of one core, what rounds over a trickle may take: the time between reads is at least their cost over this.
@@ -72,7 +81,7 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Watermark,
+        watermark: Callable[[str], Watermark],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,
@@ -293,11 +302,7 @@ class Dispatcher:
             if asked:
                 pause = min(self._round_cost_s / _PACE, _LONGEST_PAUSE_S)
                 self._next_reads_s = time.monotonic() + pause
-        began = time.perf_counter()
-        ranked = self._ranked()
-        if ranked:
-            asked |= self._give_runs(ranked, self.quantum_s)
-            self.decisions.add(time.perf_counter() - began)
+        asked |= self._give_runs(self._ranked(), self.quantum_s)
         if not asked:
             self._give_due_checkpoints()
 
@@ -455,12 +460,14 @@ class Dispatcher:
 
     def _ranked(self) -> list[RunningUnit]:
         """The units that could run now, by the policy."""
-        now = self._clock()
+        began, now = time.perf_counter(), self._clock()
         self.board.refresh(now)
         positions, batches = self.board.ready(self._watermark, now)
         if not len(positions):
             return []
-        return [self.board.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        ranked = [self.board.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        self.decisions.add(time.perf_counter() - began)
+        return ranked
 
     def _give_reads(self, *, every: bool = False, handed_only: bool = False) -> bool:
         now = self._clock()

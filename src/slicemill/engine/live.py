@@ -1,4 +1,4 @@
-"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, troubles."""
+"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, trouble."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def watch(mill: Mill, seconds: float | None, console: Console) -> None:
         while seconds is None or time.monotonic() - began < seconds:
             mill.check()
             if console.is_terminal:
-                live.update(_picture(mill, rates, time.monotonic() - began), refresh=True)
+                live.update(picture(mill, rates, time.monotonic() - began), refresh=True)
             else:
                 found = troubles(mill)
                 for trouble in found:
@@ -64,7 +64,8 @@ def troubles(mill: Mill) -> list[str]:
     return [*([mill.dispatcher.trouble] if mill.dispatcher.trouble else []), *sources]
 
 
-def _picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
+def picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
+    """The tables of a mill, with what keeps it from going on above them."""
     title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(trouble, style="red") for trouble in troubles(mill)]
     return Group(title, *lines, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))

@@ -33,7 +33,7 @@ from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import RunDone
+from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
@@ -48,14 +48,12 @@ from slicemill.ingest.reader import open_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
-from slicemill.plan.units import cut
+from slicemill.plan.planner import Plan, Planner
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow
@@ -132,7 +130,8 @@ class Mill:
         self._opened = False
         self._started = False
         self._closed = False
-        self._graph = QueryGraph({})
+        self._planner = Planner()
+        self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
         self._metrics: dict[str, QueryMetrics] = {}
         self._record = Record(BUCKET_S)
@@ -235,7 +234,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
-                self._run_units(self._graph, self.catalog)
+                self._run_units(self._plan, self.catalog)
                 self._opened = True
 
     def start(self) -> None:
@@ -279,6 +278,11 @@ class Mill:
         self.dispatcher.run_all()
         self.sinks.deliver_new()
 
+    def checkpoint(self) -> None:
+        """Write the state that only workers have, so that a restart has nothing to replay."""
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint(self.dispatcher.units.values())
+
     def close(self, *, checkpoint: bool = True) -> None:
         """Stop, write the state that only workers have, and end the session if this mill has made it."""
         if self._closed:
@@ -318,7 +322,8 @@ class Mill:
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
-        graph = share(optimize(build_graph(catalog)), catalog)
+        plan = self._planner.plan(catalog)
+        graph = plan.graph
         # Before anything is registered: a sink that cannot be must not leave half a query behind.
         sinks = {
             query.name: open_sink(
@@ -350,14 +355,14 @@ class Mill:
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(need_of(name, graph))
             if self._opened:
-                self._run_units(graph, catalog)
+                self._run_units(plan, catalog)
             for query in catalog.queries.values():
                 if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
             self._note_statements(catalog)
-            self.catalog, self._graph = catalog, graph
+            self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
 
@@ -416,8 +421,8 @@ class Mill:
                 )
         return streams
 
-    def _run_units(self, graph: QueryGraph, catalog: Catalog) -> None:
-        units = [self._running_unit(plan) for plan in self._plans(graph, catalog)]
+    def _run_units(self, plan: Plan, catalog: Catalog) -> None:
+        units = [self._running_unit(part) for part in self._plans(plan, catalog)]
         running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
@@ -430,7 +435,8 @@ class Mill:
             self.home.commit(Change(dropped_units=gone))
             self.dispatcher.forget(gone, ())
 
-    def _plans(self, graph: QueryGraph, catalog: Catalog) -> list[UnitPlan]:
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
+        graph = plan.graph
         # A plan travels to workers: it must not grow with queries that others run.
         catalog = catalog.without_queries()
         return [
@@ -441,7 +447,7 @@ class Mill:
                 self._tables,
                 cell_count(unit, graph, self._cells),
             )
-            for unit in cut(graph)
+            for unit in plan.units
         ]
 
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
@@ -488,19 +494,19 @@ class Mill:
             self.sinks.forget(dropped.name)
             self.home.commit(Change(dropped_logs=[dropped.name]))
 
-    def watermark(self, log: str) -> tuple[int, int]:
-        """The watermark of a log and the moment it was reached: a stream's, or by the unit that writes it."""
+    def watermark(self, log: str) -> Watermark:
+        """The watermark of a log: a stream's, or by the unit that writes it."""
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.board.writers.get(log)
         if writer is not None:
-            return writer.watermark(log), now
+            return writer.watermark(log), now, False
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
-            return END, now
+            return END, now, False
         frontier = self.home.logs[log].frontier
-        return (BEGINNING if frontier is None else frontier), now
+        return (BEGINNING if frontier is None else frontier), now, False
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
         now = self._clock()
@@ -552,7 +558,7 @@ class Mill:
         unit = board.writers.get(metrics.query)
         if unit is not None:
             metrics.memory = Memory(*board.rows_waiting(unit.id), unit.state_bytes)
-            behind = self._graph.ancestors(metrics.query)
+            behind = self._plan.graph.ancestors(metrics.query)
             metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics
 
@@ -561,14 +567,13 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._graph.only(self._graph.ancestors(query.name)))
+            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
             return self._complete_from(query.name)
 
         def state() -> list[HeldSlice]:
-            with self.dispatcher.paused():
-                self.dispatcher.checkpoint(self.dispatcher.units.values())
+            self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
         counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
@@ -581,7 +586,7 @@ class Mill:
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
 
     def _complete_from(self, query: str) -> int | None:
-        history = history_us(self._graph, query)
+        history = history_us(self._plan.graph, query)
         units = [unit for unit in self.dispatcher.units.values() if query in unit.since]
         if not units or history is None:
             return None

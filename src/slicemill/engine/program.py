@@ -24,6 +24,7 @@ from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
 from slicemill.kernels.join.warm import warm as warm_joins
+from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
@@ -84,6 +85,12 @@ class UnitProgram:
             )
             for node_id in plan.unit.nodes
         }
+        self._fed = {node_id: fed_by(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
+        self._read = {
+            node.id: log
+            for node in plan.graph
+            if (log := log_of(node, plan.graph)) in plan.unit.inputs and node.id not in self._fed
+        }
 
     @property
     def states(self) -> dict[str, object]:
@@ -108,29 +115,10 @@ class UnitProgram:
         dropping: Mapping[str, Dropping] = _ALL_STAY,
     ) -> Outcome:
         """`dropping` says what drop boxes do, by node; without it they do nothing."""
-        graph, unit = self.plan.graph, self.plan.unit
+        unit = self.plan.unit
         self._set_boxes(dropping)
-        found: dict[str, Part] = {}
-        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
-        for node in graph:
-            log = log_of(node, graph)
-            if log is not None and log in inputs and node.id not in unit.nodes:
-                found[node.id] = inputs[log], complete[log]
-        for node_id in unit.nodes:
-            operator = graph[node_id].operator
-            sources = fed_by(graph[node_id], graph)
-            if isinstance(operator, op.Part):
-                shared = sources[0]
-                # A shared step that made no parts has failed as a whole.
-                found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
-            elif (step := self._steps[node_id]) is not None:
-                made = _run(step, [found[source] for source in sources])
-                if isinstance(made, list):
-                    assert isinstance(operator, op.Shared), "nothing else makes parts"
-                    names = [member.name for member in operator.members]
-                    parts[node_id] = dict(zip(names, made, strict=True))
-                else:
-                    found[node_id] = made
+        with keys_found_once():
+            found = self._run_steps(inputs, complete)
         results = {log: found[node_id] for node_id, log in unit.outputs}
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return Outcome(
@@ -140,6 +128,28 @@ class UnitProgram:
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
+
+    def _run_steps(self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]) -> dict[str, Part]:
+        """What each node gives. A table that many read is put together from its chunks once, not by each."""
+        many = len(self._stateful) > 1
+        tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
+        found: dict[str, Part] = {node: (tables[log], complete[log]) for node, log in self._read.items()}
+        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
+        for node_id, sources in self._fed.items():
+            operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
+            if isinstance(operator, op.Part):
+                shared = sources[0]
+                # A shared step that made no parts has failed as a whole.
+                found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
+            elif step is not None:
+                made = _run(step, [found[source] for source in sources])
+                if isinstance(made, list):
+                    assert isinstance(operator, op.Shared), "nothing else makes parts"
+                    names = [member.name for member in operator.members]
+                    parts[node_id] = dict(zip(names, made, strict=True))
+                else:
+                    found[node_id] = made
+        return found
 
     def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
         for node_id, step in self._steps.items():

@@ -21,7 +21,6 @@ from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.open_home import open_home
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
 
 def _looked(home: Path | Home, look: _Look[T]) -> list[T]:
     """What is seen of all operators that can tell what they keep, unit by unit."""
-    opened = open_home(home) if isinstance(home, Path) else home
+    opened = HomeReader(home) if isinstance(home, Path) else home
     return [seen for unit in sorted(opened.units) for seen in _looked_at(opened, unit, look)]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.engine.work import ReadDone, ReadStream
+from slicemill.engine.work import ReadDone, ReadStream, Watermark
 from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
@@ -86,6 +86,7 @@ class RunningStream:
         self._noticed = False
         self._announced = BEGINNING
         self._reached_us = 0
+        self._by_clock = False
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
 
@@ -118,6 +119,11 @@ class RunningStream:
         extents = (writer.append(table),) if table.num_rows else ()
         writer.release()
         self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
+
+    @property
+    def has_handed(self) -> bool:
+        """Was anything handed over that is not committed yet?"""
+        return bool(self._inbox)
 
     def wait_committed(self, partition: str, offset: int) -> None:
         with self._committed:
@@ -217,21 +223,21 @@ class RunningStream:
         """What a unit has been told before a restart still holds."""
         self._announced = max(self._announced, ts)
 
-    def watermark(self, now: int) -> tuple[int, int]:
-        """The stream's watermark, and the moment at which it got there. It never goes back (M25)."""
+    def watermark(self, now: int) -> Watermark:
+        """The stream's watermark; it never goes back (M25)."""
         if self.ended and self.reading_us is None and not self._inbox:
-            found, moment = END, now
+            found, by_data = END, False
         else:
             # A reader that gives notice has nothing as long as it says nothing; a notice may be on its way.
             quiet = self.next_read_us is None and self.reading_us is None and not self.handed
             seen = now - _NOTICE_US if quiet else None
             found = watermark(self.stream, self.fields, now, self.reading_us, seen)
-            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
-            by_data = self.fields.get(WATERMARK, BEGINNING) >= found
-            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
+            by_data = bool(self.fields.get(WATERMARK, BEGINNING) >= found)
         if found > self._announced:
-            self._announced, self._reached_us = found, moment
-        return self._announced, self._reached_us
+            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
+            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
+            self._announced, self._reached_us, self._by_clock = found, moment, not by_data
+        return self._announced, self._reached_us, self._by_clock
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

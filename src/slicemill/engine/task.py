@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
@@ -41,18 +42,20 @@ from slicemill.engine.work import (
 from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.ingest.stream import OpenStream, StreamPlan
-from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.metrics.due import due_moments
+from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.log import read_epochs
-from slicemill.storage.segments import SegmentWriter
+from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.state_size import state_bytes
-from slicemill.time import wall_clock_us
+from slicemill.time import END, wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
 _COMPRESSED_ROWS = 2_000
 _COUNT_BYTES_S = 0.5
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -71,22 +74,21 @@ class Worker:
     """The handler of a worker's messages."""
 
     context: WorkerContext
+    _writers: SegmentWriters
     cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
-    _writers: dict[Path, SegmentWriter] = field(default_factory=dict)
-    _written: set[Path] = field(default_factory=set)
+    _sync: bool = False  # what is written must outlive a loss of power
     _taken: Cell | None = None
 
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
+        self._sync = asked.sync
         reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
         if asked.sync:
-            for folder in self._written:
-                self._writers[folder].sync()
-        self._written.clear()
+            self._writers.sync()
         return reply
 
     def _do(self, item: Item) -> ItemDone | None:
@@ -116,11 +118,12 @@ class Worker:
         outcome = program.run(tables, watermarks, item.dropping)
         clock.append(time.perf_counter())
         written, arrivals = {}, {}
-        for log, table in outcome.tables.items():
-            if table.num_rows:
+        for log, made in outcome.tables.items():
+            if made.num_rows:
+                table = _with_due_moments(made, tables, item.inputs)
                 written[log] = self._append(item.outputs[log], table, compress=True)
-                arrivals[log] = _arrivals(table, tables, item.inputs)
-        files = tuple(write_checkpoint(item.state_folder, program.states)) if item.checkpoint else None
+                arrivals[log] = _arrivals(table)
+        files = self._written_state(item.state_folder, program) if item.checkpoint else None
         cell = self._keep(item, program)
         clock.append(time.perf_counter())
         return RunDone(
@@ -141,7 +144,7 @@ class Worker:
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram) -> Cell:
-        """Put a program back after its run. Counting its bytes takes longer than many a run: not each time."""
+        """Put a program back after its run. Counting its bytes takes longer than many a run."""
         known = self._taken or Cell(item.plan, item.run, program)
         known.run = item.run
         now_s = time.monotonic()
@@ -168,8 +171,11 @@ class Worker:
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
         cell = self.cells[item.mill, item.unit, item.cell]
-        files = write_checkpoint(item.state_folder, cell.program.states)
-        return CheckpointDone(item.unit, item.cell, cell.run, tuple(files))
+        files = self._written_state(item.state_folder, cell.program)
+        return CheckpointDone(item.unit, item.cell, cell.run, files)
+
+    def _written_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
+        return tuple(write_checkpoint(folder, program.states, durable=self._sync))
 
     # -- streams ---------------------------------------------------------------------------------------
 
@@ -235,11 +241,7 @@ class Worker:
     # -- segments --------------------------------------------------------------------------------------
 
     def _append(self, folder: Path, table: pa.Table, *, compress: bool = False) -> Appended:
-        writer = self._writers.get(folder)
-        if writer is None:
-            writer = self._writers[folder] = SegmentWriter(folder, self.context.name)
-        self._written.add(folder)
-        extent = writer.append(table, compress=compress and table.num_rows >= _COMPRESSED_ROWS)
+        extent = self._writers.append(folder, table, compress=compress and table.num_rows >= _COMPRESSED_ROWS)
         ts = table.column(0)
         arrival = pc.min(table.column(ARRIVAL)).as_py()
         return Appended([extent], ts[0].as_py(), ts[-1].as_py(), arrival)
@@ -247,7 +249,7 @@ class Worker:
 
 def make(context: WorkerContext) -> Worker:
     """The handler of a worker process."""
-    return Worker(context)
+    return Worker(context, SegmentWriters(context.name))
 
 
 def _failed(item: Item, problem: Exception) -> ItemFailed:
@@ -270,7 +272,24 @@ def _read_span(span: Span, program: UnitProgram, log: str) -> pa.Table:
     return read_epochs(span.folder, span.columns, epochs, span.needed)
 
 
-def _arrivals(table: pa.Table, _tables: Mapping[str, pa.Table], _spans: Mapping[str, Span]) -> Arrivals:
-    found = pc.value_counts(table.column(ARRIVAL))
-    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
-    return tuple((arrival, rows) for arrival, rows in pairs if arrival > 0)
+def _with_due_moments(table: pa.Table, tables: Mapping[str, pa.Table], spans: Mapping[str, Span]) -> pa.Table:
+    """Results with the moments at which they were due: those that time has released have no arrival."""
+    arrivals = table.column(ARRIVAL).to_numpy()
+    if (arrivals > 0).all():
+        return table
+    inputs = [found for found in tables.values() if found.num_rows]
+    times = np.concatenate([found.column(TS).to_numpy() for found in inputs] or [_NONE])
+    came = np.concatenate([found.column(ARRIVAL).to_numpy() for found in inputs] or [_NONE])
+    if len(inputs) > 1:
+        order = np.argsort(times, kind="stable")
+        times, came = times[order], came[order]
+    last = max(spans.values(), key=lambda span: span.reached_us)
+    by_clock = last.watermark if last.by_clock and last.watermark < END else None
+    due = due_moments(table.column(TS).to_numpy(), arrivals, times, came, last.reached_us, by_clock)
+    place = table.schema.get_field_index(ARRIVAL)
+    return table.set_column(place, table.schema.field(place), pa.array(due))
+
+
+def _arrivals(table: pa.Table) -> Arrivals:
+    moments, rows = np.unique(table.column(ARRIVAL).to_numpy(), return_counts=True)
+    return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

@@ -26,7 +26,7 @@ from pyspark import cloudpickle
 
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.work import CheckpointDone, CheckpointUnit, Restore, RunDone, RunUnit, Span
+from slicemill.engine.work import CheckpointDone, CheckpointUnit, Restore, RunDone, RunUnit, Span, Watermark
 from slicemill.ingest.needs import columns_read
 from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.operators import Sink
@@ -160,10 +160,10 @@ class RunningUnit:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def begin(self, watermarks: Mapping[str, tuple[int, int]], now: int, backlog: Backlog) -> Run:
-        """Start a run over what waits now; watermarks come with the moments at which they were reached."""
+    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> Run:
+        """Start a run over what waits now."""
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        told = {log: watermark for log, (watermark, _) in watermarks.items()}
+        told = {log: watermark for log, (watermark, _, _) in watermarks.items()}
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
@@ -174,7 +174,8 @@ class RunningUnit:
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self._runs += 1
         self._spans = {
-            log: self._span(log, epochs[log], told[log], watermarks[log][1]) for log in self.plan.unit.inputs
+            log: self._span(log, epochs[log], (told[log], *watermarks[log][1:]))
+            for log in self.plan.unit.inputs
         }
         self._dropping = dropping
         self.run = Run(self, self._runs, epochs, told, shares, [])
@@ -212,16 +213,18 @@ class RunningUnit:
             log: self._span(
                 log,
                 self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
-                told.get(log, BEGINNING),
+                (told.get(log, BEGINNING), 0, False),
             )
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         return Restore(tuple(files[cell]) if files else (), replay if told else {}, newcomers)
 
-    def _span(self, log: str, epochs: Sequence[Epoch], watermark: int, reached_us: int = 0) -> Span:
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> Span:
         opened = self._home.logs[log]
-        return Span(opened.folder, opened.columns, tuple(epochs), watermark, self._needed[log], reached_us)
+        told, reached_us, by_clock = watermark
+        needed = self._needed[log]
+        return Span(opened.folder, opened.columns, tuple(epochs), told, needed, reached_us, by_clock)
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""

@@ -21,6 +21,9 @@ from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
 
+# A log's watermark, the moment at which it got there, and whether the clock moves it.
+Watermark: TypeAlias = tuple[int, int, bool]
+
 # When the rows of an output were due, and how many of them at each moment.
 Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -29,7 +32,8 @@ Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 class Span:
     """Epochs of a log that a run reads, and the log's watermark behind them.
 
-    `reached_us` is when the watermark got there: a result that only time releases was due then.
+    `reached_us` is when the watermark got there, by the clock or by data: a result that only time releases
+    was due then.
     """
 
     folder: Path
@@ -38,6 +42,7 @@ class Span:
     watermark: int
     needed: frozenset[str]
     reached_us: int = 0
+    by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ key of a table, not per row: rows only carry the place of their key in the list 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -39,8 +41,54 @@ class DistinctKeys:
         return np.array(places, np.int64)[self.codes] if places else np.zeros(len(self.codes), np.int64)
 
 
+# By the memory that key columns lie in; the columns are held, so that no others come to lie there.
+_Memo: TypeAlias = dict[tuple[Any, ...], tuple[Sequence[Column], DistinctKeys]]
+_memo: ContextVar[_Memo | None] = ContextVar("keys found in this run", default=None)
+
+
+@contextmanager
+def keys_found_once() -> Iterator[None]:
+    """Within, the keys of the same columns are found once, whoever asks: many windows read one table."""
+    token = _memo.set({})
+    try:
+        yield
+    finally:
+        _memo.reset(token)
+
+
 def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
     """The keys that the columns form together; without columns all rows have the same one."""
+    memo = _memo.get()
+    if memo is None or not columns or any(_in_parts(column.type) for column in columns):
+        return _distinct(columns, rows)
+    place = tuple(_place(column) for column in columns)
+    if place not in memo:
+        memo[place] = columns, _distinct(columns, rows)
+    return memo[place][1]
+
+
+def _in_parts(kind: pa.DataType) -> bool:
+    """Does a column lie in more memory than its own buffers?"""
+    return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
+
+
+def _place(column: Column) -> tuple[Any, ...]:
+    """Where a column lies in memory: two that lie in the same place have the same values."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return tuple(
+        (chunk.type, chunk.offset, len(chunk), *(None if b is None else b.address for b in chunk.buffers()))
+        for chunk in chunks
+    )
+
+
+def whole(column: Column) -> pa.Array:
+    """A column as one array, where it lies if it is one already."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
     if not columns:
         first = np.zeros(min(rows, 1), np.int64)
         return DistinctKeys(np.zeros(rows, np.int64), [()] * min(rows, 1), first)
@@ -72,7 +120,7 @@ def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 def comparable(column: Column) -> list[pa.Array]:
     """The column in a form whose values are equal if and only if the keys are: floats as bits, for one."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = whole(column)
     kind = array.type
     if pa.types.is_floating(kind):
         valid = array.is_valid()

@@ -32,7 +32,8 @@ from slicemill.plan.slices.chain import mem_opt
 from slicemill.plan.slices.members import member
 from slicemill.plan.slices.workload import Workload
 from slicemill.plan.units import cut
-from slicemill.storage.chunk import open_chunk, write_chunk
+from slicemill.storage.files import unique_name
+from slicemill.storage.segments import SegmentWriter, read_extent
 
 WAYS = ("state-slice", "isolated", "pull-up", "push-down")
 RIVALS = WAYS[1:]
@@ -215,7 +216,6 @@ def _measured(setting: Setting, way: str, seed: int) -> Measured:
     programs = [UnitProgram(UnitPlan(unit, graph, catalog, {}), 0) for unit in cut(graph)]
     measured = Measured()
     with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as folder:
-        Path(folder, "chunks").mkdir()
         for number, tables in enumerate(_batches(setting, seed)):
             until = round((number + 1) * BATCH_S * _US)
             _run(programs, tables, until, Path(folder), measured)
@@ -234,17 +234,19 @@ def _run(
     """One run of each unit, in the order of their logs."""
     complete = dict.fromkeys(tables, until)
     began = time.process_time()
+    writer = SegmentWriter(folder, unique_name())
     for program in programs:
         wanted = program.plan.unit.inputs
         outcome = program.run({log: tables[log] for log in wanted}, {log: complete[log] for log in wanted})
         for log, table in outcome.tables.items():
-            chunk = write_chunk(folder, "chunks", table, compress=True)
-            tables[log], complete[log] = open_chunk(folder, chunk), outcome.complete[log]
+            extent = writer.append(table, compress=True)
+            tables[log], complete[log] = read_extent(folder, extent), outcome.complete[log]
+    writer.release()
     measured.cpu_s += time.process_time() - began
     for query in ("q1", "q2", "q3"):
         count, total = measured.results.get(query, (0, 0))
         measured.results[query] = count + tables[query].num_rows, total + _sum(tables[query])
-    for path in (folder / "chunks").iterdir():
+    for path in folder.iterdir():
         path.unlink()
 
 
@@ -264,7 +266,8 @@ def _batches(setting: Setting, seed: int) -> Iterator[dict[str, pa.Table]]:
             chance = np.random.default_rng((seed, place, number))
             times = np.sort(chance.integers(0, round(BATCH_S * _US), rows)) + round(number * BATCH_S * _US)
             keys = chance.integers(0, setting.keys, rows)
-            columns = {"_ts": times, "_arr": times, "k": keys, "k2": keys, "k3": keys}
+            numbers = np.arange(number * rows, (number + 1) * rows)
+            columns = {"_ts": times, "_seq": numbers, "_arr": times, "k": keys, "k2": keys, "k3": keys}
             columns["v"] = chance.integers(0, VALUES, rows)
             tables[stream] = pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))})
         yield tables

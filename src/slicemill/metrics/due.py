@@ -31,13 +31,19 @@ def released_by_time(at: Integers) -> Integers:
 
 
 def due_moments(
-    ts: Integers, arr: Integers, input_ts: Integers, input_arr: Integers, watermark_us: int
+    ts: Integers,
+    arr: Integers,
+    input_ts: Integers,
+    input_arr: Integers,
+    watermark_us: int,
+    by_clock: int | None = None,
 ) -> Integers:
     """When the results of a run were due, by the clock that arrivals are stamped with.
 
     `ts` and `arr` are those of the results. `input_ts`, which never falls, and `input_arr` are those of the
     tuples of the run, of all inputs together. `watermark_us` is when the watermark came to where it is:
-    results that time released, with no tuple behind their release time, came out because of it.
+    results that time released, with no tuple behind their release time, came out because of it. Where the
+    clock moves the watermark, `by_clock` is the watermark: it was at an earlier moment that much earlier.
     """
     released = arr <= 0
     if not released.any():
@@ -46,4 +52,5 @@ def due_moments(
     # Tuples may wait for each other: the first to arrive at or behind a moment ends the waiting for it.
     earliest = np.minimum.accumulate(input_arr[::-1])[::-1]
     arrived = np.append(earliest, watermark_us)[np.searchsorted(input_ts, at, side="left")]
-    return np.where(released, np.minimum(arrived, watermark_us), arr)
+    reached = watermark_us if by_clock is None else watermark_us - np.maximum(by_clock - at, 0)
+    return np.where(released, np.minimum(arrived, reached), arr)

@@ -2,10 +2,10 @@
 
     with recording() as stages:
         ...
-    stages["unit job"].seconds
+    stages["commit"].seconds
 
-Nothing is kept while nobody records. Seconds are of wall time; those of tasks, which run side by side and
-report when they end, add up over tasks.
+Nothing is kept while nobody records. Seconds are of wall time; those of workers, which work side by side and
+report when they answer, add up over workers.
 """
 
 from __future__ import annotations

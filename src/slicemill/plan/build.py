@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicemill.esl.catalog import Catalog, DerivedStream, Stream, Table, TimestampKind, View
+from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation, Stream, Table, TimestampKind, View
 from slicemill.esl.classifier import Classifier
 from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
 from slicemill.esl.query import Continuous, Frame, Input, Select, Union
@@ -16,14 +16,19 @@ from slicemill.plan.graph import Node, QueryGraph
 
 def build_graph(catalog: Catalog) -> QueryGraph:
     """The graph of all continuous queries and derived streams of a catalog."""
+    derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, Classifier))]
+    return build_part(catalog, *derived, *catalog.queries.values())
+
+
+def build_part(catalog: Catalog, *statements: Query | Relation) -> QueryGraph:
+    """The graph of some of a catalog's statements, with all that they read."""
     builder = _Builder(catalog)
-    for relation in catalog.relations.values():
-        if isinstance(relation, (DerivedStream, Classifier)):
-            builder.relation(relation.name)
-    for query in catalog.queries.values():
-        if not isinstance(query.query, RelationQuery):
-            node = builder.query(query.query, query.name)
-            builder.add(query.name, op.Sink(query.name), (node,), node.schema)
+    for statement in statements:
+        if not isinstance(statement, Query):
+            builder.relation(statement.name)
+        elif not isinstance(statement.query, RelationQuery):
+            node = builder.query(statement.query, statement.name)
+            builder.add(statement.name, op.Sink(statement.name), (node,), node.schema)
     return QueryGraph(builder.nodes, builder.streams)
 
 

@@ -13,7 +13,6 @@ from dataclasses import MISSING, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 from slicemill.esl.catalog import Catalog
@@ -21,7 +20,9 @@ from slicemill.esl.query import WindowCall
 from slicemill.esl.relation import AggregateCall
 
 _DIGITS = 10
-_PLAIN = (str, bool, int, float, bytes, type(None), Decimal, Fraction)
+_PLAIN = frozenset((str, bool, int, float, bytes, type(None), Decimal, Fraction))
+
+_fields: dict[type, tuple[tuple[str, object], ...] | None] = {}
 
 
 def digest(*parts: object) -> str:
@@ -75,34 +76,42 @@ class _Writer:
         self.called: set[str] = set()
 
     def written(self, what: Any) -> str:
-        if isinstance(what, Enum):
-            return f"{type(what).__name__}.{what.name}"
-        if isinstance(what, _PLAIN):
-            return f"{type(what).__name__}:{what!r}"
-        if isinstance(what, (tuple, list)):
+        kind = type(what)
+        if kind in _PLAIN:
+            return f"{kind.__name__}:{what!r}"
+        if kind is tuple or kind is list:
             return f"[{','.join(map(self.written, what))}]"
-        if isinstance(what, dict):
-            return self._sorted(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
-        if isinstance(what, (set, frozenset)):
-            return self._sorted(map(self.written, what))
-        if is_dataclass(what) and not isinstance(what, type):
-            if isinstance(what, (AggregateCall, WindowCall)):
+        compared = _compared(kind)
+        if compared is not None:
+            if kind is AggregateCall or kind is WindowCall:
                 self.called.add(what.name.lower())
-            told = [
-                f"{name}={self.written(value)}"
-                for name, default in _compared(type(what))
-                if (value := getattr(what, name)) != default
-            ]
-            return f"{type(what).__name__}({','.join(told)})"
-        raise TypeError(f"{type(what).__name__} is no content of a plan")
+            told = []
+            for name, default in compared:
+                value = getattr(what, name)
+                if value is not default and value != default:
+                    told.append(f"{name}={self.written(value)}")
+            return f"{kind.__name__}({','.join(told)})"
+        if isinstance(what, Enum):
+            return f"{kind.__name__}.{what.name}"
+        if isinstance(what, dict):
+            return _sorted(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
+        if isinstance(what, (set, frozenset)):
+            return _sorted(map(self.written, what))
+        raise TypeError(f"{kind.__name__} is no content of a plan")
 
-    def _sorted(self, parts: Iterable[str]) -> str:
-        return f"{{{','.join(sorted(parts))}}}"
+
+def _sorted(parts: Iterable[str]) -> str:
+    return f"{{{','.join(sorted(parts))}}}"
 
 
-@cache
-def _compared(kind: type) -> tuple[tuple[str, object], ...]:
-    """The fields that tell two values apart, with their defaults."""
+def _compared(kind: type) -> tuple[tuple[str, object], ...] | None:
+    """The fields of a dataclass that tell two values apart, with their defaults; None for another class."""
+    if kind not in _fields:
+        _fields[kind] = _fields_of(kind) if is_dataclass(kind) else None
+    return _fields[kind]
+
+
+def _fields_of(kind: type) -> tuple[tuple[str, object], ...]:
     found = []
     for field in fields(kind):
         if field.compare:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Part, Shared, SharedJoin, SharedModels
+from slicemill.plan.operators import Part, Shared, with_members
 from slicemill.plan.units import Unit
 
 
@@ -26,7 +26,9 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
         if node.id not in needed:
             continue
         if isinstance(node.operator, Shared):
-            node = replace(node, operator=_with_members(node.operator, _kept(graph, node, needed)))
+            kept = _kept(graph, node, needed)
+            members = [member for member in node.operator.members if member.name in kept]
+            node = replace(node, operator=with_members(node.operator, members))
         nodes[node.id] = node
     streams = {name: node for name, node in graph.streams.items() if node in nodes}
     inside = tuple(node for node in unit.nodes if node in nodes)
@@ -67,14 +69,6 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
     own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
     parts = [node for node in unit.nodes if node in behind and isinstance(graph[node].operator, Part)]
     return [*own, *parts]
-
-
-def _with_members(shared: Shared, kept: Collection[str]) -> Shared:
-    if isinstance(shared, SharedJoin):
-        return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
-    if isinstance(shared, SharedModels):
-        return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
-    return replace(shared, members=tuple(member for member in shared.members if member.name in kept))
 
 
 def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:

@@ -5,8 +5,9 @@ Both engines take these: `execution` tuple at a time, `runtime` set at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
 from slicemill.esl.classifier import Classifier
@@ -319,6 +320,15 @@ Operator: TypeAlias = (
 
 
 Shared: TypeAlias = SharedJoin | SharedWindows | SharedModels
+
+
+def with_members(shared: Shared, members: Iterable[Any]) -> Shared:
+    """A shared operator with other members of its own kind."""
+    if isinstance(shared, SharedJoin):
+        return replace(shared, members=tuple(members))
+    if isinstance(shared, SharedModels):
+        return replace(shared, members=tuple(members))
+    return replace(shared, members=tuple(members))
 
 
 def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:

@@ -84,13 +84,15 @@ class Tried:
     measured: Mapping[str, Outcome]
 
 
-def _units_and_streams(catalog: Catalog) -> tuple[list[str], list[str]]:
+def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
+    """The logs that each unit writes, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
-    return [unit.id for unit in cut(graph)], sorted(streams)
+    units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}
+    return units, sorted(streams)
 
 
-def _known_costs(wish: Wish, catalog: Catalog, units: Sequence[str]) -> Costs | None:
+def _known_costs(wish: Wish, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
     if wish.home is not None:
         from slicemill.simulate.trial_home import costs_of_home
 
@@ -102,7 +104,7 @@ def _known_costs(wish: Wish, catalog: Catalog, units: Sequence[str]) -> Costs | 
     except (OSError, UnicodeDecodeError):
         raise SlicemillError(f"cannot read {wish.costs}") from None
     costs = costs_from_json(text, str(wish.costs))
-    if {unit.id for unit in costs.units} != set(units):
+    if {unit.id: {output.log for output in unit.outputs} for unit in costs.units} != units:
         raise SlicemillError(f"{wish.costs} has the costs of other queries; measure again with --save")
     return costs
 

@@ -74,9 +74,11 @@ def opened_mill(
 ) -> Iterator[Mill]:
     """A mill with the queries of a script, in a home that goes with it.
 
-    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results.
+    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results. Keyed work
+    is split over all cores, as the cost model has it.
     """
-    with Mill(spark, policy=policy, clock=clock, read_sources=False) as mill:
+    cells = spark.sparkContext.defaultParallelism
+    with Mill(spark, policy=policy, clock=clock, cells=cells, read_sources=False) as mill:
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)

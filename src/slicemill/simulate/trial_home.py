@@ -30,7 +30,8 @@ def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
     """A unit's statistics, and into how many cells it was split."""
     fields = home.units.get(unit.id, {})
     kept = fields.get("statistics", {})
-    if not kept.get("selectivities"):
+    known = kept.get("selectivities", {})
+    if not all(log in known for _, log in unit.outputs):
         raise SlicemillError(
             f"{unit.id} has not run in {home.folder}; let `slicemill run … --home {home.folder}` run for a "
             "while, or leave --home out to measure now"

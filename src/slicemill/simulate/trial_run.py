@@ -128,11 +128,10 @@ def _until_nothing_waits(mill: Mill) -> None:
 
 
 def _is_busy(mill: Mill) -> bool:
-    """Does anything wait to be admitted or run, or is under way?"""
-    return any(
-        stream.wants_read(wall_clock_us()) or stream.reading_us is not None
-        for stream in mill.streams.values()
-    ) or any(unit.pending() for unit in mill.dispatcher.units.values())
+    """Does anything wait to be admitted or run?"""
+    return any(stream.has_handed for stream in mill.streams.values()) or any(
+        unit.pending() for unit in mill.dispatcher.units.values()
+    )
 
 
 def _outcome(

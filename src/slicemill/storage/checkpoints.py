@@ -61,10 +61,10 @@ class EncodedStates:
 
 
 def write_checkpoint(
-    folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL
+    folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
     """Write what operators keep, by node; the files that `read_checkpoint` needs, none if nothing is kept."""
-    return write(folder, encode_states(states), files)
+    return write(folder, encode_states(states), files, durable)
 
 
 def encode_states(states: Mapping[str, object]) -> EncodedStates:
@@ -205,7 +205,7 @@ def _read_head(path: Path, files: FileSystem) -> tuple[dict[str, Any], list[pa.B
             f"the checkpoint {path} has format {version}, and this slicemill reads {_VERSION}: run "
             f"`slicemill home upgrade` with the version of slicemill that wrote it"
         )
-    text = data.slice(_START.size, length)
+    text = data.slice(_START.size, min(length, data.size - _START.size))
     if text.size < length or zlib.crc32(text) != check:
         raise StorageError(f"the checkpoint {path} is damaged: its checksum differs")
     content: dict[str, Any] = json.loads(text.to_pybytes())

@@ -56,6 +56,7 @@ class Codec:
     to_plain: Callable[[Any], Any]
     from_plain: Callable[[Any], Any] | None
     upgrades: Mapping[int, Upgrade]
+    named_tuple: bool = False
 
     def upgraded(self, plain: Any, version: int) -> Any:
         """What an earlier version stored, as this one would have stored it."""
@@ -85,14 +86,22 @@ class Codec:
 
     def fill(self, made: Any, plain: Mapping[str, Any]) -> None:
         """Set the fields of a new object."""
-        if plain.keys() != set(self.names):
+        self._check_fields(plain)
+        for name, value in plain.items():
+            object.__setattr__(made, name, value)
+
+    def named(self, plain: Mapping[str, Any]) -> Any:
+        """A named tuple of these fields."""
+        self._check_fields(plain)
+        return self.cls(**plain)
+
+    def _check_fields(self, plain: Mapping[str, Any]) -> None:
+        if tuple(plain) != self.names and plain.keys() != set(self.names):
             odd = ", ".join(sorted(plain.keys() ^ set(self.names)))
             raise StorageError(
                 f"the state {self.name} of version {self.version} has other fields than were stored ({odd}): "
                 f"{_HINT}"
             )
-        for name, value in plain.items():
-            object.__setattr__(made, name, value)
 
 
 _by_name: dict[str, Codec] = {}
@@ -119,11 +128,9 @@ def stored_as(
             _add(Codec(name, version, cls, True, (), attrgetter("name"), find, upgrade or {}))
             return cls
         names = _fields_of(cls) if fields is None else fields
-        if issubclass(cls, tuple):
-            make: Callable[[Any], Any] | None = lambda plain: cls(**plain)  # noqa: E731
-            _add(Codec(name, version, cls, True, (), lambda value: value._asdict(), make, upgrade or {}))
-        else:
-            _add(Codec(name, version, cls, _is_frozen(cls), names, _getter(names), None, upgrade or {}))
+        is_tuple = issubclass(cls, tuple)
+        by_value = is_tuple or _is_frozen(cls)
+        _add(Codec(name, version, cls, by_value, names, _getter(names), None, upgrade or {}, is_tuple))
         return cls
 
     return registered

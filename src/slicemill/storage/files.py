@@ -57,6 +57,9 @@ class AppendFile(Protocol):
     def sync(self) -> None:
         """Make content and size survive a loss of power (fdatasync)."""
 
+    def is_removed(self) -> bool:
+        """Has the file lost its name since it was opened?"""
+
     def close(self) -> None: ...
 
 
@@ -203,6 +206,9 @@ class LocalAppendFile:
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
+
+    def is_removed(self) -> bool:
+        return os.fstat(self._descriptor).st_nlink == 0
 
     def close(self) -> None:
         os.close(self._descriptor)

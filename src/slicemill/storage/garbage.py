@@ -1,7 +1,13 @@
 """Removing files that records no longer name, and files that none ever named.
 
 A segment goes when all its extents are freed and nobody appends to it any more: its writer is gone, or has
-committed rows in a later segment of the same log. All of it may stop at any step and be called again.
+committed rows in a later segment of the same log.
+
+A state file goes when a checkpoint is committed that does not name it, and it is older than that: a slice
+that was not in the state then will not be in it later. So what checkpoints leave that were not committed goes
+with the next that is.
+
+All of it may stop at any step and be called again.
 """
 
 from __future__ import annotations
@@ -12,6 +18,11 @@ from slicemill.storage.files import FileSystem
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeState, checkpoint_files
 from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
+
+# How long before a commit a file was written that cannot belong to a checkpoint after it. It covers a
+# checkpoint that is being written while another one is committed, and the difference between the clocks of
+# hosts.
+_CHECKPOINT_GRACE_US = 60_000_000
 
 
 def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
@@ -30,10 +41,9 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         if not segments:
             del state.garbage.segments[folder]
     units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
-    for folder, paths in list(state.garbage.checkpoints.items()):
-        for path in sorted(paths - checkpoint_files(units.get(folder, {}))):
-            files.remove(folder / path)
-            removed += 1
+    for folder, committed_us in list(state.garbage.checkpoints.items()):
+        named = checkpoint_files(units.get(folder, {}))
+        removed += _remove_states(files, folder, named, committed_us - _CHECKPOINT_GRACE_US)
         del state.garbage.checkpoints[folder]
     return removed
 
@@ -51,13 +61,20 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str])
     if not writers:
         units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
         for folder in _folders(files, state.folder / CHECKPOINTS):
-            named = checkpoint_files(units.get(folder, {}))
-            for name in files.names(folder):
-                if name not in named:
-                    files.remove(folder / name)
-                    removed += 1
+            removed += _remove_states(files, folder, checkpoint_files(units.get(folder, {})), None)
             if folder not in units:
                 files.remove_folder(folder)
+    return removed
+
+
+def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int | None) -> int:
+    """Remove state files that are not named, and were written before a time if one is given."""
+    removed = 0
+    for name in files.names(folder):
+        if name in named or (before_us is not None and files.stat(folder / name).modified_us >= before_us):
+            continue
+        files.remove(folder / name)
+        removed += 1
     return removed
 
 

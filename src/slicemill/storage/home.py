@@ -66,6 +66,7 @@ class Home:
         self._owner = HomeLock(folder)
         self._state = HomeState(folder, files)
         self._journal: JournalWriter | None = None
+        self._folders: set[str] = set()  # of logs, since the home was opened
         self._snapshot_bytes = 0
         self._snapshot: threading.Thread | None = None
 
@@ -136,6 +137,7 @@ class Home:
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
             removed = self.sweep()
+            self._folders.update(self._files.names(self.folder / LOGS))
             if removed:
                 tell(f"{removed} files that no commit names are removed")
 
@@ -154,6 +156,7 @@ class Home:
             epoch = self._state.epoch + 1
             content = encode_record(epoch, self._clock(), change, folders)
             journal.append(epoch, content)
+            self._folders.update(folders.values())
             # What is in memory is what reading the record again will give.
             self._state.apply(json.loads(content))
             if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
@@ -195,14 +198,14 @@ class Home:
         return self._journal
 
     def _make_folders(self, change: Change) -> dict[str, str]:
-        """Folders for new logs. None is used twice: who still writes to a dropped log must not disturb."""
+        """Folders for new logs. None is used twice: a worker may have segments of a dropped log open."""
         logs = self.folder / LOGS
-        taken = set(self._files.names(logs))
-        folders = {}
+        folders: dict[str, str] = {}
         with telling_full(self.folder):
             for name in change.created:
-                plain = folder_name(name)
-                folder = f"{plain}~{self._state.epoch + 1}" if plain in taken else plain
+                folder = folder_name(name)
+                while folder in self._folders or folder in folders.values():
+                    folder = f"{folder}~{self._state.epoch + 1}"
                 ensure_folder(self._files, logs / folder)
                 folders[name] = folder
             if self._durable:

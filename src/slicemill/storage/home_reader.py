@@ -62,10 +62,6 @@ class HomeReader:
     def streams(self) -> Mapping[str, dict[str, Any]]:
         return self._state.streams
 
-    def checkpoint_folder(self, unit: str) -> Path:
-        """Where a unit's state files lie."""
-        return self._state.checkpoint_folder(unit)
-
     @property
     def statements(self) -> list[dict[str, Any]]:
         return self._state.statements

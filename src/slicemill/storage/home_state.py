@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from slicemill.errors import SlicemillError
 from slicemill.storage.changes import Change, decode_schema
@@ -19,6 +19,8 @@ CHECKPOINTS = "checkpoints"
 # A unit's fields of these names refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
 
+T = TypeVar("T")
+
 
 class HomeError(SlicemillError):
     """A home that cannot be opened, read or written."""
@@ -29,13 +31,19 @@ class Garbage:
     """Files that no record refers to any more, to be removed."""
 
     segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
-    checkpoints: dict[Path, set[str]] = field(default_factory=dict)  # by the unit's folder
+    checkpoints: dict[Path, int] = field(
+        default_factory=dict
+    )  # by the unit's folder: when the last was committed
     folders: set[Path] = field(default_factory=set)  # of dropped logs and units
 
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, units, streams and statements after the record `epoch` (-1: before the first)."""
+    """Logs, units, streams and statements after the record `epoch` (-1: before the first).
+
+    Other threads may read at any time: what one unit or stream has is replaced as a whole, and so is a
+    dictionary when a name comes or goes.
+    """
 
     folder: Path
     files: FileSystem = LOCAL
@@ -73,21 +81,22 @@ class HomeState:
     def apply(self, record: Mapping[str, Any]) -> None:
         """Take over a record, in the order that `slicemill.storage.changes` tells."""
         for name in record.get("dropped_logs", ()):
-            self.garbage.folders.add(self.logs.pop(name).folder)
+            self.garbage.folders.add(self.logs[name].folder)
+            self.logs = _without(self.logs, name)
         for name in record.get("dropped_units", ()):
-            self.units.pop(name, None)
+            self.units = _without(self.units, name)
             self.garbage.folders.add(self.checkpoint_folder(name))
         for name in record.get("dropped_streams", ()):
-            self.streams.pop(name, None)
+            self.streams = _without(self.streams, name)
         for name, (schema, folder) in record.get("created", {}).items():
-            self.logs[name] = self.new_log(name, schema, folder)
+            self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
         for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():
             self.logs[name].append(epoch, extents, min_ts, max_ts, arrival_us)
         for name, fields in record.get("units", {}).items():
-            self._set_unit(name, fields)
+            self._set_unit(name, fields, record["at"])
         for name, fields in record.get("streams", {}).items():
-            self.streams[name] = _merged(self.streams.get(name, {}), fields)
+            self.streams = _with(self.streams, name, _merged(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
             log = self.logs[name]
             emptied = log.free(first)
@@ -103,15 +112,11 @@ class HomeState:
     def checkpoint_folder(self, unit: str) -> Path:
         return self.folder / CHECKPOINTS / folder_name(unit)
 
-    def _set_unit(self, name: str, fields: dict[str, Any]) -> None:
-        before = self.units.get(name, {})
-        # A new dictionary: whoever has the old one goes on seeing what held then.
-        now = self.units[name] = _merged(before, fields)
+    def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
+        self.units = _with(self.units, name, _merged(self.units.get(name, {}), fields))
         for field_name in fields:
             if field_name.startswith(CHECKPOINT_FIELD):
-                replaced = checkpoint_files(before) - checkpoint_files(now)
-                if replaced:
-                    self.garbage.checkpoints.setdefault(self.checkpoint_folder(name), set()).update(replaced)
+                self.garbage.checkpoints[self.checkpoint_folder(name)] = at_us
                 break
 
 
@@ -133,6 +138,17 @@ def _gather(value: object, found: set[str]) -> None:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             _gather(inner, found)
+
+
+def _with(known: dict[str, T], name: str, value: T) -> dict[str, T]:
+    if name not in known:
+        return {**known, name: value}
+    known[name] = value
+    return known
+
+
+def _without(known: dict[str, T], name: str) -> dict[str, T]:
+    return {other: value for other, value in known.items() if other != name}
 
 
 def _merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

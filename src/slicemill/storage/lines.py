@@ -39,8 +39,8 @@ def split_lines(data: bytes) -> Lines:
     while end := data.find(b"\n", start) + 1:
         content = unframe(data[start:end])
         if content is None:
-            later = data[end:].splitlines(keepends=True)
-            return Lines(contents, start, any(unframe(line) is not None for line in later))
+            later = data[end:].split(b"\n")[:-1]
+            return Lines(contents, start, any(unframe(line + b"\n") is not None for line in later))
         contents.append(content)
         start = end
     return Lines(contents, start, False)

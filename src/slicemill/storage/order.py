@@ -14,6 +14,9 @@ from slicemill.storage.arrow_schema import SEQ, TS
 
 # Handling a run costs about as much as copying so many rows.
 _ROWS_PER_RUN = 1_000
+_FEW_TABLES = 8
+
+_INT64 = pa.int64()
 
 
 class OrderError(SlicemillError):
@@ -24,9 +27,9 @@ def time_range(table: pa.Table) -> tuple[int | None, int | None]:
     """The least and the greatest `_ts` of a sorted table, None without rows; OrderError if unsorted."""
     if table.num_rows == 0:
         return None, None
-    ts, seq = _keys(table)
+    ts = _int64(table, TS)
     later = ts[1:] > ts[:-1]
-    if not later.all() and not (later | ((ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1]))).all():
+    if not later.all() and not (later | _tied_in_order(ts, _sequence(table))).all():
         raise OrderError(f"rows must be sorted by ({TS}, {SEQ}); sort the table before it is appended")
     return int(ts[0]), int(ts[-1])
 
@@ -43,10 +46,7 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
     # Tables may have the columns that were needed when they were stored.
     alike = all(table.schema.equals(filled[0].schema) for table in filled)
     whole = pa.concat_tables(filled, promote_options="none" if alike else "default")
-    ends = [_ends(table) for table in filled]
-    if all(before[1] <= after[0] for before, after in pairwise(ends)):
-        return whole
-    return in_order(whole)
+    return whole if _follow_each_other(filled, whole) else in_order(whole)
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -84,16 +84,38 @@ def taken(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
 
 
 def _keys(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    ts = _int64(table, TS)
-    return ts, _int64(table, SEQ) if SEQ in table.column_names else np.zeros(len(ts), np.int64)
+    return _int64(table, TS), _sequence(table)
+
+
+def _sequence(table: pa.Table) -> NDArray[np.int64]:
+    found = table.schema.get_field_index(SEQ) >= 0
+    return _int64(table, SEQ) if found else np.zeros(table.num_rows, np.int64)
+
+
+def _tied_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where a row has the timestamp of the one before it, and no smaller arrival number."""
+    tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
+    return tied
 
 
 def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
     column = table.column(name)
-    if column.type != pa.int64() or column.null_count:
+    if column.type != _INT64 or column.null_count:
         raise OrderError(f"{name} must be int64 without NULL; rows that have none belong in _errors")
     numbers: NDArray[np.int64] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
     return numbers
+
+
+def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
+    """Does each table start where the one before it ends, or later? `whole` has the rows of all."""
+    if len(tables) <= _FEW_TABLES:
+        ends = [_ends(table) for table in tables]
+        return all(before[1] <= after[0] for before, after in pairwise(ends))
+    # Two columns of all rows are copied sooner than many tables are looked into.
+    ts, seq = _keys(whole)
+    starts = np.cumsum([table.num_rows for table in tables])[:-1]
+    later, tied = ts[starts] > ts[starts - 1], ts[starts] == ts[starts - 1]
+    return bool((later | (tied & (seq[starts] >= seq[starts - 1]))).all())
 
 
 def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -44,9 +44,12 @@ _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
-# How many segments a process has mapped, or open for appending, at a time.
-_MAPS = 128
-_OPEN_FILES = 128
+# How many segments a process knows, or has open for appending, at a time.
+_KNOWN_SEGMENTS = 1_024
+_OPEN_FILES = 400
+
+# How often maps are made until those of removed files are looked for.
+_MAPS_BETWEEN_LOOKS = 16
 
 # Batches up to this size are read, not mapped, until so many were read from a segment.
 _READ_BYTES = 1 << 18
@@ -119,28 +122,27 @@ class SegmentWriter:
         If the disk is full, StorageFull is raised, and the next append goes on as if this one had not been.
         """
         schema = table.schema
+        start = -1
         try:
-            if self._schema is None or self._end >= self._roll_bytes or not _same(schema, self._schema):
-                self._roll(schema)
-            file = self._file or self._reopened()
-            offset = self._end
+            file = self._segment(schema)
+            start = self._end
             for message in _messages(table, compress):
                 file.write(message)
                 self._end += len(message)
         except OSError as problem:
-            self._abandon()
+            self._undo(start)
             if is_full(problem):
                 raise full_message(self._folder) from problem
             raise
         self._unsynced.add(self._number)
-        return Extent(segment_name(self._writer, self._number), offset, self._end - offset, table.num_rows)
+        return Extent(segment_name(self._writer, self._number), start, self._end - start, table.num_rows)
 
     def sync(self) -> None:
         """Make what was appended since the last sync survive a loss of power."""
         for number in sorted(self._unsynced):
             if number == self._number and self._file is not None:
                 self._file.sync()
-            else:
+            elif exists(self._files, self._path(number)):
                 self._files.sync(self._path(number))
         if self._unsynced:
             self._files.sync(self._folder)
@@ -152,19 +154,31 @@ class SegmentWriter:
             self._file.close()
             self._file = None
 
+    def finish(self) -> None:
+        """Append no more to the segment; the next append starts another one."""
+        self.release()
+        self._schema = None
+
     def _path(self, number: int) -> Path:
         return self._folder / segment_name(self._writer, number)
 
-    def _reopened(self) -> AppendFile:
-        self._file = self._files.append(self._path(self._number))
-        return self._file
+    def _segment(self, schema: pa.Schema) -> AppendFile:
+        """The segment to append to: the last one, unless it is full, has another schema or was removed."""
+        if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
+            if self._file is None and exists(self._files, self._path(self._number)):
+                self._file = self._files.append(self._path(self._number))
+            # A home may be opened again beside a worker that stays, and then removes what nobody names.
+            if self._file is not None and not self._file.is_removed():
+                return self._file
+        return self._roll(schema)
 
-    def _roll(self, schema: pa.Schema) -> None:
+    def _roll(self, schema: pa.Schema) -> AppendFile:
         """Start a segment; its first message is the schema."""
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
-        self._abandon()
+        self.finish()
         while self._file is None:
+            # Never a number that was used before: others may remember the segment of that name.
             self._number += 1
             try:
                 self._file = self._files.append(self._path(self._number), new=True)
@@ -176,47 +190,65 @@ class SegmentWriter:
         head = schema.serialize()
         self._file.write(head)
         self._schema, self._end = schema, len(head)
+        return self._file
 
-    def _abandon(self) -> None:
-        """Append no more to the segment: it is full, or what stands at its end is not known."""
-        self.release()
-        self._schema = None
+    def _undo(self, end: int) -> None:
+        """Cut off what a failed append has left, so that the segment goes on from there."""
+        if self._file is not None and self._schema is None:
+            # It failed on the first message: a full disk should not fill with files of nothing.
+            self.release()
+            self._files.remove(self._path(self._number))
+        elif self._file is not None and end >= 0:
+            try:
+                self._file.cut(end)
+                self._end = end
+            except OSError:
+                self.finish()
 
 
 class SegmentWriters:
     """The writers of one process, by log folder; the least recently used ones have no descriptor open."""
 
-    __slots__ = ("_files", "_roll_bytes", "_writer", "_writers")
+    __slots__ = ("_files", "_open", "_roll_bytes", "_writers", "name")
 
-    def __init__(self, writer: str, *, roll_bytes: int = ROLL_BYTES, files: FileSystem = LOCAL) -> None:
-        self._writer = writer
+    def __init__(self, name: str, *, roll_bytes: int = ROLL_BYTES, files: FileSystem = LOCAL) -> None:
+        self.name = name
         self._roll_bytes = roll_bytes
         self._files = files
-        self._writers: OrderedDict[Path, SegmentWriter] = OrderedDict()
+        self._writers: dict[Path, SegmentWriter] = {}
+        self._open: OrderedDict[Path, SegmentWriter] = OrderedDict()
 
     def append(self, folder: Path, table: pa.Table, *, compress: bool = False) -> Extent:
-        return self._of(folder).append(table, compress=compress)
+        writer = self._open.get(folder)
+        if writer is None:
+            writer = self._opened(folder)
+        else:
+            self._open.move_to_end(folder)
+        return writer.append(table, compress=compress)
 
     def sync(self) -> None:
         """Sync all that was appended to any log since the last sync."""
         for writer in self._writers.values():
             writer.sync()
 
+    def forget(self, folder: Path) -> None:
+        """Give up the segment of a log that was dropped."""
+        self._open.pop(folder, None)
+        if folder in self._writers:
+            self._writers[folder].finish()
+
     def close(self) -> None:
         for writer in self._writers.values():
             writer.release()
 
-    def _of(self, folder: Path) -> SegmentWriter:
+    def _opened(self, folder: Path) -> SegmentWriter:
         found = self._writers.get(folder)
         if found is None:
-            found = SegmentWriter(folder, self._writer, roll_bytes=self._roll_bytes, files=self._files)
+            found = SegmentWriter(folder, self.name, roll_bytes=self._roll_bytes, files=self._files)
             self._writers[folder] = found
-        self._writers.move_to_end(folder)
-        if len(self._writers) > _OPEN_FILES:
-            for position, writer in enumerate(self._writers.values()):
-                if position >= len(self._writers) - _OPEN_FILES:
-                    break
-                writer.release()
+        self._open[folder] = found
+        if len(self._open) > _OPEN_FILES:
+            self._open.popitem(last=False)[1].release()
         return found
 
 
@@ -226,11 +258,12 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
     """The rows as messages of an Arrow stream, one unless they are compressed or above 2 GiB of text."""
-    if compress and table.num_rows and table.nbytes >= _COMPRESSED_BYTES:
-        return _compressed(table)
     batches = table.to_batches()
     if len(batches) > 1:
-        batches = table.combine_chunks().to_batches()
+        table = table.combine_chunks()
+        batches = table.to_batches()
+    if compress and table.num_rows and table.nbytes >= _COMPRESSED_BYTES:
+        return _compressed(table)
     if not batches:
         empty = [pa.array([], field.type) for field in table.schema]
         batches = [pa.record_batch(empty, schema=table.schema)]
@@ -263,6 +296,7 @@ class SegmentReader:
         self._files = files
         self._lock = threading.Lock()
         self._segments: OrderedDict[tuple[Path, str], _OpenSegment] = OrderedDict()
+        self._maps = 0
 
     def read(self, folder: Path, extent: Extent) -> pa.Table:
         try:
@@ -287,7 +321,7 @@ class SegmentReader:
         opened = _OpenSegment(path, _read_schema(self._files, path))
         with self._lock:
             self._segments[key] = opened
-            if len(self._segments) > _MAPS:
+            if len(self._segments) > _KNOWN_SEGMENTS:
                 self._segments.popitem(last=False)
         return opened
 
@@ -304,7 +338,9 @@ class SegmentReader:
         return mapped.slice(extent.offset, extent.length)
 
     def _map(self, segment: _OpenSegment) -> None:
-        self._forget_removed()
+        self._maps += 1
+        if self._maps % _MAPS_BETWEEN_LOOKS == 0:
+            self._forget_removed()
         mapped = self._files.map(segment.path)
         segment.mapped, segment.size, segment.reads = mapped, len(mapped), 0
 
@@ -312,7 +348,8 @@ class SegmentReader:
         """A removed file takes up space for as long as somebody has it mapped."""
         with self._lock:
             known = list(self._segments.items())
-        gone = [key for key, segment in known if not exists(self._files, segment.path)]
+        mapped = [(key, segment.path) for key, segment in known if segment.mapped is not None]
+        gone = [key for key, path in mapped if not exists(self._files, path)]
         with self._lock:
             for key in gone:
                 self._segments.pop(key, None)

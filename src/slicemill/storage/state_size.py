@@ -11,13 +11,17 @@ import pyarrow as pa
 
 from slicemill.kernels.slice import Slice
 from slicemill.storage.checkpoints import SliceFile
+from slicemill.storage.codec_registry import codec_of
 
 _SAMPLE = 64
 _VALUE_BYTES = 16
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
-    """The bytes of the states of some nodes, an estimate: of long lists the first items stand for all."""
+    """The bytes of the states of some nodes, an estimate: of long lists the first items stand for all.
+
+    What is not stored, because it can be made again, does not count.
+    """
     total = 0.0
     seen: set[int] = set()
     # What is left to look at, and for how many of its kind each thing stands.
@@ -39,12 +43,15 @@ def _own_bytes(value: Any) -> int:
         return int(value.nbytes)
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
-    return _VALUE_BYTES + (len(value) if isinstance(value, (str, bytes)) else 0)
+    if isinstance(value, (str, bytes)):
+        return _VALUE_BYTES + len(value)
+    # Definitions of queries are small, and not looked into.
+    return _VALUE_BYTES if isinstance(value, Collection) else 4 * _VALUE_BYTES
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, float]]:
     """The parts of a value, and for how many each stands."""
-    if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)) or callable(value):
+    if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)):
         return
     if isinstance(value, np.ndarray):
         if value.dtype == np.object_:
@@ -54,7 +61,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         yield from _sampled(value.values())
     elif isinstance(value, Collection):
         yield from _sampled(value)
-    else:
+    elif (codec := codec_of(type(value))) is not None and not codec.by_value:
         for owner in type(value).__mro__:
             for slot in owner.__dict__.get("__slots__", ()):
                 if hasattr(value, slot):

@@ -83,7 +83,7 @@ class Uda(Protocol):
         ...
 
     def start(self) -> Any:
-        """The state before any tuple: one picklable object, which `run` changes in place."""
+        """The state before any tuple: one object that checkpoints can store, which `run` changes in place."""
         ...
 
     def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> Answers:

@@ -5,7 +5,7 @@
     answers = uda.run(state, Tuples([price], seller, ts))
 
 Tuples come in arrival order, in chunks cut anywhere: the answers are those of the reference engine, in its
-order, whatever the cuts. All that is kept between chunks is in the state, which can be pickled.
+order, whatever the cuts. All that is kept between chunks is in the state, which checkpoints can store.
 
 A tuple is named by its arrival number, counted from 0 over all chunks of a call. Its answer may come later
 than its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, once more when it leaves the window.

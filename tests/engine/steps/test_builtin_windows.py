@@ -10,12 +10,11 @@ import pytest
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"
 QUERIES = {
@@ -53,13 +52,12 @@ def run(items: str, parts: list[list[Timed]], folder: Path | None) -> list[Timed
         assert not outcome.errors
         out += timed_rows(outcome.tables["q"], catalog.queries["q"].schema)
         if folder is not None:
-            program = UnitProgram(plan, 0, load_state(folder, store_state(folder, program.states)))
+            program = UnitProgram(plan, 0, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_stored_state_changes_no_row(name: str, tmp_path: Path) -> None:
-    (tmp_path / SLICES).mkdir()
     tuples = rows(60)
     parts = [tuples[start : start + 7] for start in range(0, 60, 7)]
     assert run(QUERIES[name], parts, tmp_path) == run(QUERIES[name], [tuples], None)

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.classifier import POLICIES
+from slicemill.execution.classify import Classify
 from slicemill.execution.operator import Row, Timed
 from slicemill.execution.translate import Translator
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.shedding.classify.policies import registry
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from support.stored import stored
 
 SCRIPT = """
 CREATE STREAM a (k varchar, x double, t timestamp) ORDER BY t;
@@ -75,8 +76,15 @@ def inputs(drawn: list[tuple[int, int, str | None, float | None, float | None]])
 
 def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
     plan, _, graph = plan_of(policy)
-    operator = Translator(graph, plan.catalog, plan.tables).operator(graph["c"])
-    found = [row for port, timed in tuples for row in operator.process(port, timed)]
+    translator = Translator(graph, plan.catalog, plan.tables)
+    operator, found = translator.operator(graph["c"]), []
+    for place, (port, timed) in enumerate(tuples):
+        found += operator.process(port, timed)
+        if place % 7 == 3:
+            assert isinstance(operator, Classify)
+            kept, operator = stored(operator.state()), translator.operator(graph["c"])
+            assert isinstance(operator, Classify)
+            operator.restore(kept)
     return [*found, *operator.finish()]
 
 
@@ -94,7 +102,7 @@ def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], fold
         outcome = program.run(tables, dict.fromkeys("ab", complete))
         assert not outcome.errors
         out += timed_rows(outcome.tables["c"], graph["c"].schema)
-        program = UnitProgram(plan, 0, load_state(folder, store_state(folder, program.states)))
+        program = UnitProgram(plan, 0, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -107,7 +115,6 @@ def test_rows_are_those_of_the_reference(
     policy: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("state")
-    (folder / SLICES).mkdir()
     tuples = inputs(drawn)
     found = in_runs(policy, tuples, edges, folder)
     assert found == on_reference(policy, tuples)

@@ -15,7 +15,6 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.hosted import RowStep
-from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
 from slicemill.execution.operator import Timed
@@ -26,7 +25,7 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"
@@ -80,8 +79,7 @@ def test_units_give_the_rows_of_the_reference(name: str, seed: int) -> None:
     made = plan(name, random.choice([1, 3]))
     schema, out = made.graph[made.graph.streams["S"]].schema, []
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / SLICES).mkdir()
-        programs = [UnitProgram(made, bucket) for bucket in range(made.buckets)]
+        programs = [UnitProgram(made, bucket) for bucket in range(made.cells)]
         start = 0
         while start < len(stream):
             part = stream[start : start + random.choice([1, 3, 9])]
@@ -91,8 +89,8 @@ def test_units_give_the_rows_of_the_reference(name: str, seed: int) -> None:
                 outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})
                 assert not outcome.errors
                 out += timed_rows(outcome.tables["q"], made.catalog.queries["q"].schema)
-                state = store_state(Path(folder), program.states)
-                programs[bucket] = UnitProgram(made, bucket, load_state(Path(folder), state))
+                state = write_checkpoint(Path(folder), program.states)
+                programs[bucket] = UnitProgram(made, bucket, read_checkpoint(Path(folder), state))
     assert sorted(map(repr, out)) == reference(name, stream)
 
 
@@ -103,7 +101,7 @@ def test_queries_with_a_budget_have_one_bucket_and_some_are_run_tuple_by_tuple(n
     (step,) = program._stateful.values()
     budget = "memory" in QUERIES[name]
     assert isinstance(step, RowStep if name in ("by chance", "runs") else CoalesceStep)
-    assert made.buckets == (4 if not budget and "PARTITION" in QUERIES[name] else 1)
+    assert made.cells == (4 if not budget and "PARTITION" in QUERIES[name] else 1)
     assert (program.sheds != {}) == budget
 
 

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Timed
@@ -31,7 +30,7 @@ from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.oracle import Oracle
 
 STREAMS = """
@@ -132,14 +131,14 @@ class Machine:
         self.programs = []
         for unit in cut(graph):
             plan = UnitPlan(unit, graph, self.catalog, {}, self.buckets if _keyed(graph, unit.nodes) else 1)
-            self.programs += [UnitProgram(plan, b, kept.get((unit.id, b))) for b in range(plan.buckets)]
+            self.programs += [UnitProgram(plan, b, kept.get((unit.id, b))) for b in range(plan.cells)]
         self.results |= {name: [] for name in named if name not in self.results}
 
     def _states(self, folder: Path | None) -> Iterator[tuple[UnitProgram, int, Mapping[str, object]]]:
         for program in self.programs:
             states: Mapping[str, object] = program.states
             if folder is not None:
-                states = load_state(folder, store_state(folder, states))
+                states = read_checkpoint(folder, write_checkpoint(folder, states))
             yield program, program._bucket, states
 
     def run(self, run: Sequence[Event], complete: Mapping[str, int]) -> None:
@@ -190,7 +189,6 @@ def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
     tmp_path: Path, phases: list[Phase], buckets: int, stored: bool
 ) -> None:
     folder = tmp_path if stored else None
-    (tmp_path / SLICES).mkdir(exist_ok=True)
     together = Machine(buckets, sharing=True)
     alone: dict[str, Machine] = {}
     complete = iter(_completeness(phases))

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.engine.task import load_state, store_state
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.execution.engine import Engine
@@ -27,8 +27,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
-from slicemill.storage.chunk import ChunkInfo
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;
@@ -166,10 +165,9 @@ def together(
     chosen: list[Query], given: list[tuple[list[Timed], int]], buckets: int, folder: Path
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """All queries in one graph that changes between runs, with state that is stored and loaded."""
-    (folder / SLICES).mkdir()
     found: dict[str, list[str]] = {f"q{i}": [] for i in range(len(chosen))}
     failed: dict[str, str] = {}
-    stored: dict[tuple[str, int], tuple[ChunkInfo, ...]] = {}
+    stored: dict[tuple[str, int], list[list[Any]]] = {}
     complete: dict[tuple[str, int], int] = {}
     for number, (tuples, until) in enumerate(given):
         live = {f"q{i}": q for i, q in enumerate(chosen) if q.first <= number <= q.last}
@@ -183,9 +181,9 @@ def together(
             count = cell_count(unit, graph, buckets)
             plan = UnitPlan(unit, graph, catalog, {}, count)
             for bucket in range(count):
-                program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))
+                program = UnitProgram(plan, bucket, read_checkpoint(folder, kept.get((unit.id, bucket), ())))
                 outcome = program.run({"A": table}, {"A": until})
-                stored[unit.id, bucket] = store_state(folder, program.states)
+                stored[unit.id, bucket] = write_checkpoint(folder, program.states)
                 failed |= outcome.errors
                 for log, rows in outcome.tables.items():
                     schema = graph[log].schema

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,6 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
-from slicemill.engine.task import load_state, store_state
 from slicemill.esl import bind
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
@@ -28,8 +28,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import cell_count
 from slicemill.plan.units import cut
-from slicemill.storage.chunk import ChunkInfo
-from slicemill.storage.state import SLICES
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
 
@@ -108,10 +107,9 @@ def run(
     """The rows of queries that come and go, with state that is stored and loaded between runs; and errors."""
     found: dict[str, list[str]] = {name: [] for name in texts}
     failed: dict[str, str] = {}
-    stored: dict[tuple[str, int], tuple[ChunkInfo, ...]] = {}
+    stored: dict[tuple[str, int], list[list[Any]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / SLICES).mkdir()
         for number, (tuples, until) in enumerate(runs):
             live = [text for query, text in texts.items() if number in lives[query]]
             catalog = bind(STREAM + "".join(live)).catalog
@@ -122,9 +120,11 @@ def run(
                 count = cell_count(unit, graph, buckets)
                 plan = UnitPlan(unit, graph, catalog, {}, count)
                 for bucket in range(count):
-                    program = UnitProgram(plan, bucket, load_state(folder, kept.get((unit.id, bucket), ())))
+                    program = UnitProgram(
+                        plan, bucket, read_checkpoint(folder, kept.get((unit.id, bucket), ()))
+                    )
                     outcome = program.run({"s": table}, {"s": until})
-                    stored[unit.id, bucket] = store_state(folder, program.states)
+                    stored[unit.id, bucket] = write_checkpoint(folder, program.states)
                     failed |= outcome.errors
                     for log, rows in outcome.tables.items():
                         found[log] += [repr((t.ts, t.row)) for t in timed_rows(rows, graph[log].schema)]

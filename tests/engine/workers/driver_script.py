@@ -8,20 +8,26 @@ from engine.workers.pools import driving
 from slicemill.engine.session import local_session
 from slicemill.engine.workers.pool import WorkerPool
 
+HANDLER = "engine.workers.worker_handlers:obedient"
+
 
 def main() -> None:
     spark = local_session(cores=2)
     cancels_jobs = signal.getsignal(signal.SIGINT)
-    with driving(WorkerPool(spark.sparkContext, 2, "engine.workers.worker_handlers:obedient")) as driver:
+    pool = WorkerPool(spark.sparkContext, 2, HANDLER)
+    with driving(pool) as driver:
         before = dict(driver.joined)
         try:
-            print("ready", *(joined.pid for joined in before.values()), flush=True)
+            print("ready", pool.address, *(joined.pid for joined in before.values()), flush=True)
             driver.until(lambda: False)
         except KeyboardInterrupt:
             answers = [driver.ask(worker, "echo", worker) for worker in (0, 1)]
             print("interrupted", answers, driver.joined == before)
     print("handler is back", signal.getsignal(signal.SIGINT) is cancels_jobs)
-    spark.stop()
+    with driving(WorkerPool(spark.sparkContext, 1, HANDLER), 1) as driver:
+        spark.stop()
+        driver.until(lambda: any(left.reason == "Spark has stopped" for left in driver.lefts()))
+    print("told that Spark has stopped")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.workers.pools import PATIENCE_S
-from slicemill.engine.workers.channel import HELLO, Address, Channel, Entrance, Hello, connect, encode, prove
+from slicemill.engine.workers.channel import (
+    HELLO,
+    Address,
+    Channel,
+    Entrance,
+    Hello,
+    clear_abandoned,
+    connect,
+    encode,
+    prove,
+)
 
 KEY = b"a key of the driver"
 HELLO_0 = Hello(0, 7, "w0", "here", 1)
@@ -127,6 +137,20 @@ def test_a_long_path_for_temporary_files_is_no_obstacle(
     with entrance() as (address, _):
         assert len(str(address)) < 107
     assert not list(long.iterdir())
+
+
+def test_the_socket_of_a_driver_that_lives_is_not_removed_and_that_of_a_dead_one_is(tmp_path: Path) -> None:
+    with entrance() as (address, _):
+        clear_abandoned(address)
+        assert Path(str(address)).is_socket()
+    dead = tmp_path / "dead" / "s"
+    dead.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(dead))
+    clear_abandoned(str(dead))
+    assert not dead.parent.exists()
+    clear_abandoned(str(dead))
+    clear_abandoned(("127.0.0.1", 1))
 
 
 @contextmanager

@@ -19,8 +19,8 @@ TESTS = SCRIPT.parents[2]
 
 
 @contextmanager
-def driver() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
-    """A driver with two workers that are there, and all processes below it."""
+def driver() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process], Path]]:
+    """A driver with two workers that are there, all processes below it, and the socket they connect to."""
     path = os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))
     with subprocess.Popen(
         [sys.executable, str(SCRIPT)],
@@ -36,8 +36,9 @@ def driver() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
             said = process.stdout.readline().split()
             assert said[:1] == ["ready"], process.stderr.read()
             processes = psutil.Process(process.pid).children(recursive=True)
-            assert {int(pid) for pid in said[1:]} <= {child.pid for child in processes}
-            yield process, processes
+            assert {int(pid) for pid in said[2:]} <= {child.pid for child in processes}
+            assert Path(said[1]).is_socket()
+            yield process, processes, Path(said[1])
         finally:
             for each in (process, *processes):
                 if each.pid and psutil.pid_exists(each.pid):
@@ -48,19 +49,25 @@ def all_end(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, PATIENCE_S)[1]
 
 
-def test_a_driver_that_is_killed_leaves_no_process_and_no_trace() -> None:
-    with driver() as (process, processes):
+def test_a_driver_that_is_killed_leaves_no_process_no_file_and_no_trace() -> None:
+    with driver() as (process, processes, socket):
         process.kill()
         assert all_end(processes)
         assert process.communicate() == ("", "")
+    assert not socket.parent.exists()
 
 
-def test_ctrl_c_reaches_the_driver_while_its_workers_go_on_answering() -> None:
-    with driver() as (process, processes):
+def test_ctrl_c_reaches_the_driver_while_its_workers_go_on_answering_and_a_stop_of_spark_the_pool() -> None:
+    with driver() as (process, processes, socket):
         # To the whole group, as a terminal does it.
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
         assert all_end(processes)
     assert err == ""
-    assert out.splitlines() == ["interrupted [0, 1] True", "handler is back True"]
+    assert out.splitlines() == [
+        "interrupted [0, 1] True",
+        "handler is back True",
+        "told that Spark has stopped",
+    ]
     assert process.returncode == 0
+    assert not socket.parent.exists()

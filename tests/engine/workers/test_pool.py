@@ -163,7 +163,7 @@ def test_cancelled_jobs_of_workers_are_submitted_again(resident: Driver, context
 
 
 def open_files() -> int:
-    return psutil.Process().num_fds()
+    return int(psutil.Process().num_fds())
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -31,7 +31,12 @@ def _state(queries: str, seconds: int) -> JoinState:
         tables = []
         for _ in "ab":
             times = begin + np.sort(chance.integers(0, RUN_S * SECOND, rows))
-            columns = {"_ts": times, "_arr": times, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))}
+            columns = {
+                "_ts": times,
+                "_seq": times,
+                "_arr": times,
+                "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            }
             numbers = {"k": chance.integers(0, KEYS, rows), "v": chance.integers(0, 100, rows)}
             tables.append(pa.table(columns | numbers))
         join.run(tables, begin + RUN_S * SECOND)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps.hosted import RowStep
+from slicemill.engine.steps.hosted import RowState, RowStep
 from slicemill.engine.steps.step import END
 from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
@@ -94,11 +94,11 @@ def tuples(random: Random, rows: int) -> list[Timed]:
     return out
 
 
-def reference(calls: list[WindowCall]) -> RowStep:
+def reference(calls: list[WindowCall], known: RowState | None = None) -> RowStep:
     catalog = Catalog()
     translator = Translator(build_graph(catalog), catalog, {})
     operator = WindowAggregate([translator._window_call(call, SCHEMA) for call in calls])
-    return RowStep(operator, [SCHEMA], output_schema(calls), None)
+    return RowStep(operator, [SCHEMA], output_schema(calls), None, known)
 
 
 def output_schema(calls: list[WindowCall]) -> Schema:

@@ -61,6 +61,24 @@ def test_every_builtin_in_every_box_equals_the_reference(name: str, seed: int) -
     assert by_kernels(random, calls, rows) == by_reference(calls, rows)
 
 
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_the_reference_goes_on_from_what_was_stored_as_if_nothing_had_been(seed: int) -> None:
+    random = Random(seed)
+    names = random.choices(list(BUILTINS), k=random.choice([1, 2]))
+    calls = [
+        call(random, name, window(random), random.choice(PARTITIONS), number)
+        for number, name in enumerate(names)
+    ]
+    through, stopped = reference(calls), reference(calls)
+    for part, until in pieces(random, tuples(random, 30)):
+        expected, promised = through.run([table(part)], [until])
+        found, again = stopped.run([table(part)], [until])
+        assert shown(found, calls) == shown(expected, calls)
+        assert (again, stopped.due()) == (promised, through.due())
+        stopped = reference(calls, stored(stopped.state))
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_calls_together_equal_the_reference(seed: int) -> None:

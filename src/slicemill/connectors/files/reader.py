@@ -94,7 +94,8 @@ class FilesReader:
         """Rows after an offset; a batch has files of one listing."""
         seen, names, current, memory = self._resumed(offset)
         taken: list[Taken] = []
-        if current is None and not self._waiting:
+        listed = current is None and not self._waiting
+        if listed:
             # Files are looked for before a batch, not within: all that is in it was found at one time.
             self._waiting.extend(self._listing.new(seen))
             self._found_us = self._clock()
@@ -124,7 +125,8 @@ class FilesReader:
             self._seen = None  # what was taken is not in any offset
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
-        batch.more = current is not None or bool(self._waiting)
+        # Others may have come since these were found.
+        batch.more = current is not None or bool(self._waiting) or not listed
         if files:
             self._again_us = _FIRST_AGAIN_US
         batch.again_us = 0 if batch.more else self._pause_us(bool(files))
@@ -136,7 +138,7 @@ class FilesReader:
             self._written = (offset["seen"], len(names), self._ledger.write(offset["seen"], names))
 
     def at_end(self) -> bool:
-        return self._offset is not None
+        return True
 
     def close(self) -> None:
         self._form.close()

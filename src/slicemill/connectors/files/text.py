@@ -19,7 +19,7 @@ import pyarrow as pa
 from slicemill.connectors.files.file_format import Taken
 from slicemill.execution.scalars_calendar import BLANKS
 from slicemill.ingest.formats.checked import ERRORS, Wanted
-from slicemill.ingest.formats.csv import CsvFormat, csv_fields
+from slicemill.ingest.formats.csv import CsvFormat, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.formats.parquet import unreadable
@@ -221,8 +221,8 @@ class _Block:
 
 def _parsed(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
     first = blocks[0]
-    data = first.data if len(blocks) == 1 else b"\n".join(block.data for block in blocks)
-    lines = split(data)
+    ended = [block.data if block.data.endswith(b"\n") else block.data + b"\n" for block in blocks]
+    lines = split(ended[0] if len(ended) == 1 else b"".join(ended))
     if first.dropped and first.dropped + b"\n" in lines.data:
         kept = [number for number in range(len(lines)) if lines.line(number) != first.dropped]
         lines = lines.taken(np.array(kept, np.int64))
@@ -244,8 +244,8 @@ def read_header(file: LineFile, form: CsvFormat) -> Header | None:
             begin += len(line)
             bare = line.rstrip(b"\r\n")
             if bare.strip(_BLANKS):
-                names = csv_fields(bare.decode(errors="replace"), form)
-                return Header(bare, tuple((name or "").strip(BLANKS) for name in names), position + begin)
+                names = split_fields(bare.decode(errors="replace"), form)
+                return Header(bare, tuple(name.strip(BLANKS) for name in names), position + begin)
         if ended:
             return None
         position += len(data)

@@ -70,7 +70,7 @@ class RowStep:
         schemas: Sequence[Schema],
         output: Schema,
         share: Share | None,
-        seq_bits: int | None,
+        seq_bits: int | None = None,
         known: RowState | None = None,
     ) -> None:
         assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"

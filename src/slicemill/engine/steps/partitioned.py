@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slicemill.esl.expression import Expr
 from slicemill.esl.types import Schema
 from slicemill.kernels.expressions import ExpressionError, compile_many
-from slicemill.kernels.keys import Keys, distinct_keys
+from slicemill.kernels.keys import Keys, distinct_keys, whole
 
 
 class Columns:
@@ -28,7 +28,7 @@ class Columns:
         for outcome in self._compute(table):
             if isinstance(outcome, ExpressionError):
                 raise outcome
-            arrays.append(outcome.combine_chunks())
+            arrays.append(whole(outcome))
         found: list[list[pa.Array]] = []
         for size in self._sizes:
             found.append(arrays[:size])

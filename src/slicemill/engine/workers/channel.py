@@ -85,6 +85,27 @@ def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
     deliver_challenge(connection, key)
 
 
+def clear_abandoned(address: Address) -> None:
+    """Remove the socket of a driver that was killed: it could not do that itself."""
+    if isinstance(address, str) and _is_abandoned(address):
+        with contextlib.suppress(OSError):
+            Path(address).unlink()
+            Path(address).parent.rmdir()
+
+
+def _is_abandoned(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(HANDSHAKE_S)
+        try:
+            probe.connect(path)
+            # A driver that lives begins with its challenge; one that is just dying may still be connected to.
+            return not probe.recv(1)
+        except (ConnectionRefusedError, ConnectionResetError):
+            return True
+        except OSError:
+            return False
+
+
 def _tune(tcp: socket.socket) -> None:
     # A message of 20 KB is written in two parts: without this it would wait 40 ms for an acknowledgement.
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -142,7 +142,8 @@ class WorkerPool:
         if not isinstance(address, str):
             # The name by which executors reach the driver need not be one that it can listen on.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
-        limit_s = None if self._local else self._limit_s
+        # A worker elsewhere ends itself, a moment after it is given up here.
+        limit_s = None if self._local else self._limit_s + 1.0
         run = secrets.token_hex(4)
         for worker in range(self._count):
             ticket = Ticket(worker, address, self._key, self._handler, limit_s)

@@ -32,6 +32,7 @@ from slicemill.engine.workers.channel import (
     READY,
     Address,
     Hello,
+    clear_abandoned,
     connect,
     encode,
 )
@@ -76,6 +77,7 @@ def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
     # The driver is gone, or has ended this pool, or a newer attempt has taken this one's place.
     with contextlib.suppress(EOFError, OSError), connection:
         _Worker(ticket, task.taskAttemptId(), connection).run()
+    clear_abandoned(ticket.address)
     return iter(())
 
 

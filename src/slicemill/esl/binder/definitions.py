@@ -40,6 +40,22 @@ CURRENT_TIME = "current_time"
 
 
 def refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    """A name stands for one thing: what a stream or a query gives is kept in a log of that name."""
+    _refuse_relation(identifier, context)
+    _refuse_query(identifier, context)
+
+
+def _refuse_query(identifier: exp.Identifier, context: Context) -> None:
+    known = context.catalog.queries.get(identifier.name.lower())
+    if known is not None:
+        raise Mistake(
+            f"there is a query {known.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP QUERY {known.name} first",
+        )
+
+
+def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
     known = context.catalog.relation(identifier.name)
     if known is not None:
         kind = KIND_NAMES[type(known)]
@@ -166,12 +182,7 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
 
 
 def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
-    if node.this.name.lower() in context.catalog.queries:
-        raise Mistake(
-            f"there is a query {node.this.name} already",
-            span_of(node.this),
-            f"choose another name, or DROP QUERY {node.this.name} first",
-        )
+    refuse_known(node.this, context)
     problems = Problems()
     options = QueryOptions()
     with problems.noting():
@@ -189,7 +200,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
 
 def bind_bare_query(node: exp.Expression, context: Context) -> Query:
     number = 1
-    while f"query_{number}" in context.catalog.queries:
+    while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
     return Query(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
 

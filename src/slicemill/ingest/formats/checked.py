@@ -29,12 +29,16 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A declaration, and which of its columns are asked for. `time` may not be NULL."""
+    """A declaration, and which of its columns are asked for. `time` may not be NULL.
+
+    `read` are the columns whose values must be looked at: they are asked for, or may be wrong.
+    """
 
     schema: Schema
     time: str | None
     columns: tuple[str, ...]
     arrow: pa.Schema
+    read: tuple[Column, ...]
 
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> Wanted:
@@ -47,15 +51,13 @@ class Wanted:
         if unknown:
             raise SlicemillError(f"there is no column {unknown[0]}; there are {', '.join(schema.names)}")
         declared = to_arrow(schema)
-        return Wanted(schema, time, tuple(columns), pa.schema([declared.field(name) for name in columns]))
-
-    def read(self) -> list[Column]:
-        """The columns whose values must be looked at: they are asked for, or may be wrong."""
-        return [
+        read = [
             column
-            for column in self.schema
-            if column.name in self.columns or column.name == self.time or not never_fails(column.type)
+            for column in schema
+            if column.name in columns or column.name == time or not never_fails(column.type)
         ]
+        arrow = pa.schema([declared.field(name) for name in columns])
+        return Wanted(schema, time, tuple(columns), arrow, tuple(read))
 
 
 @dataclass(slots=True)

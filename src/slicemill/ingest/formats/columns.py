@@ -29,7 +29,7 @@ def checked_table(table: pa.Table, wanted: Wanted) -> Parsed:
     names = {name.lower(): name for name in table.column_names}
     columns = {
         column.name: from_column(one_array(table.column(names[column.name.lower()])), column.type)
-        for column in wanted.read()
+        for column in wanted.read
     }
     part = Part(np.arange(table.num_rows), columns)
     return checked([part], {}, wanted, lambda number: record_text(table.slice(number, 1).to_pylist()[0]))

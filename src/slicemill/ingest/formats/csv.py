@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.types import Column
 from slicemill.ingest.formats.checked import Numbers, Part, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import Lines
@@ -23,8 +25,9 @@ from slicemill.ingest.formats.values import Values, by_rule, from_texts
 from slicemill.storage.arrow_schema import arrow_type
 
 # For fewer lines the fields one by one are cheaper than Arrow's reader.
-_FEW_LINES = 8
+_FEW_LINES = 32
 _MOST_BYTES = 1 << 30
+_BOM = b"\xef\xbb\xbf"
 _ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\|": "|"}
 
 
@@ -41,11 +44,6 @@ class CsvFormat:
 
     def with_names(self, names: Sequence[str]) -> CsvFormat:
         return replace(self, names=tuple(names))
-
-    def position(self, column: str) -> int | None:
-        """The field of a column; None if there is none."""
-        lowered = [name.lower() for name in self.names]
-        return lowered.index(column.lower()) if column.lower() in lowered else None
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
@@ -94,6 +92,16 @@ def csv_parts(
     return parts
 
 
+@lru_cache(maxsize=100)
+def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str, int | None]:
+    """The field of each column: the first of its name, in whatever letters; None if there is none."""
+    lowered = [name.lower() for name in names]
+    return {
+        column.name: lowered.index(column.name.lower()) if column.name.lower() in lowered else None
+        for column in columns
+    }
+
+
 # -- by Arrow ---------------------------------------------------------------------------------------------
 
 
@@ -105,6 +113,8 @@ def _is_for_arrow(form: CsvFormat) -> bool:
 def _odd_lines(lines: Lines, form: CsvFormat) -> Numbers:
     """Lines that Arrow may read otherwise: with quotes that are not plain, or with control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
+    marked = lines.with_byte(_BOM[:1])  # where a block begins with it, Arrow leaves it out
+    odd.append(np.array([n for n in marked.tolist() if lines.line(n).startswith(_BOM)], np.int64))
     if form.comment:
         odd.append(lines.with_byte(form.comment.encode()[:1]))
     if form.quote:
@@ -134,7 +144,7 @@ def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numb
         return "skip"
 
     names = [str(number) for number in range(len(form.names))]
-    positions = {column.name: form.position(column.name) for column in wanted.read()}
+    positions = _positions(tuple(form.names), wanted.read)
     used = sorted({names[position] for position in positions.values() if position is not None}, key=int)
     used = used or names[:1]
     table = arrow_csv.read_csv(
@@ -158,7 +168,7 @@ def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numb
         ),
     )
     columns: dict[str, Values] = {}
-    for column in wanted.read():
+    for column in wanted.read:
         position = positions[column.name]
         if position is None:
             columns[column.name] = Values(pa.nulls(table.num_rows, arrow_type(column.type)))
@@ -177,15 +187,19 @@ def _by_field(
     kept: list[int] = []
     rows: list[list[str | None]] = []
     for number in numbers.tolist():
-        fields = csv_fields(lines.line(number).decode(), form)
+        line = lines.line(number).decode()
+        if form.comment and line.startswith(form.comment):
+            continue
+        fields = csv_fields(line, form)
         if len(fields) == len(form.names):
             kept.append(number)
             rows.append(fields)
         else:
             broken[number] = f"this row does not have {len(form.names)} fields"
     columns = {}
-    for column in wanted.read():
-        position = form.position(column.name)
+    positions = _positions(tuple(form.names), wanted.read)
+    for column in wanted.read:
+        position = positions[column.name]
         raw: list[object] = [None if position is None else row[position] for row in rows]
         columns[column.name] = by_rule(raw, column.type)
     return Part(np.array(kept, np.int64), columns)
@@ -197,13 +211,14 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
     >>> csv_fields('7,"a, ""b""",,"x"y', CsvFormat(["a", "b", "c", "d"]))
     ['7', 'a, "b"', None, '"x"y']
     '''
-    if form.comment and line.startswith(form.comment):
-        return []
+    return [None if field in ("", form.null) else field for field in split_fields(line, form)]
+
+
+def split_fields(line: str, form: CsvFormat) -> list[str]:
+    """The texts of a line's fields."""
     if not form.quote or form.quote not in line:
-        fields = line.split(form.separator)
-    else:
-        fields = _with_quotes(line, form)
-    return [None if field in ("", form.null) else field for field in fields]
+        return line.split(form.separator)
+    return _with_quotes(line, form)
 
 
 def _with_quotes(line: str, form: CsvFormat) -> list[str]:
@@ -226,16 +241,24 @@ def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1
+    if at == len(line):
+        return quote, at
     while at < len(line):
         character = line[at]
         following = line[at + 1 : at + 2]
-        if character == escape and following == quote and (escape != quote or following):
-            found.append(quote)
+        if character == escape and following and (following == quote or (following == escape != quote)):
+            found.append(following)
             at += 2
+        elif character == quote and following == quote:
+            found.append(quote)
+            at += 1
         elif character == quote:
             at += 1
-            if at == len(line) or line.startswith(form.separator, at):
-                return "".join(found), at
+            end = at
+            while end < len(line) and line[end] <= " " and not line.startswith(form.separator, end):
+                end += 1
+            if end == len(line) or line.startswith(form.separator, end):
+                return "".join(found), end  # blanks behind the last quote are nothing
             # The quote was no end: the field is what stands there, up to the next separator.
             end = line.find(form.separator, at)
             end = len(line) if end < 0 else end

@@ -23,7 +23,8 @@ from slicemill.ingest.formats.lines import Lines
 from slicemill.ingest.formats.values import Values, by_rule, from_column
 from slicemill.sources.reader import BadRow, json_record, value_of
 
-_FEW_LINES = 8
+_FEW_LINES = 32
+_LEAST_PIECE = 8
 _PIECES = 8
 _SAMPLED = 4
 _MOST_BYTES = 1 << 30
@@ -75,8 +76,8 @@ def _odd_lines(lines: Lines) -> Numbers:
     if b"NaN" in lines.data or b"Inf" in lines.data or b"\\u" in lines.data:
         places = [match.start() for match in _ODD_WORDS.finditer(lines.data)]
         odd.append(lines.at(np.array(places, np.int64)))
-    brackets = np.flatnonzero((data == b"["[0]) | (data == b"{"[0]))
-    if len(brackets) - len(lines) > _MOST_BRACKETS:
+    if lines.data.count(b"[") + lines.data.count(b"{") - len(lines) > _MOST_BRACKETS:
+        brackets = np.flatnonzero((data == b"["[0]) | (data == b"{"[0]))
         counts = np.diff(np.searchsorted(brackets, lines.edges))
         odd.append(np.flatnonzero(counts > _MOST_BRACKETS))
     return np.unique(np.concatenate(odd))
@@ -84,18 +85,18 @@ def _odd_lines(lines: Lines) -> Numbers:
 
 def _by_arrow(lines: Lines, numbers: Numbers, wanted: Wanted, parts: list[Part], left: list[Numbers]) -> None:
     """Parts of the lines that Arrow reads; the others are `left`."""
-    if len(numbers) <= _FEW_LINES:
+    if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
         return
     chosen = lines.taken(numbers)
-    sampled = _sampled(chosen, wanted.read()) if len(chosen.data) < _MOST_BYTES else None
+    sampled = _sampled(chosen, wanted.read) if len(chosen.data) < _MOST_BYTES else None
     part = None if sampled is None else _read(chosen, sampled, wanted)
     if part is None:
-        step = max(-(-len(numbers) // _PIECES), _FEW_LINES)
+        step = max(-(-len(numbers) // _PIECES), _LEAST_PIECE)
         for first in range(0, len(numbers), step):
             _by_arrow(lines, numbers[first : first + step], wanted, parts, left)
         return
-    unsure = _unsure(chosen, part, wanted.read())
+    unsure = _unsure(chosen, part, wanted.read)
     if len(unsure):
         fine = np.ones(len(numbers), np.bool_)
         fine[unsure] = False
@@ -145,7 +146,7 @@ def _read(lines: Lines, types: dict[str, pa.DataType], wanted: Wanted) -> Part |
     if table.num_rows != len(lines):
         return None
     columns = {}
-    for column in wanted.read():
+    for column in wanted.read:
         columns[column.name] = from_column(one_array(table.column(column.name)), column.type)
     return Part(np.arange(len(lines)), columns)
 
@@ -183,6 +184,6 @@ def _by_object(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int,
             kept.append(number)
             records.append(found[1])
     columns = {}
-    for column in wanted.read():
+    for column in wanted.read:
         columns[column.name] = by_rule([value_of(record, column.name) for record in records], column.type)
     return Part(np.array(kept, np.int64), columns)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +27,6 @@ from slicemill.storage.arrow_schema import arrow_type
 # Pieces of a column that does not cast are cut until so few values are left that the rule reads them.
 _BY_RULE = 16
 _PIECES = 8
-# Arrow's dates start here; the rule's start with the year 1.
 _OFFSET = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
 _PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?$"
 _USUAL = {
@@ -40,6 +40,7 @@ _USUAL = {
 }
 _NAIVE = pa.timestamp("us")
 _INSTANT = pa.timestamp("us", tz="UTC")
+_YEAR_1 = {_NAIVE: -62_135_596_800_000_000, pa.date32(): -719_162}
 
 
 Cast: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -81,7 +82,7 @@ def from_texts(texts: pa.Array, type_: Type) -> Values:
     if type_.kind is Kind.TIMESTAMP:
         zoned = pc.match_substring_regex(bare, _OFFSET)
         if pc.any(zoned).as_py():
-            return _in_two(bare, zoned, type_)
+            return _in_two(texts, bare, zoned, type_)
     usual = pc.match_substring_regex(bare, pattern)
     regular = pc.if_else(usual, bare, None)
     cast, failed = _cast_in_pieces(regular, type_, lambda part: _cast(part, type_))
@@ -115,7 +116,7 @@ def from_column(column: pa.Array, type_: Type) -> Values:
 
 def by_rule(raw: list[object], type_: Type) -> Values:
     """The values of Python objects, one by one, as `slicemill.sources.values` has them."""
-    convert = converter(type_)
+    convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []
     for position, value in enumerate(raw):
@@ -125,6 +126,9 @@ def by_rule(raw: list[object], type_: Type) -> Values:
             bad[position] = str(problem)
             values.append(None)
     return Values(typed(values, type_), bad)
+
+
+_converter = lru_cache(maxsize=100)(converter)
 
 
 def typed(values: list[object], type_: Type) -> pa.Array:
@@ -152,7 +156,14 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
         for position, code in zip(positions, codes.tolist(), strict=True)
         if code in ruled.bad
     }
-    return Values(pc.replace_with_mask(cast, unsure, ruled.array.take(distinct.indices)), bad)
+    return Values(_replaced(cast, unsure, ruled.array.take(distinct.indices)), bad)
+
+
+def _replaced(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
+    if pa.types.is_duration(column.type):  # Arrow does not replace these
+        whole = pa.int64()
+        return pc.replace_with_mask(column.cast(whole), mask, values.cast(whole)).cast(column.type)
+    return pc.replace_with_mask(column, mask, values)
 
 
 # -- casts ------------------------------------------------------------------------------------------------
@@ -167,11 +178,21 @@ def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _cast(texts: pa.Array, type_: Type) -> pa.Array:
     """Arrow's cast; an ArrowInvalid for the whole if one text does not cast."""
-    if type_.kind is Kind.TIMESTAMP:
-        return texts.cast(_NAIVE).cast(_INSTANT)
+    if type_.kind in (Kind.TIMESTAMP, Kind.DATE):
+        return _from_year_1(texts.cast(_NAIVE if type_.kind is Kind.TIMESTAMP else pa.date32())).cast(
+            arrow_type(type_)
+        )
     if type_.kind is Kind.INTERVAL:
         return texts.cast(pa.int64()).cast(pa.duration("us"))
     return texts.cast(arrow_type(type_))
+
+
+def _from_year_1(times: pa.Array) -> pa.Array:
+    """Arrow's calendar has a year 0; the rule's has not."""
+    first = pc.min(times)
+    if first.is_valid and first.value < _YEAR_1[times.type]:
+        raise pa.ArrowInvalid("there is no year 0")
+    return times
 
 
 def _cast_as_whole(texts: pa.Array, type_: Type) -> Values | None:
@@ -179,21 +200,34 @@ def _cast_as_whole(texts: pa.Array, type_: Type) -> Values | None:
     try:
         cast = _cast(texts, type_)
     except pa.ArrowInvalid:
-        return None
+        return _in_utc(texts) if type_.kind is Kind.TIMESTAMP else None
     odd = _ODD[type_.kind](texts, cast)
     return Values(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
 
 
-def _in_two(bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
+def _in_utc(texts: pa.Array) -> Values | None:
+    """Instants that all end with a Z and have minutes at least, as programs write them."""
+    if not pc.all(pc.ends_with(texts, "Z")).as_py() or _odd_lengths(texts, 14) is not None:
+        return None
+    try:
+        return Values(_with_offset(texts))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _with_offset(texts: pa.Array) -> pa.Array:
+    if pc.any(pc.starts_with(texts, "0000")).as_py():
+        raise pa.ArrowInvalid("there is no year 0")
+    return texts.cast(_INSTANT)
+
+
+def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
     """Instants with an offset from UTC, and all the others."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
-    try:
-        cast, failed = with_offset.cast(_INSTANT), None
-    except pa.ArrowInvalid:
-        cast, failed = pa.nulls(len(bare), _INSTANT), zoned
-    found = Values(cast) if failed is None else _by_rule_where(failed, bare, cast, type_)
-    rest = from_texts(pc.if_else(zoned, None, bare), type_)
+    cast, failed = _cast_in_pieces(with_offset, type_, _with_offset)
+    found = _by_rule_where(failed, texts, cast, type_)
+    rest = from_texts(pc.if_else(zoned, None, texts), type_)
     return Values(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
 
 
@@ -294,8 +328,12 @@ def _odd_doubles(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
 
 def _odd_instants(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
     del cast
-    # Hours without minutes are a time for Arrow only.
-    return _any(pc.equal(pc.binary_length(texts), 13))
+    return _odd_lengths(texts, 13)
+
+
+def _odd_lengths(texts: pa.Array, length: int) -> pa.Array | None:
+    """Hours without minutes are a time for Arrow only; their length tells them."""
+    return _any(pc.equal(pc.binary_length(texts), length))
 
 
 def _none_odd(texts: pa.Array, cast: pa.Array) -> pa.Array | None:

@@ -20,7 +20,7 @@ from slicemill.esl.query import Window, WindowCall
 from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_many
-from slicemill.kernels.keys import Keys, distinct_keys
+from slicemill.kernels.keys import Keys, distinct_keys, whole
 from slicemill.kernels.order import SEQ_BITS, behind
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import arrow_type, numbers
@@ -149,7 +149,7 @@ class WindowCalls:
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
                 raise outcome
-            found.append(outcome.combine_chunks())
+            found.append(whole(outcome))
         of_keys = sum(self._partition_sizes)
         if self._buckets > 1 and len(table):
             mine = distinct_keys(found[: self._partition_sizes[0]], len(table)).buckets(self._buckets)

@@ -1,0 +1,55 @@
+"""`slicemill home check | backup | upgrade`: look after the home of a mill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+home_app = typer.Typer(help="Look after the home of a mill.", no_args_is_help=True)
+
+HomeFolder = Annotated[Path, typer.Argument(metavar="HOME", help="The home of a mill.")]
+
+
+@home_app.command(epilog="Example: slicemill home check work")
+def check(home: HomeFolder) -> None:
+    """Read everything that a home should hold, and name what is missing or damaged."""
+    from rich.console import Console
+
+    from slicemill.storage.check import check_home
+
+    with Console(stderr=True).status("checking") as status:
+        report = check_home(home, progress=status.update)
+    typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
+    typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.units} units")
+    if report.torn:
+        typer.echo(f"{report.torn} bytes of a commit that did not end; the next start cuts them off")
+    for mistake in report.mistakes:
+        typer.echo(mistake, err=True)
+    if report.mistakes:
+        raise typer.Exit(1)
+    typer.echo("everything is there")
+
+
+@home_app.command(epilog="Example: slicemill home backup work /backup/work-monday")
+def backup(
+    home: HomeFolder,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder that does not exist yet.")],
+) -> None:
+    """Copy a home in which no mill runs, and check the copy."""
+    from rich.console import Console
+
+    from slicemill.storage.backup import backup_home
+
+    with Console(stderr=True).status("copying") as status:
+        report = backup_home(home, target, status.update)
+    typer.echo(f"{target}: epoch {report.epoch}, {report.rows:,} rows; everything is there")
+
+
+@home_app.command(epilog="Example: slicemill home upgrade work")
+def upgrade(home: HomeFolder) -> None:
+    """Bring a home that an older slicemill made to the format of this one."""
+    from slicemill.storage.backup import upgrade_home
+
+    typer.echo(upgrade_home(home))

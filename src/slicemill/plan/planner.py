@@ -1,0 +1,112 @@
+"""The plan of a catalog, put together from the plans of its statements.
+
+What a statement's plan looks like does not depend on any other statement (`rules.name_by_content`): a set of
+queries has the nodes of each of them alone, where shared nodes have the members of all. So a statement is
+planned once, however many come and go around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation
+from slicemill.esl.classifier import Classifier
+from slicemill.plan.build import build_part
+from slicemill.plan.graph import Node, QueryGraph
+from slicemill.plan.operators import Shared, with_members
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import Unit, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph whose operators are shared, and its units, those that feed others first."""
+
+    graph: QueryGraph
+    units: tuple[Unit, ...]
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans catalogs, each of which has much in common with the one before."""
+
+    _known: dict[str, tuple[Query | Relation, Plan]] = field(default_factory=dict)  # by kind and name
+    _defined: dict[str, Relation | AggregateDefinition] = field(default_factory=dict)
+
+    def plan(self, catalog: Catalog) -> Plan:
+        defined = _definitions(catalog)
+        if any(defined.get(name) is not found for name, found in self._defined.items()):
+            self._known = {}  # something is gone, and its name may stand for something else by now
+        self._defined = defined
+        known, self._known = self._known, {}
+        for name, statement in _roots(catalog).items():
+            found = known.get(name)
+            plan = found[1] if found is not None and found[0] is statement else plan_of(statement, catalog)
+            self._known[name] = statement, plan
+        return together(plan for _, plan in self._known.values())
+
+
+def plan_of(statement: Query | Relation, catalog: Catalog) -> Plan:
+    """The plan of one query, derived stream or classifier, with all that it reads."""
+    queries = {statement.name.lower(): statement} if isinstance(statement, Query) else {}
+    alone = replace(catalog, queries=queries)
+    graph = share(optimize(build_part(alone, statement)), alone)
+    return Plan(graph, cut(graph))
+
+
+def together(plans: Iterable[Plan]) -> Plan:
+    """Several plans as one: what they have in common is there once, with the members of all."""
+    nodes: dict[str, Node] = {}
+    members: dict[str, dict[str, Any]] = {}
+    streams: dict[str, str] = {}
+    parts: dict[str, list[Unit]] = {}
+    for plan in plans:
+        for node in plan.graph:
+            if isinstance(node.operator, Shared):
+                known = members.setdefault(node.id, {})
+                for member in node.operator.members:
+                    known.setdefault(member.name, member)
+            nodes.setdefault(node.id, node)
+        for name, node_id in plan.graph.streams.items():
+            streams.setdefault(name, node_id)
+        for unit in plan.units:
+            parts.setdefault(unit.id, []).append(unit)
+    for node_id, found in members.items():
+        operator = nodes[node_id].operator
+        assert isinstance(operator, Shared)
+        nodes[node_id] = replace(nodes[node_id], operator=with_members(operator, found.values()))
+    position = {node_id: number for number, node_id in enumerate(nodes)}
+    return Plan(QueryGraph(nodes, streams), tuple(_united(units, position) for units in parts.values()))
+
+
+def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
+    """The parts of a unit as one."""
+    nodes, stateful = (
+        tuple(sorted({node for unit in units for node in getattr(unit, which)}, key=position.__getitem__))
+        for which in ("nodes", "stateful_nodes")
+    )
+    outputs = tuple(dict.fromkeys(output for unit in units for output in unit.outputs))
+    return replace(units[0], nodes=nodes, outputs=outputs, stateful_nodes=stateful)
+
+
+def _roots(catalog: Catalog) -> dict[str, Query | Relation]:
+    """What is computed: derived streams, classifiers and continuous queries, by kind and name."""
+    streams = {
+        f"stream {name}": relation
+        for name, relation in catalog.relations.items()
+        if isinstance(relation, (DerivedStream, Classifier))
+    }
+    queries = {f"query {name}": query for name, query in catalog.queries.items() if query.continuous}
+    return {**streams, **queries}
+
+
+def _definitions(catalog: Catalog) -> dict[str, Relation | AggregateDefinition]:
+    """What plans are made of, by kind and name."""
+    return {
+        **{f"relation {name}": relation for name, relation in catalog.relations.items()},
+        **{f"base {name}": definition for name, definition in catalog.base_aggregates.items()},
+        **{f"window {name}": definition for name, definition in catalog.window_aggregates.items()},
+    }

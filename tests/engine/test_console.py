@@ -1,0 +1,122 @@
+"""What commands show of a mill and of its home, and that a home's faults are told before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from slicemill.cli import app
+from slicemill.engine import console as engine_console
+from slicemill.engine import mill as engine_mill
+from slicemill.engine.console import logs_table
+from slicemill.engine.live import Rates, picture, troubles
+from slicemill.errors import SlicemillError
+from slicemill.storage.home import Home
+from support.engine import Clock, fed_mill, inline_pool, rows_as_table
+
+SCRIPT = """
+CREATE STREAM bid (item int, price int) ORDER BY current_time;
+CREATE QUERY dear AS SELECT item FROM bid WHERE price > 10;
+"""
+
+
+def shown(table: object) -> str:
+    console = Console(width=200)
+    with console.capture() as text:
+        console.print(table)
+    return text.get()
+
+
+def run(home: Path, *options: str) -> Exception | None:
+    script = home.with_suffix(".esl")
+    script.write_text(SCRIPT)
+    problem = CliRunner().invoke(app, ["run", str(script), "--home", str(home), *options]).exception
+    return problem if isinstance(problem, Exception) else None
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(master: str | None) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(engine_mill, "session", start)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_locked_home_is_told_before_spark_starts(tmp_path: Path) -> None:
+    other = Home(tmp_path / "home")
+    other.open()
+    try:
+        problem = run(tmp_path / "home")
+        assert isinstance(problem, SlicemillError)
+        assert str(tmp_path / "home") in str(problem)
+    finally:
+        other.close()
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_home_of_another_format_is_told_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "FORMAT").write_text("99\n")
+    problem = run(tmp_path / "home")
+    assert isinstance(problem, SlicemillError)
+    assert "has FORMAT 99" in str(problem)
+
+
+def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def make(**options: Any) -> None:
+        given.update(options)
+        raise SlicemillError("that is enough")
+
+    monkeypatch.setattr(engine_console, "Mill", make)
+    run(tmp_path / "home", "--execution", "jobs", "--durability", "machine", "--cells", "3", "--master", "x")
+    progress = given.pop("progress")
+    assert callable(progress)
+    assert given == {
+        "home": tmp_path / "home",
+        "master": "x",
+        "execution": "jobs",
+        "durability": "machine",
+        "cells": 3,
+    }
+
+
+def test_logs_are_listed_with_what_they_hold(tmp_path: Path) -> None:
+    clock = Clock(1_000_000)
+    with fed_mill(tmp_path, clock, inline_pool()) as mill:
+        mill.execute(SCRIPT)
+        mill.open()
+        mill.feed("bid", rows_as_table(mill, "bid", [(1, 5), (2, 50), (3, 500)]))
+        mill.dispatcher.run_all()
+        # Beside a mill at work.
+        lines = {line.split()[0]: line.split()[1:] for line in shown(logs_table(tmp_path)).splitlines()}
+    assert lines["dear"][:2] == ["1", "2"]
+    assert lines["dear"][3:] == ["1970-01-01", "00:00:01", "1970-01-01", "00:00:01"]
+    assert lines["bid_errors"] == ["0", "0", "0"]
+
+
+def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SlicemillError, match="there is no home in"):
+        logs_table(tmp_path)
+
+
+def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
+    with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
+        mill.execute(SCRIPT)
+        mill.open()
+        assert troubles(mill) == []
+        mill.streams["bid"].failed("no such file", 0)
+        mill.dispatcher.trouble = "no space is left"
+        assert troubles(mill) == [
+            "no space is left",
+            "bid cannot be read: no such file; its queries wait, and it is tried again",
+        ]
+        text = shown(picture(mill, Rates(), 1.0))
+    assert "bid cannot be read: no such file" in text
+    assert "dear" in text

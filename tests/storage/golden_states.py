@@ -1,0 +1,190 @@
+"""Makes the golden checkpoints: states of every kind, as a version of slicemill has written them.
+
+    PYTHONPATH=src:tests python tests/storage/golden_states.py
+
+writes those that are missing to tests/storage/golden, and leaves the others as they are: what a version has
+once written must be read for ever. A new kind of state, or a new version of one, gets a new name here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.test_program import Memory
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.rows import to_table
+from slicemill.engine.steps.drop import DropState
+from slicemill.engine.steps.hosted import RowState
+from slicemill.esl import types as t
+from slicemill.esl.expression import (
+    Argument,
+    Case,
+    Cast,
+    ColumnRef,
+    ExistsQuery,
+    Literal,
+    Oldest,
+    ScalarQuery,
+)
+from slicemill.esl.query import Frame, Window
+from slicemill.esl.relation import RelationInput, RelationQuery
+from slicemill.execution.aggregate import Special
+from slicemill.execution.coalesce import _Partition
+from slicemill.execution.coalesce_accuracy import Newest, Partition
+from slicemill.execution.operator import Timed
+from slicemill.execution.window_slide import Answer
+from slicemill.kernels.join.state import JoinState
+from slicemill.kernels.join.windows import Seats
+from slicemill.kernels.panes.state import MemberState, PaneState
+from slicemill.kernels.windows.calls import WindowState
+from slicemill.kernels.windows.events import Events
+from slicemill.plan.build import build_graph
+from slicemill.plan.operators import AgeLimit, JoinMember
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.chains import Follower
+from slicemill.shedding.classify.policies.greedy import Greedy
+from slicemill.shedding.classify.policies.loadstar import LoadStar
+from slicemill.shedding.classify.policies.pruning import Pruning
+from slicemill.shedding.classify.policies.uniform import Uniform
+from slicemill.shedding.load import LoadBudget
+from slicemill.shedding.report import MemoryReport, Report
+from slicemill.shedding.shadow import Original, Shadow
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.uda.state import UserObject
+from support.corpus import CORPUS, prepare, read_case
+
+GOLDEN = Path(__file__).parent / "golden"
+LISTED = "files.json"
+
+# Cases of the corpus whose states, half-way through their input, have all kinds that corpus cases have.
+CASES = (
+    "classifiers/features_from_two_streams",
+    "classifiers/seen_and_predicted",
+    "joins/window_over_a_join",
+    "models/composed",
+    "models/slides",
+    "relations/count_window",
+    "relations/expressions",
+    "temporal/memory",
+    "temporal/nulls",
+    "unions/slide_over_a_union",
+    "views/last_tuple",
+    "windows/whole_history",
+)
+
+
+def main() -> None:
+    for name in CASES:
+        for unit, states in _states_of(name).items():
+            _keep(f"{name.replace('/', '-')}-{unit}", states)
+    _keep("by-hand", _by_hand())
+
+
+def golden_checkpoints() -> dict[str, dict[str, object]]:
+    """All golden states, by the names of their folders."""
+    return {path.parent.name: read_golden(path.parent) for path in sorted(GOLDEN.glob(f"*/{LISTED}"))}
+
+
+def read_golden(folder: Path) -> dict[str, object]:
+    return read_checkpoint(folder, json.loads((folder / LISTED).read_text(encoding="utf-8")))
+
+
+def _keep(name: str, states: dict[str, object]) -> None:
+    folder = GOLDEN / name
+    if folder.exists() or not states:
+        return
+    folder.mkdir(parents=True)
+    files = write_checkpoint(folder, states)
+    (folder / LISTED).write_text(json.dumps(files) + "\n", encoding="utf-8")
+
+
+def _states_of(name: str) -> dict[int, dict[str, object]]:
+    """The states of each unit of a case after two thirds of its input."""
+    runnable = prepare(read_case(CORPUS / f"{name}.test"))
+    graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
+    memory = Memory(graph, runnable)
+    memory.feed(runnable, 0, 2 * len(runnable.events) // 3)
+    schemas = {node.id: node.schema for node in graph}
+    schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
+    found: dict[int, dict[str, object]] = defaultdict(dict)
+    for number, unit in enumerate(cut(graph)):
+        program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables), 0)
+        inputs = {
+            log: to_table([t for t, _ in memory.rows[log]], schemas[log], [a for _, a in memory.rows[log]])
+            for log in unit.inputs
+        }
+        program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
+        found[number] = program.states
+    return found
+
+
+def _by_hand() -> dict[str, object]:
+    """What no case has: definitions with all kinds of expressions, reports, answers that are open."""
+    column = ColumnRef("x", t.DOUBLE)
+    inner = RelationQuery(
+        (RelationInput("t", "t", t.Schema((t.Column("x", t.DOUBLE),))),),
+        None,
+        (),
+        (),
+        None,
+        (),
+        False,
+        ((Argument("a", t.INT), True),),
+        1,
+        t.Schema(()),
+    )
+    residual = Case(
+        ((ExistsQuery(inner), Cast(column, t.decimal(6, 2))),),
+        ScalarQuery(inner, t.DOUBLE),
+        t.DOUBLE,
+    )
+    window = Window(Frame.RANGE, 5_000_000)
+    limit = AgeLimit(LoadBudget(lag_us=1_000_000), 2.0)
+    selection = Literal(Decimal("1.50"), t.decimal(3, 2))
+    member = JoinMember(
+        "q", (window, window), (selection, Oldest("x", t.INT)), residual, (("x", 0, "x"),), limit
+    )
+    report = Report(10, 3)
+    report.add(5, Sums(7.0, 10))
+    memory_report = MemoryReport(10, 3, capacity=4, runs=2)
+    shadow = Shadow(_count=1, _partitions={(Special.NAN,): {4: Original(("a",), 0, 5, 3, 0, 1)}})
+    answer = Answer(None)
+    events = Events(
+        to_table([Timed(1, (2,))], t.Schema((t.Column("i", t.INT),)), [0]),
+        np.array([3]),
+        np.array([False]),
+        [np.zeros(1, np.int8)],
+        [],
+    )
+    user = np.zeros(1, np.dtype([("object", "O")]))
+    user["object"][0] = UserObject("module:Class", {"low": 1.0})
+    sheds: Any = {
+        "partitions": {("a",): Partition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
+        "memory": {"chains": [(("a",), Follower(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
+        "shadow": shadow,
+        "until": deque([(1, 2)]),
+        "report": memory_report,
+    }
+    return {
+        "join": JoinState(seats=Seats({"q": 0}, {"q": member}), sheds={"q": report}),
+        "drop": DropState(report),
+        "panes": PaneState(patterns=[frozenset({"q"})], members={"q": MemberState(None)}),
+        "over": WindowState([], [], waiting=events),
+        "shedding": RowState(sheds, [[(Timed(4, (1.0, "a")), 9)]]),
+        "coalescing": RowState({"partitions": {(1,): _Partition((1,))}, "next_end": None}),
+        "window": RowState({"waiting": [(1, (2,), [answer])], "running": [{"open": {(1,): answer}}]}),
+        "policies": [Greedy(True, Pruning()), LoadStar(), Uniform()],
+        "user": user,
+    }
+
+
+if __name__ == "__main__":
+    main()

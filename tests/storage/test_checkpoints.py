@@ -1,0 +1,225 @@
+"""Checkpoints: head files and slices that are written once; what was written is read for ever."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slicemill.kernels.join.state import JoinState
+from slicemill.kernels.keys import Keys
+from slicemill.kernels.slice import Slice
+from slicemill.storage.checkpoints import (
+    SliceFile,
+    describe,
+    encode_states,
+    read_checkpoint,
+    write,
+    write_checkpoint,
+)
+from slicemill.storage.codec import StorageError, registered_names
+from slicemill.storage.files import LocalFiles
+from slicemill.storage.state_size import state_bytes
+from storage.golden_states import GOLDEN, LISTED, golden_checkpoints
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"x": list(values)})
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_slice_is_written_once_and_named_again(tmp_path: Path) -> None:
+    old = Slice(rows(1, 2))
+    first = write_checkpoint(tmp_path, {"join": {"left": [old], "again": old, "count": 2}})
+    assert len(first) == 2 and [size for _, size in first] == [
+        (tmp_path / p).stat().st_size for p, _ in first
+    ]
+    assert json.loads(json.dumps(first)) == first
+
+    loaded = read_checkpoint(tmp_path, first)["join"]
+    assert loaded["count"] == 2 and loaded["left"][0] is loaded["again"]
+    assert loaded["again"].table.equals(old.table)
+
+    new = Slice(rows(3))
+    second = write_checkpoint(tmp_path, {"join": [loaded["again"], new]})
+    assert second[1] == first[1] and len(second) == 3
+    assert names(tmp_path) == {path for path, _ in [*first, *second]}
+    kept = read_checkpoint(tmp_path, second)["join"]
+    assert [part.table.column("x").to_pylist() for part in kept] == [[1, 2], [3]]
+
+
+def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
+    files = write_checkpoint(tmp_path, {"node": Slice(rows(1, 2))})
+    content = (tmp_path / files[1][0]).read_bytes()
+    (tmp_path / files[1][0]).unlink()
+    slice_ = read_checkpoint(tmp_path, files)["node"]
+    assert isinstance(slice_, Slice) and slice_.stored == SliceFile(*files[1])
+    with pytest.raises(StorageError, match="cannot be read"):
+        _ = slice_.table
+    (tmp_path / files[1][0]).write_bytes(content)
+    assert slice_.table.equals(rows(1, 2))
+
+
+def test_a_slice_of_a_checkpoint_that_was_swept_is_written_again(tmp_path: Path) -> None:
+    state = {"node": Slice(rows(1, 2))}
+    for path, _ in write_checkpoint(tmp_path, state):
+        (tmp_path / path).unlink()
+    again = write_checkpoint(tmp_path, state)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = write_checkpoint(elsewhere, state)
+    for folder, files in ((tmp_path, again), (elsewhere, moved)):
+        assert read_checkpoint(folder, files)["node"].table.equals(rows(1, 2))  # type: ignore[attr-defined]
+
+
+def test_nothing_kept_is_no_file(tmp_path: Path) -> None:
+    assert write_checkpoint(tmp_path, {}) == []
+    assert read_checkpoint(tmp_path, []) == {}
+    assert names(tmp_path) == set()
+
+
+def test_states_are_written_as_they_were_when_they_were_encoded(tmp_path: Path) -> None:
+    array, waiting, slices = np.arange(4), [1], [Slice(rows(1))]
+    encoded = encode_states({"node": {"array": array, "waiting": waiting, "slices": slices}})
+    array[:] = -1
+    waiting.append(2)
+    slices.clear()
+    done: list[object] = []
+    thread = threading.Thread(target=lambda: done.append(write(tmp_path, encoded)))
+    thread.start()
+    thread.join()
+    state = read_checkpoint(tmp_path, done[0])["node"]  # type: ignore[arg-type]
+    assert state["array"].tolist() == [0, 1, 2, 3] and state["waiting"] == [1]  # type: ignore[index]
+    assert state["slices"][0].table.equals(rows(1))  # type: ignore[index]
+    state["array"][0] = 7  # type: ignore[index]
+
+
+def test_identity_is_kept_between_the_states_of_several_nodes(tmp_path: Path) -> None:
+    keys = Keys()
+    back = read_checkpoint(tmp_path, write_checkpoint(tmp_path, {"a": [keys], "b": (keys,)}))
+    assert back["a"][0] is back["b"][0]  # type: ignore[index]
+
+
+def test_tables_of_a_head_file_are_mapped(tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(1000.0), "s": [str(i) for i in range(1000)]})
+    files = write_checkpoint(tmp_path, {"n": {"a": np.arange(3), "t": table, "z": np.zeros(0)}})
+    mapped: list[pa.Buffer] = []
+
+    class Noting(LocalFiles):
+        def map(self, path: Path) -> pa.Buffer:
+            mapped.append(super().map(path))
+            return mapped[-1]
+
+    state = read_checkpoint(tmp_path, files, Noting())["n"]
+    column = state["t"].column("x").chunk(0).buffers()[1]  # type: ignore[index]
+    (head,) = mapped
+    assert head.address <= column.address < head.address + head.size
+    assert state["t"].equals(table) and state["z"].shape == (0,)  # type: ignore[index]
+
+
+def test_a_person_can_see_what_a_head_file_has(tmp_path: Path) -> None:
+    files = write_checkpoint(tmp_path, {"joins of A and B": JoinState()})
+    shown = describe(tmp_path, files)
+    assert shown["states"]["classes"]["join"] == registered_names()["join"]
+    assert "joins of A and B" in shown["states"]["value"]["$map"]
+    assert b'"joins of A and B"' in (tmp_path / files[0][0]).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "message"),
+    [
+        (0, b"ARROW1\0\0", "is no checkpoint"),
+        (8, struct.pack("<I", 2), "has format 2, and this slicemill reads 1.*slicemill home upgrade"),
+        (30, b"#", "is damaged: its checksum differs"),
+    ],
+)
+def test_a_file_that_is_damaged_or_of_another_format_is_told(
+    tmp_path: Path, place: int, content: bytes, message: str
+) -> None:
+    files = write_checkpoint(tmp_path, {"node": {"a": np.arange(9)}})
+    path = tmp_path / files[0][0]
+    data = path.read_bytes()
+    path.write_bytes(data[:place] + content + data[place + len(content) :])
+    with pytest.raises(StorageError, match=message):
+        read_checkpoint(tmp_path, files)
+
+
+def test_a_file_that_is_cut_off_or_gone_is_told(tmp_path: Path) -> None:
+    files = write_checkpoint(tmp_path, {"node": {"a": np.arange(99)}})
+    path = tmp_path / files[0][0]
+    data = path.read_bytes()
+    for length, message in ((5, "no checkpoint"), (50, "damaged"), (len(data) - 64, "shorter than it says")):
+        path.write_bytes(data[:length])
+        with pytest.raises(StorageError, match=message):
+            read_checkpoint(tmp_path, files)
+    path.unlink()
+    with pytest.raises(StorageError, match="is gone"):
+        read_checkpoint(tmp_path, files)
+
+
+def test_what_must_outlive_a_loss_of_power_is_synced_before_it_is_named(tmp_path: Path) -> None:
+    steps: list[tuple[str, str]] = []
+
+    class Noting(LocalFiles):
+        def write(self, path: Path, data: bytes | pa.Buffer) -> None:
+            steps.append(("write", path.suffix))
+            super().write(path, data)
+
+        def sync(self, path: Path) -> None:
+            steps.append(("sync", path.suffix))
+            super().sync(path)
+
+    write(tmp_path, encode_states({"node": Slice(rows(1))}), Noting(), durable=True)
+    assert steps == [
+        *(("write", ".arrow"), ("sync", ".arrow")),
+        *(("write", ".state"), ("sync", ".state")),
+        ("sync", ""),
+    ]
+
+
+def test_sizes_of_states_are_estimated_without_encoding_them(tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(10_000)})
+    big = {"t": table, "a": np.zeros(1000), "s": Slice(table), "l": list(range(5000)), "text": ["ab"] * 10}
+    estimate = state_bytes({"node": big})
+    exact = 2 * table.nbytes + 8000 + 5000 * 16
+    assert exact <= estimate < 1.1 * exact
+    files = write_checkpoint(tmp_path, {"node": big})
+    assert state_bytes(read_checkpoint(tmp_path, files)) == pytest.approx(estimate, rel=0.1)
+    assert state_bytes({"node": JoinState()}) < 10_000
+
+
+# -- golden files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in GOLDEN.glob(f"*/{LISTED}")))
+def test_what_a_version_has_written_is_read_and_can_be_written_again(name: str, tmp_path: Path) -> None:
+    states = golden_checkpoints()[name]
+    again = write_checkpoint(tmp_path, states)
+    back = read_checkpoint(tmp_path, again)
+    assert {key: type(state) for key, state in back.items()} == {
+        key: type(state) for key, state in states.items()
+    }
+    shown = describe(tmp_path, again)["states"]
+    assert json.dumps(describe(tmp_path, write_checkpoint(tmp_path, back))["states"]) == json.dumps(shown)
+
+
+def test_every_kind_of_state_is_among_the_golden_files() -> None:
+    found: dict[str, set[int]] = {}
+    for path in GOLDEN.glob(f"*/{LISTED}"):
+        content = describe(path.parent, json.loads(path.read_text(encoding="utf-8")))
+        for name, version in content["states"]["classes"].items():
+            found.setdefault(name, set()).add(version)
+    missing = {
+        name: version
+        for name, version in registered_names().items()
+        if not name.startswith("test.") and version not in found.get(name, ())
+    }
+    assert not missing, "write golden files of these: tests/storage/golden_states.py says how"
