@@ -19,7 +19,6 @@ NAMES = (
     "model",
     "over",
     "pacing",
-    "partials",
     "policies",
     "shed",
     "simulator",
