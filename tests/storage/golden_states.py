@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
@@ -81,6 +82,11 @@ CASES = (
 )
 
 
+def _table(rows: list[tuple[Timed, int, int]], schema: t.Schema) -> pa.Table:
+    timed, seqs, arrivals = ([row[place] for row in rows] for place in range(3))
+    return to_table(timed, schema, arrivals, seqs)
+
+
 def main() -> None:
     for name in CASES:
         for unit, states in _states_of(name).items():
@@ -118,7 +124,7 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     for number, unit in enumerate(cut(graph)):
         program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables), 0)
         inputs = {
-            log: to_table([t for t, _ in memory.rows[log]], schemas[log], [a for _, a in memory.rows[log]])
+            log: _table(memory.rows[log], schemas[log])
             for log in unit.inputs
         }
         program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
@@ -178,7 +184,7 @@ def _by_hand() -> dict[str, object]:
         "drop": DropState(report),
         "panes": PaneState(patterns=[frozenset({"q"})], members={"q": MemberState(None)}),
         "over": WindowState([], [], waiting=events),
-        "shedding": RowState(sheds, [[(Timed(4, (1.0, "a")), 9)]]),
+        "shedding": RowState(sheds, [[(Timed(4, (1.0, "a")), 3, 9)]]),
         "coalescing": RowState({"partitions": {(1,): _Partition((1,))}, "next_end": None}),
         "window": RowState({"waiting": [(1, (2,), [answer])], "running": [{"open": {(1,): answer}}]}),
         "policies": [Greedy(True, Pruning()), LoadStar(), Uniform()],

@@ -19,10 +19,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from slicemill.engine.board import Board, Goal
 from slicemill.engine.cause import cause
+from slicemill.engine.crews import Crews
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
@@ -30,11 +30,13 @@ from slicemill.engine.work import (
     Forget,
     Item,
     ItemFailed,
-    Message,
     ReadDone,
+    ReadStream,
     Reply,
     RunDone,
+    RunUnit,
     Watermark,
+    failed_item,
 )
 from slicemill.engine.workers.events import Answer, Failure, Joined, Left, Notice
 from slicemill.engine.workers.sharing import Pool
@@ -42,10 +44,9 @@ from slicemill.errors import SlicemillError
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.dispatch import Chooser
 from slicemill.scheduling.metrics import Summary
-from slicemill.storage.changes import Appended, Change
+from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
-from slicemill.storage.segments import parse_segment
 from slicemill.time import US
 
 AfterRun = Callable[[RunningUnit, list[RunDone]], None]
@@ -57,20 +58,6 @@ _LONGEST_PAUSE_S = 0.05
 _UNITS_PER_ROUND = 256
 _POLL_S = 0.05
 _DISK_FULL_PAUSE_S = 0.5
-
-
-@dataclass(slots=True)
-class Crew:
-    """One worker as the dispatcher knows it: which process it is now, what it has, what it was asked."""
-
-    incarnation: int
-    plans: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)  # the names under which it writes segments
-    asked: tuple[Item, ...] = ()
-
-    @property
-    def idle(self) -> bool:
-        return not self.asked
 
 
 class Dispatcher:
@@ -103,9 +90,7 @@ class Dispatcher:
         self._watermark = watermark
         self._clock = clock
         self._after_run = after_run
-        self._crews = {joined.worker: Crew(joined.incarnation) for joined in pool.members()}
-        self._placed: dict[tuple[str, int], int] = {}  # cell of a unit → worker
-        self._loaded: dict[tuple[str, int], tuple[int, int]] = {}  # … → worker and incarnation that has it
+        self._crews = Crews(pool, sync=home.durable)
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
@@ -118,6 +103,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._round_cost_s = 0.001
         self._next_reads_s = 0.0
+        self._resume_s = 0.0  # nothing is given before: the disk is full
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -128,7 +114,7 @@ class Dispatcher:
     @property
     def writers(self) -> set[str]:
         """The names of those who may still append to their segments."""
-        return {name for crew in self._crews.values() for name in crew.writers}
+        return self._crews.writers
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
         """Run these units from now on, for the queries that have these goals; while paused."""
@@ -136,12 +122,8 @@ class Dispatcher:
         kept = {(unit.id, unit.digest) for unit in fresh}
         gone = [unit for unit in self.board.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._unload(unit.id)
+            self._crews.unload(unit.id)
         self.board = Board(fresh, self._home.logs, goals, self._clock(), self.board)
-
-    def _unload(self, unit_id: str) -> None:
-        for place in [place for place in self._loaded if place[0] == unit_id]:
-            del self._loaded[place]
 
     def notify(self) -> None:
         """Something has changed that the loop should look at."""
@@ -198,7 +180,7 @@ class Dispatcher:
                 self._finish_asked()
         finally:
             self._visitor = None
-            self._unload(unit.id)
+            self._crews.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
@@ -232,8 +214,9 @@ class Dispatcher:
         """The input has ended for good: admit what is held back."""
         with self.paused():
             for stream in self.streams.values():
-                crew = self._reader_of(stream)
-                self._ask({crew: [self._read_item(stream, crew, flush=True)]})
+                self._wait_for_workers()
+                worker = self._crews.reader_of(stream, self.streams.values())
+                self._ask({worker: [self._read_item(stream, worker, flush=True)]})
                 self._finish_asked()
                 stream.ended = True
 
@@ -258,7 +241,7 @@ class Dispatcher:
             while not self._stop:
                 self._park()
                 self._take(self._pool.wait(self._patience_s()))
-                if not self._pauses and not self._stop:
+                if not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
         except BaseException as problem:  # the thread's last words, for whoever waits for it
             self.failure = problem
@@ -292,7 +275,7 @@ class Dispatcher:
 
     def _finish_asked(self) -> None:
         """Wait for the work under way."""
-        while any(not crew.idle for crew in self._crews.values()):
+        while self._crews.busy:
             self._take(self._pool.wait(_POLL_S))
 
     def _give(self) -> None:
@@ -315,9 +298,9 @@ class Dispatcher:
         handed: list[RunningStream] = []
         for event in events:
             if isinstance(event, Joined):
-                self._crews[event.worker] = Crew(event.incarnation)
+                self._crews.join(event)
             elif isinstance(event, Left):
-                self._left(event, change)
+                self._undo(self._crews.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
                 stream = self.streams.get(str(event.payload))
                 if stream is not None:
@@ -364,10 +347,9 @@ class Dispatcher:
         finished: list[tuple[RunningUnit, list[RunDone]]],
         handed: list[RunningStream],
     ) -> None:
-        crew = self._crews.get(answer.worker)
-        if crew is None or crew.incarnation != answer.incarnation:
+        asked = self._crews.answered(answer)
+        if asked is None:
             return
-        asked, crew.asked = crew.asked, ()
         if isinstance(answer.message, Failure):
             self._undo(asked, answer.message.error, change)
             return
@@ -376,7 +358,7 @@ class Dispatcher:
         cost_s = 0.0
         for done in reply:
             if isinstance(done, ReadDone | RunDone):
-                crew.writers.update(_writers(done.written.values()))
+                self._crews.note_writers(answer.worker, done)
             if isinstance(done, ReadDone):
                 stream = self.streams.get(done.stream)
                 cost_s += done.cpu_s
@@ -418,8 +400,12 @@ class Dispatcher:
         unit = self._unit(failed.name)
         if unit is None:
             return
-        self._unload(unit.id)
+        self._crews.unload(unit.id)
+        if failed.disk_full or failed.item == "checkpoint":
+            self.trouble = failed.error
+            self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
         if failed.item == "run" and unit.run is not None:
+            unit.run.disk_full |= failed.disk_full
             self._cell_failed(unit, failed.error, change)
 
     def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
@@ -430,31 +416,17 @@ class Dispatcher:
             self._give_up(unit, why, change)
 
     def _give_up(self, unit: RunningUnit, why: str, change: Change) -> None:
-        self._unload(unit.id)
+        self._crews.unload(unit.id)
         unit.abandon(why, change)
         self._given_up.append(unit)
-
-    def _left(self, left: Left, change: Change) -> None:
-        crew = self._crews.get(left.worker)
-        if crew is None or crew.incarnation != left.incarnation:
-            return
-        del self._crews[left.worker]
-        self._placed = {place: worker for place, worker in self._placed.items() if worker != left.worker}
-        self._loaded = {place: at for place, at in self._loaded.items() if at[0] != left.worker}
-        for stream in self.streams.values():
-            if stream.loaded is not None and stream.loaded[0] == left.worker:
-                stream.loaded = None
-                stream.next_read_us = 0
-        self._undo(crew.asked, left.reason, change)
 
     def _undo(self, asked: Iterable[Item], why: str, change: Change) -> None:
         """What a worker was asked and will not answer is done again, from what is committed."""
         now = self._clock()
         for item in asked:
-            name = getattr(item, "unit", None) or getattr(item, "stream", "")
-            kind = "read" if hasattr(item, "stream") else "run" if hasattr(item, "inputs") else "checkpoint"
-            if name:
-                self._item_failed(ItemFailed(kind, name, why), change, now)
+            failed = failed_item(item, why)
+            if failed is not None:
+                self._item_failed(failed, change, now)
 
     # -- work ------------------------------------------------------------------------------------------
 
@@ -476,34 +448,27 @@ class Dispatcher:
             if handed_only and not stream.handed:
                 continue
             if stream.wants_read(now) or (every and stream.behind and stream.reading_us is None):
-                worker = self._reader_of(stream)
-                if self._crews[worker].idle:
+                self._wait_for_workers()
+                worker = self._crews.reader_of(stream, self.streams.values())
+                if self._crews.is_idle(worker):
                     queues.setdefault(worker, []).append(self._read_item(stream, worker))
         self._ask(queues)
         return bool(queues)
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        at = (worker, self._crews[worker].incarnation)
-        first, stream.loaded = stream.loaded != at or not self._pool.resident, at
+        first = self._crews.begin_reading(stream, worker)
         return stream.item(self._clock(), first=first, flush=flush)
-
-    def _reader_of(self, stream: RunningStream) -> int:
-        """The worker that reads a stream: always the same while it lives."""
-        crews = self._joined()
-        if stream.loaded is not None and stream.loaded[0] in crews:
-            return stream.loaded[0]
-        busy = [other.loaded[0] for other in self.streams.values() if other.loaded is not None]
-        return min(crews, key=lambda worker: (busy.count(worker), -worker))
 
     def _give_runs(self, units: Iterable[RunningUnit], quantum_s: float, *, checkpoint: bool = False) -> bool:
         """Ask idle workers to run these units, in this order, until each has its quantum."""
-        queues: dict[int, list[Item]] = {w: [] for w, crew in self._joined().items() if crew.idle}
+        self._wait_for_workers()
+        queues: dict[int, list[Item]] = {worker: [] for worker in self._crews.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
         for unit in units:
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
-            workers = [self._place(unit, cell) for cell in range(unit.cells)]
+            workers = [self._crews.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
             if unit.strikes and any(queues[worker] for worker in workers):
@@ -513,60 +478,33 @@ class Dispatcher:
             unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
             assert unit.run is not None
             for cell, worker in enumerate(workers):
-                place, at = (unit.id, cell), (worker, self._crews[worker].incarnation)
-                known, self._loaded[place] = self._loaded.get(place) == at, at
-                queues[worker].append(
-                    unit.item(
-                        cell,
-                        restore=not known or not self._pool.resident,
-                        # What was shed is not in the log: a replay would not shed it again.
-                        checkpoint=checkpoint or not self._pool.resident or unit.run.shares < 1,
-                    )
-                )
+                known = self._crews.take_up(unit, cell, worker)
+                # What was shed is not in the log: a replay would not shed it again.
+                written = checkpoint or not self._crews.resident or unit.run.shares < 1
+                queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
                 load_s[worker] += (cost.overhead + cost.per_row * unit.run.rows) / unit.cells
                 if unit.strikes:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
 
-    def _place(self, unit: RunningUnit, cell: int) -> int:
-        """The worker that a cell is pinned to: the one with the fewest cells, when it has none yet."""
-        place = (unit.id, cell)
-        worker = self._placed.get(place)
-        crews = self._joined()
-        if worker is None or worker not in crews:
-            counts = dict.fromkeys(crews, 0)
-            for other in self._placed.values():
-                if other in counts:
-                    counts[other] += 1
-            worker = min(counts, key=lambda candidate: (counts[candidate], candidate))
-            self._placed[place] = worker
-        return worker
-
     def _give_due_checkpoints(self) -> None:
         """State is written when workers have nothing else to do."""
         now_s = time.monotonic()
         for unit in self.board.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not _stopped(unit):
-                places = [self._loaded.get((unit.id, cell)) for cell in range(unit.cells)]
-                if all(at is not None and self._is_idle(at) for at in places):
+                holders = [self._crews.holder_of(unit, cell) for cell in range(unit.cells)]
+                if all(worker is not None and self._crews.is_idle(worker) for worker in holders):
                     self._give_checkpoint(unit)
                     return
-
-    def _is_idle(self, at: tuple[int, int]) -> bool:
-        crew = self._crews.get(at[0])
-        return crew is not None and crew.incarnation == at[1] and crew.idle
 
     def _give_checkpoint(self, unit: RunningUnit) -> None:
         queues: dict[int, list[Item]] = {}
         for cell in range(unit.cells):
-            at = self._loaded.get((unit.id, cell))
-            if at is None:
+            worker = self._crews.holder_of(unit, cell)
+            if worker is None:
                 return  # what is committed will be replayed by whoever gets the cell
-            queues.setdefault(at[0], []).append(unit.checkpoint_item(cell))
-        for worker in queues:
-            if not self._crews[worker].idle:
-                self._finish_asked()
+            queues.setdefault(worker, []).append(unit.checkpoint_item(cell))
         self._ask(queues)
 
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
@@ -575,42 +513,25 @@ class Dispatcher:
         self._ask({worker: [item] for worker in self._crews})
         self._finish_asked()
 
-    def _joined(self) -> dict[int, Crew]:
-        """The workers that are there; waits for the first one."""
-        while not self._crews:
+    def _wait_for_workers(self) -> None:
+        """Until one is there at least: their processes may just be starting, or all have died."""
+        while not len(self._crews):
             self._take(self._pool.wait(_POLL_S))
-        return self._crews
 
     def _ask(self, queues: Mapping[int, list[Item]]) -> None:
-        for worker, items in queues.items():
-            crew = self._crews[worker]
-            digests = {item.plan: item for item in items if hasattr(item, "plan")}
-            missing = [digest for digest in digests if digest not in crew.plans]
-            plans = {digest: self._pickled(digests[digest]) for digest in missing}
-            if self._pool.resident:
-                crew.plans.update(plans)
-            crew.asked = tuple(items)
-            self._pool.send(worker, Message(crew.asked, plans, self._home.durable))
+        self._crews.ask(queues, self._pickled)
 
     def _pickled(self, item: Item) -> bytes:
-        stream = getattr(item, "stream", None)
-        if stream is not None:
-            return self.streams[stream].pickled
-        unit = self._unit(getattr(item, "unit", ""))
+        if isinstance(item, ReadStream):
+            return self.streams[item.stream].pickled
+        assert isinstance(item, RunUnit)
+        unit = self._unit(item.unit)
         assert unit is not None
         return unit.pickled
 
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
         return visitor if visitor is not None and visitor.id == unit_id else self.board.unit(unit_id)
-
-
-def _writers(written: Iterable[Appended]) -> Iterator[str]:
-    for appended in written:
-        for extent in appended.extents:
-            parsed = parse_segment(extent.segment)
-            if parsed is not None:
-                yield parsed[0]
 
 
 def _stopped(unit: RunningUnit) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -44,7 +44,7 @@ from slicemill.execution.operator import Row
 from slicemill.execution.relation_query import evaluate_relation
 from slicemill.execution.translate import relation_rows
 from slicemill.ingest.needs import need_of
-from slicemill.ingest.reader import open_readers
+from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
@@ -60,7 +60,7 @@ from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home, folder_name
-from slicemill.storage.retention import Retention, keep_from, slowest
+from slicemill.storage.retention import epochs_to_free
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 if TYPE_CHECKING:
@@ -162,13 +162,17 @@ class Mill:
         """Run the statements of a script; with a mistake in it, none of them."""
         bound = bind(esl, self.catalog)
         statements = [statement for statement, _ in bound.statements]
+        dropped = [s.name for s in statements if isinstance(s, Dropped) and s.name in self.queries]
         if all(isinstance(statement, Setting) for statement in statements):
             self.catalog = bound.catalog  # nothing else changes, so nobody has to wait for a run to end
         else:
+            if any(name in bound.catalog.queries for name in dropped):
+                # One that is dropped and created again is a new one.
+                self._adopt(bound.catalog.without_queries(dropped))
+                self._forget(dropped)
             self._adopt(bound.catalog)
+        self._forget(name for name in dropped if name not in bound.catalog.queries)
         for statement in statements:
-            if isinstance(statement, Dropped) and statement.name not in bound.catalog.queries:
-                self._forget(statement)
             if isinstance(statement, Setting):
                 self.policy = statement.value
         return statements
@@ -377,8 +381,7 @@ class Mill:
         if stream.name.lower() in self._ingest.frames or not self._read_sources:
             return True
         spool = self.home.folder / "sources" / folder_name(stream.name)
-        readers = open_readers(stream, stream.schema.names, self._folder, spool, _nobody, self._clock)
-        return not readers
+        return not has_readers(stream, self._folder, spool)
 
     def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:
         logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
@@ -486,13 +489,14 @@ class Mill:
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
 
-    def _forget(self, dropped: Dropped) -> None:
+    def _forget(self, names: Iterable[str]) -> None:
         """A query's results stay with its handle; its log goes, so that its name is free."""
-        query = self.queries.pop(dropped.name, None)
-        if query is not None:
-            query.detach()
-            self.sinks.forget(dropped.name)
-            self.home.commit(Change(dropped_logs=[dropped.name]))
+        for name in names:
+            query = self.queries.pop(name, None)
+            if query is not None:
+                query.detach()
+                self.sinks.forget(name)
+                self.home.commit(Change(dropped_logs=[name]))
 
     def watermark(self, log: str) -> Watermark:
         """The watermark of a log: a stream's, or by the unit that writes it."""
@@ -532,20 +536,12 @@ class Mill:
             return  # who reads what is not known yet
         units = [unit.needed_from for unit in self.dispatcher.units.values()]
         cursors = [*units, *self.sinks.cursors()]
-        freed: dict[str, int] = {}
-        for name, log in self.home.logs.items():
-            if name in self._held_logs:
-                continue  # the stream says itself what it holds back
-            kept = Retention(age_us=self._keep_us if name in self.queries else 0)
-            first = keep_from(log, slowest(cursors, name), kept, self._clock())
-            if first > log.first:
-                freed[name] = first
+        # A stream says itself what it holds back.
+        held = {name + HELD for name in self.streams}
+        logs = [log for name, log in self.home.logs.items() if name not in held]
+        freed = epochs_to_free(logs, cursors, dict.fromkeys(self.queries, self._keep_us), self._clock())
         self.home.commit(Change(freed=freed))
         self.home.free(self.dispatcher.writers)
-
-    @property
-    def _held_logs(self) -> set[str]:
-        return {name + HELD for name in self.streams}
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""
@@ -592,10 +588,6 @@ class Mill:
             return None
         since = units[0].since[query]
         return BEGINNING if since is None else since + history
-
-
-def _nobody() -> None:
-    """Opening readers only checks a declaration here: nothing is read, so nothing can be noticed."""
 
 
 def _goal(query: QueryDefinition) -> Goal:

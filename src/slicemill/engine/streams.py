@@ -28,7 +28,7 @@ from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.home import Home, folder_name
-from slicemill.storage.segments import SegmentWriter
+from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
 
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
@@ -146,7 +146,7 @@ class RunningStream:
 
     def item(self, now: int, *, first: bool, flush: bool = False) -> ReadStream:
         handed = self._inbox[0] if self._inbox and not flush else None
-        held = ()
+        held: tuple[Extent, ...] = ()
         if first and self._roles.get("held") is not None:
             held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
         self.reading_us, self._noticed = now, False

@@ -38,6 +38,7 @@ from slicemill.engine.work import (
     RunDone,
     RunUnit,
     Span,
+    failed_item,
 )
 from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
@@ -46,6 +47,7 @@ from slicemill.metrics.due import due_moments
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.state_size import state_bytes
@@ -252,12 +254,9 @@ def make(context: WorkerContext) -> Worker:
     return Worker(context, SegmentWriters(context.name))
 
 
-def _failed(item: Item, problem: Exception) -> ItemFailed:
-    kind, name = ("read", item.stream) if isinstance(item, ReadStream) else ("run", getattr(item, "unit", ""))
-    if isinstance(item, CheckpointUnit):
-        kind = "checkpoint"
+def _failed(item: Item, problem: Exception) -> ItemFailed | None:
     words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
-    return ItemFailed(kind, name, words, traceback.format_exc())
+    return failed_item(item, words, traceback.format_exc(), disk_full=isinstance(problem, StorageFull))
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:

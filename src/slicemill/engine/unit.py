@@ -59,6 +59,7 @@ class Run:
     done: list[RunDone]
     lost: int = 0  # cells that could not be run
     failed: str | None = None
+    disk_full: bool = False
 
     @property
     def rows(self) -> int:
@@ -83,7 +84,7 @@ class RunningUnit:
             plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"]))
         )
         self.id = plan.unit.id
-        self.pickled = cloudpickle.dumps(self.plan)
+        self.pickled: bytes = cloudpickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
         self.statistics = UnitStatistics()
         self.statistics.restore(self._field("statistics"))
@@ -262,9 +263,13 @@ class RunningUnit:
         return run.done
 
     def abandon(self, why: str, change: Change) -> None:
-        """A run that could not be done: it is tried again, and after some times its queries are stopped."""
+        """A run that could not be done: it is tried again, and after some times its queries are stopped.
+
+        A full disk is nobody's fault: that is waited for.
+        """
+        blameless = self.run is not None and self.run.disk_full
         self.run = None
-        self.strikes += 1
+        self.strikes += 0 if blameless else 1
         if self.strikes >= _STRIKES:
             self.fail(why, change)
 

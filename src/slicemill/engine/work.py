@@ -178,7 +178,18 @@ class ItemFailed:
     name: str  # of the unit or stream
     error: str
     trace: str = ""
+    disk_full: bool = False
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
 Reply: TypeAlias = tuple[ItemDone, ...]
+
+
+def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
+    """What is said of an item that could not be done; nothing of one that only lets go."""
+    if isinstance(item, ReadStream):
+        return ItemFailed("read", item.stream, why, trace, disk_full)
+    if isinstance(item, Forget):
+        return None
+    kind = "run" if isinstance(item, RunUnit) else "checkpoint"
+    return ItemFailed(kind, item.unit, why, trace, disk_full)

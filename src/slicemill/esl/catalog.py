@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -145,9 +145,10 @@ class Catalog:
     models: dict[str, ModelDefinition] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
 
-    def without_queries(self) -> Catalog:
-        """What queries are made of."""
-        return replace(self, queries={})
+    def without_queries(self, names: Collection[str] | None = None) -> Catalog:
+        """The catalog without some of its queries; if none are named, what queries are made of."""
+        kept = {} if names is None else {n: query for n, query in self.queries.items() if n not in names}
+        return replace(self, queries=kept)
 
     def copy(self) -> Catalog:
         return Catalog(

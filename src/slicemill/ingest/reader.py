@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slicemill.esl.catalog import SourceSpec, Stream
+from slicemill.time import wall_clock_us
 
 
 @dataclass(slots=True)
@@ -89,3 +90,15 @@ def open_readers(
     elif origin.format in GENERATORS:
         reader = open_generator(origin, wanted, clock)
     return None if reader is None else {"0": reader}
+
+
+def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
+    """Do workers read its source? Raises for a declaration that no reader can be opened for."""
+
+    def nobody() -> None:
+        """Nothing is read, so nothing can be noticed."""
+
+    readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
+    for reader in readers.values():
+        reader.close()
+    return bool(readers)

@@ -113,7 +113,8 @@ class SparkIngest:
         for group in self._running.values():
             while group.query.isActive:
                 self.dispatcher.admit_handed()
-                group.query.awaitTermination(0.02)
+                with self.dispatcher.changed:
+                    self.dispatcher.changed.wait(0.02)
             _raise_failure(group.query)
         self._running.clear()
 
@@ -142,7 +143,7 @@ class SparkIngest:
         frame = (
             checked_frame(given, declared)
             if given is not None
-            else streaming_frame(self._session(), declared, self.sources, self.folder)
+            else streaming_frame(self._session(), declared, self.folder)
         )
         columns = [f"`{name}`" for name in stream.plan.read]
         ensure_folder(LOCAL, stream.handed_folder)

@@ -188,7 +188,9 @@ class OpenStream:
 
     def _wants_most(self, table: pa.Table) -> bool:
         assert self._wanted is not None
-        return table.num_rows > _MANY and 2 * _true(self._wanted(table.slice(0, _SAMPLED))).sum() > _SAMPLED
+        if table.num_rows <= _MANY:
+            return False
+        return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
 
     def _as_declared(self, table: pa.Table) -> pa.Table:
         declared = to_arrow(self.plan.stream.schema)

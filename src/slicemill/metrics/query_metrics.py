@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.task import Arrivals
+from slicemill.engine.work import Arrivals
 from slicemill.esl.service_level import ServiceLevel
 from slicemill.metrics.ideal_times import IdealTime
 from slicemill.metrics.waiting import BUCKETS_KEPT

@@ -6,7 +6,7 @@ dummy buffers (DESIGN 2): many queues over one stored copy. Epochs go in order, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slicemill.storage.log import Log
@@ -23,6 +23,19 @@ class Retention:
 def slowest(consumers: Iterable[Mapping[str, int]], log: str) -> int | None:
     """The cursor of the consumer that is furthest behind; None if nobody reads the log."""
     return min((cursors[log] for cursors in consumers if log in cursors), default=None)
+
+
+def epochs_to_free(
+    logs: Iterable[Log], consumers: Sequence[Mapping[str, int]], kept_us: Mapping[str, int], now_us: int
+) -> dict[str, int]:
+    """By log the first epoch that stays, for those that have something to free; for `Change.freed`."""
+    freed = {}
+    for log in logs:
+        retention = Retention(age_us=kept_us.get(log.name, 0))
+        first = keep_from(log, slowest(consumers, log.name), retention, now_us)
+        if first > log.first:
+            freed[log.name] = first
+    return freed
 
 
 def keep_from(log: Log, slowest_cursor: int | None, retention: Retention, now_us: int) -> int:
