@@ -1,0 +1,99 @@
+"""Units without Spark: logs in memory, programs of any number of cells, runs that are cut anywhere."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.rows import timed_rows, to_table
+from slicemill.engine.steps import END
+from slicemill.esl.catalog import Catalog, Stream, TimestampKind
+from slicemill.execution.operator import Timed
+from slicemill.kernels.order import put_together
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import bucket_count
+from slicemill.plan.units import cut
+from support.corpus import Event, Row, TimedRow
+
+
+class Memory:
+    """Logs in memory: what each has got since, with numbers and arrivals, and how far it is complete."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.rows: dict[str, list[tuple[Timed, int, int]]] = defaultdict(list)
+        self.complete: dict[str, int] = defaultdict(lambda: -END)
+
+    def feed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            stream = self.catalog.relation(event.stream)
+            assert isinstance(stream, Stream) and event.ts_us is not None
+            if event.row is not None:
+                rows = self.rows[event.stream]
+                rows.append((Timed(event.ts_us, event.row), len(rows), event.arrival_us))
+            self.complete[event.stream] = max(self.complete[event.stream], event.ts_us)
+            for other in self.catalog.relations.values():
+                if isinstance(other, Stream) and other.kind is not TimestampKind.EXTERNAL:
+                    self.complete[other.name] = event.arrival_us
+
+    def end(self) -> None:
+        for relation in self.catalog.relations.values():
+            if isinstance(relation, Stream):
+                self.complete[relation.name] = END
+
+
+def _positions(table: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(table["_ts"].to_pylist(), table["_seq"].to_pylist(), strict=True))
+
+
+def run_units(
+    catalog: Catalog, events: Sequence[Event], tables: Mapping[str, Sequence[Row]], seed: int, cells: int
+) -> dict[str, list[TimedRow]]:
+    """The rows of all queries; `seed` says where runs are cut, and which units fall behind."""
+    chooser = random.Random(seed)
+    graph = share(optimize(build_graph(catalog)), catalog)
+    memory = Memory(catalog)
+    programs = []
+    for unit in cut(graph):
+        count = bucket_count(unit, graph, cells)
+        plan = UnitPlan(unit, graph, catalog, tables, count)
+        programs.append((unit, [UnitProgram(plan, cell) for cell in range(count)]))
+    read: dict[tuple[str, str], int] = defaultdict(int)
+    schemas = {node.id: node.schema for node in graph}
+    for name, node_id in graph.streams.items():
+        schemas[name] = graph[node_id].schema
+    borders = sorted(chooser.sample(range(len(events) + 1), min(3, len(events))))
+    for number, (first, last) in enumerate(zip([0, *borders], [*borders, len(events)], strict=True)):
+        memory.feed(events[first:last])
+        ended = number == len(borders)
+        if ended:
+            memory.end()
+        for unit, parts in programs:
+            if not ended and chooser.random() < 0.3:
+                continue  # a unit that is not picked falls behind
+            inputs = {}
+            for log in unit.inputs:
+                new = memory.rows[log][read[unit.id, log] :]
+                read[unit.id, log] = len(memory.rows[log])
+                timed, seqs, arrivals = ([row[place] for row in new] for place in range(3))
+                inputs[log] = to_table(timed, schemas[log], arrivals, seqs)
+            complete = {log: memory.complete[log] for log in unit.inputs}
+            outcomes = [part.run(inputs, complete) for part in parts]
+            for _, log in unit.outputs:
+                assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
+                made = [outcome.tables[log] for outcome in outcomes]
+                for table in made:
+                    assert _positions(table) == sorted(_positions(table))
+                table = put_together(made)
+                system = (table.column(name).to_pylist() for name in ("_seq", "_arr"))
+                memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)
+                # Rows that come in a later run are not before those that are there.
+                positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
+                assert positions == sorted(positions)
+                memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
+    return {query: [(timed.ts, timed.row) for timed, _, _ in memory.rows[query]] for query in catalog.queries}
