@@ -66,6 +66,24 @@ def run_units(
 
     With a folder for `checkpoints`, every unit goes on from one after each of its runs.
     """
+    logs = _run(catalog, events, tables, seed, cells, checkpoints)
+    return {query: [(timed.ts, timed.row) for timed, _, _ in logs[query]] for query in catalog.queries}
+
+
+def run_arrivals(catalog: Catalog, events: Sequence[Event]) -> dict[str, list[int]]:
+    """What the rows of all queries say of their arrivals."""
+    logs = _run(catalog, events, {}, 0, 1, None)
+    return {query: [arrival for _, _, arrival in logs[query]] for query in catalog.queries}
+
+
+def _run(
+    catalog: Catalog,
+    events: Sequence[Event],
+    tables: Mapping[str, Sequence[Row]],
+    seed: int,
+    cells: int,
+    checkpoints: Path | None,
+) -> dict[str, list[tuple[Timed, int, int]]]:
     chooser = random.Random(seed)
     graph = share(optimize(build_graph(catalog)), catalog)
     memory = Memory(catalog)
@@ -111,4 +129,4 @@ def run_units(
                 positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
                 assert positions == sorted(positions)
                 memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
-    return {query: [(timed.ts, timed.row) for timed, _, _ in memory.rows[query]] for query in catalog.queries}
+    return memory.rows

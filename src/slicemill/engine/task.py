@@ -43,8 +43,8 @@ from slicemill.engine.work import (
 from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.ingest.stream import OpenStream, StreamPlan
-from slicemill.metrics.due import due_moments
-from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.metrics.due import dated
+from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
@@ -57,7 +57,6 @@ _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
 _COMPRESSED_ROWS = 2_000
 _COUNT_BYTES_S = 0.5
-_NONE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -122,7 +121,7 @@ class Worker:
         written, arrivals = {}, {}
         for log, made in outcome.tables.items():
             if made.num_rows:
-                table = _with_due_moments(made, tables, item.inputs)
+                table = _dated(made, tables, item.inputs)
                 written[log] = self._append(item.outputs[log], table, compress=True)
                 arrivals[log] = _arrivals(table)
         files = self._written_state(item.state_folder, program) if item.checkpoint else None
@@ -271,22 +270,11 @@ def _read_span(span: Span, program: UnitProgram, log: str) -> pa.Table:
     return read_epochs(span.folder, span.columns, epochs, span.needed)
 
 
-def _with_due_moments(table: pa.Table, tables: Mapping[str, pa.Table], spans: Mapping[str, Span]) -> pa.Table:
+def _dated(table: pa.Table, tables: Mapping[str, pa.Table], spans: Mapping[str, Span]) -> pa.Table:
     """Results with the moments at which they were due: those that time has released have no arrival."""
-    arrivals = table.column(ARRIVAL).to_numpy()
-    if (arrivals > 0).all():
-        return table
-    inputs = [found for found in tables.values() if found.num_rows]
-    times = np.concatenate([found.column(TS).to_numpy() for found in inputs] or [_NONE])
-    came = np.concatenate([found.column(ARRIVAL).to_numpy() for found in inputs] or [_NONE])
-    if len(inputs) > 1:
-        order = np.argsort(times, kind="stable")
-        times, came = times[order], came[order]
     last = max(spans.values(), key=lambda span: span.reached_us)
     by_clock = last.watermark if last.by_clock and last.watermark < END else None
-    due = due_moments(table.column(TS).to_numpy(), arrivals, times, came, last.reached_us, by_clock)
-    place = table.schema.get_field_index(ARRIVAL)
-    return table.set_column(place, table.schema.field(place), pa.array(due))
+    return dated(table, tables.values(), last.reached_us, by_clock)
 
 
 def _arrivals(table: pa.Table) -> Arrivals:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.order import SEQ_BITS, behind
+from slicemill.kernels.order import Numbering
 from slicemill.kernels.vectors import Mask, Vector, to_arrow
 from slicemill.metrics.due import released_by_time
 from slicemill.storage.codec import stored_as
@@ -71,27 +71,35 @@ class AssemblyState:
 
 
 class Assembly:
-    """`names` are the output columns of each call, `slides` the lengths of its slots, if it has any."""
+    """`names` are the output columns of each call, `slides` the lengths of its slots, if it has any.
+
+    Without `numbering`, rows keep the numbers of their tuples.
+    """
 
     def __init__(
         self,
         state: AssemblyState,
         names: Sequence[Sequence[str]],
         slides: Sequence[int | None] = (),
-        seq_bits: int = SEQ_BITS,
+        numbering: Numbering | None = None,
     ) -> None:
         self.state = state
         self._names = names
         self._slides = slides or [None] * len(names)
-        self._seq_bits = seq_bits
+        self._numbering = numbering or Numbering()
         if not state.waiting:
             state.waiting = [None] * len(names)
 
     def run(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
         """Take new tuples, and what the calls returned to these and earlier ones; the rows that can leave."""
+        out, leave = self._run(rows, answers)
+        return self._numbering.applied(out, leave)
+
+    def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Mask]:
+        """The rows that can leave, with the numbers of their tuples, and which are of tuples that left."""
         state = self.state
         if self._one_each(rows, answers):
-            return self._beside(rows, answers)
+            return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
         held = rows if state.rows is None else pa.concat_tables([state.rows, rows])
         times = held.column(_TS).to_numpy()
         returned = [
@@ -138,7 +146,7 @@ class Assembly:
         self.state.held_from = None
         return rows
 
-    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> pa.Table:
+    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Mask]:
         # One call has its answers in order; several are brought into one order, equal events into one row.
         ts, expired, numbers, place = (
             np.concatenate([getattr(part, name) for part in parts])
@@ -155,8 +163,7 @@ class Assembly:
         chosen = order[~same]
         source = numbers[chosen] - self.state.first
         taken = held.take(pa.array(source))
-        # At equal timestamps tuples that come are before those that leave.
-        leave, seqs = expired[chosen], taken.column(_SEQ).to_numpy()
+        leave = expired[chosen]
         until = np.where(leave, ts[chosen], _BEGINNING)
         start = 0
         for slide, part in zip(self._slides, parts, strict=True):
@@ -169,7 +176,7 @@ class Assembly:
         arrivals = np.where(until > _BEGINNING, released_by_time(until), taken.column(_ARRIVAL).to_numpy())
         columns = {
             _TS: pa.array(ts[chosen]),
-            _SEQ: pa.array(np.where(leave, behind(seqs, self._seq_bits), seqs)),
+            _SEQ: taken.column(_SEQ),
             _ARRIVAL: pa.array(arrivals),
             **{name: taken.column(name) for name in taken.column_names if name not in _SYSTEM},
         }
@@ -179,7 +186,7 @@ class Assembly:
             start += len(part.ts)
             for name, column in zip(names, part.columns, strict=True):
                 columns[name] = column if len(parts) == 1 else _spread(column, rows, len(chosen))
-        return pa.table(columns)
+        return pa.table(columns), leave
 
 
 def _arranged(answer: Answered) -> _Returned:

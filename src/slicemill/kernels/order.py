@@ -5,48 +5,94 @@ put together by (`_ts`, `_seq`), come in the order in which one cell gives them:
 
     rows                                      `_seq`
     of a declared stream                      the tuple's number, given by the intake
-    selection, projection, look-up            that of the tuple
+    selection, projection                     that of the tuple
+    look-up                                   that of the tuple, then that of the match
     aggregate with OVER, or of all history    that of the tuple; of a tuple that leaves its window, and of a
                                               group's last words (its first tuple's), *behind* the others
     window of FROM at its end                 that of the group's first tuple in the window
     runs of a partition at a slide            that of the first tuple that is shown of the partition
-    join                                      that of the later tuple; one of the second input is *behind*
+    join                                      that of the later tuple, *behind* if it is of the second input;
+                                              then by the other tuple, oldest first
     union, classifier, all without keys       counted anew, in the order of their rows
 
 Of two inputs, the first comes first at equal timestamps; a union's rows come by (timestamp, input, `_seq`).
-Numbers of different streams do not compare. So a number that is *behind* others of its timestamp has a bit
-set that none of its inputs' numbers has: a stream's own numbers have `SEQ_BITS` bits, and each operator that
-may set one more adds one.
 
-Rows with the same (`_ts`, `_seq`) have one cause. They come from one cell, and keep the order that it gives
-them: the pairs of a tuple by the other one, oldest first; the rows of an aggregate as it returns them.
+Numbers of different streams do not compare, and a tuple may cause many rows. So numbers grow to both ends:
+
+    63        bits                     0
+    [ 0 … | behind | number | row of it ]       *behind* sets a bit that no number of the inputs has;
+                                                rows of one cause are numbered in bits of their own
+
+A stream's own numbers have `SEQ_BITS` bits; from the query graph follows how many they have behind operators.
+Where an operator finds no room on the right, rows of one cause share a number: they come from one cell, and
+stay together in its order, until an operator splits them by another key. Where there is none on the left,
+numbers lose bits on the right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.errors import SlicemillError
-
-# 17 million million tuples: half a year of a million tuples a second.
-SEQ_BITS = 44
+# More than four million million tuples: a year and a half of a hundred thousand a second.
+SEQ_BITS = 42
 _MOST_BITS = 62
+# For rows of one cause, and what is left for operators behind: two that fan out may follow each other.
+_FAN_BITS, _LEFT_BITS = 8, 3
 
 Integers = NDArray[np.int64]
 
 
-def behind(seqs: Integers, bits: int) -> Integers:
-    """Numbers that come behind all numbers of so many bits, in their own order."""
-    if bits > _MOST_BITS:
-        raise SlicemillError(
-            f"more than {_MOST_BITS - SEQ_BITS} joins and aggregates follow each other; "
-            "put a union of one of the derived streams in between"
-        )
-    return seqs + np.int64(1 << bits)
+def ranked(seqs: Integers, rank: Integers | int, bits: int, ranks: int = 1) -> Integers:
+    """Numbers of so many bits that come by their rank first; `ranks` is how many bits ranks have."""
+    lost = max(0, bits + ranks - _MOST_BITS)
+    return np.asarray((seqs >> lost) + (np.asarray(rank, np.int64) << (bits - lost)))
+
+
+def ranked_bits(bits: int, ranks: int = 1) -> int:
+    """How many bits numbers have that come by their rank first."""
+    return min(bits + ranks, _MOST_BITS)
+
+
+def fanned_out(table: pa.Table, bits: int) -> pa.Table:
+    """Rows in order, those of one cause numbered: no two have the same (`_ts`, `_seq`), if there is room."""
+    room = fanned_bits(bits) - bits
+    if not room:
+        return table
+    times, seqs = (table.column(name).to_numpy() for name in ("_ts", "_seq"))
+    rows = np.arange(len(seqs))
+    again = np.zeros(len(seqs), np.bool_)
+    again[1:] = (times[1:] == times[:-1]) & (seqs[1:] == seqs[:-1])
+    number = rows - np.maximum.accumulate(np.where(again, 0, rows))
+    return _with_seqs(table, (seqs << room) + np.minimum(number, (1 << room) - 1))
+
+
+def fanned_bits(bits: int) -> int:
+    """How many bits numbers have where rows of one cause are numbered."""
+    return bits + max(0, min(_FAN_BITS, _MOST_BITS - _LEFT_BITS - bits))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """How an operator numbers rows whose causes' numbers have so many `bits`.
+
+    It `ranks` rows if some come behind others of their timestamp, and `fans` out if a cause has several rows.
+    """
+
+    bits: int = SEQ_BITS
+    ranks: bool = False
+    fans: bool = False
+
+    def applied(self, table: pa.Table, rank: Integers | NDArray[np.bool_] | int = 0) -> pa.Table:
+        bits = self.bits
+        if self.ranks:
+            table = _with_seqs(table, ranked(table.column("_seq").to_numpy(), rank, bits))
+            bits = ranked_bits(bits)
+        return fanned_out(table, bits) if self.fans else table
 
 
 def put_together(tables: Sequence[pa.Table]) -> pa.Table:
@@ -59,6 +105,9 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 
 def renumbered(table: pa.Table, first: int) -> pa.Table:
     """Rows in order, numbered from `first` on."""
-    place = table.column_names.index("_seq")
-    numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
-    return table.set_column(place, table.schema.field(place), pa.array(numbers))
+    return _with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))
+
+
+def _with_seqs(table: pa.Table, seqs: Integers) -> pa.Table:
+    place = table.schema.get_field_index("_seq")
+    return table.set_column(place, table.schema.field(place), pa.array(seqs))

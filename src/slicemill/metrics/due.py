@@ -13,13 +13,19 @@ no arrival. Its `_arr` says until when, in the time of the stream, it had to wai
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
 What a union, a join or a SLACK holds back counts from its own arrival: holding it back is part of the
-response.
+response. Before results are stored, they get the moments at which they were due as arrivals (`dated`), so
+that what is made of them later counts from there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+
+from slicemill.storage.arrow_schema import ARRIVAL, TS
 
 Integers = NDArray[np.int64]
 
@@ -54,3 +60,21 @@ def due_moments(
     arrived = np.append(earliest, watermark_us)[np.searchsorted(input_ts, at, side="left")]
     reached = watermark_us if by_clock is None else watermark_us - np.maximum(by_clock - at, 0)
     return np.where(released, np.minimum(arrived, reached), arr)
+
+
+def dated(
+    table: pa.Table, inputs: Iterable[pa.Table], watermark_us: int, by_clock: int | None = None
+) -> pa.Table:
+    """The results of a run on these inputs, with the moments at which they were due as arrivals."""
+    ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
+    if not (arr <= 0).any():
+        return table
+    none = np.empty(0, np.int64)
+    given = list(inputs)
+    times, arrivals = (
+        np.concatenate([none, *(part.column(name).to_numpy() for part in given)]) for name in (TS, ARRIVAL)
+    )
+    order = np.argsort(times, kind="stable")
+    moments = due_moments(ts, arr, times[order], arrivals[order], watermark_us, by_clock)
+    place = table.schema.get_field_index(ARRIVAL)
+    return table.set_column(place, table.schema.field(place), pa.array(moments))

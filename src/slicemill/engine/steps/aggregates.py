@@ -17,7 +17,7 @@ from slicemill.engine.steps.step import END
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.kernels.assembly import Assembly, AssemblyState
 from slicemill.kernels.keys import Keys
-from slicemill.kernels.order import behind
+from slicemill.kernels.order import Numbering
 from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -59,11 +59,12 @@ class GroupCallsStep:
         self._schema = with_system_columns(to_arrow(making.node.schema))
         self._key_names = [item.name for item in operator.group_by]
         self._names = [[column.name for column in call.columns] for call in operator.calls]
-        self._seq_bits = making.seq_bits
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
-        self._assembly = Assembly(state.assembly, self._names)
+        # Last words come behind what was said before.
+        self._numbering = Numbering(making.seq_bits, ranks=True, fans=True)
+        self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state = self.state
@@ -108,8 +109,7 @@ class GroupCallsStep:
         times = np.full(count, state.latest_ts)
         numbers = np.arange(count)
         firsts = state.first_seqs if len(state.first_seqs) else np.zeros(count, np.int64)
-        seqs = behind(firsts, self._seq_bits)
-        system = [pa.array(values) for values in (times, seqs, np.zeros(count, np.int64))]
+        system = [pa.array(values) for values in (times, firsts, np.zeros(count, np.int64))]
         rows = pa.table(system, names=[TS, SEQ, ARRIVAL])
         if self._key_names:
             values = state.keys[0].values(numbers)
@@ -126,7 +126,7 @@ class GroupCallsStep:
             for result in results
         ]
         out = Assembly(AssemblyState(), self._names).run(rows, answers)
-        return out.select(self._schema.names).cast(self._schema)
+        return self._numbering.applied(out, 1).select(self._schema.names).cast(self._schema)
 
 
 def warm(making: Making) -> None:

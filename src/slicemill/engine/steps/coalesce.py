@@ -16,6 +16,7 @@ from slicemill.kernels.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.kernels.order import Numbering
 from slicemill.plan import operators as op
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.report import Report
@@ -25,9 +26,10 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 class CoalesceStep:
     """One temporal query."""
 
-    def __init__(self, coalescing: Coalescing, output: pa.Schema) -> None:
+    def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
         self._coalescing = coalescing
         self._output = output
+        self._numbering = numbering
 
     @property
     def state(self) -> CoalescingState:
@@ -35,7 +37,9 @@ class CoalesceStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, until = self._coalescing.run(tables[0], complete[0])
-        return self._output.empty_table() if table is None else table.cast(self._output), until
+        if table is None:
+            return self._output.empty_table(), until
+        return self._numbering.applied(table).cast(self._output), until
 
     @property
     def shed(self) -> Report | None:
@@ -57,7 +61,8 @@ def coalesce(making: Making) -> CoalesceStep | None:
     kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
     share = (making.bucket, making.buckets)
     coalescing = kind(operator, making.schemas[0], making.node.schema.names, state, share)
-    return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)))
+    numbering = Numbering(making.seq_bits, fans=True)
+    return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)), numbering)
 
 
 def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
@@ -66,4 +71,5 @@ def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> Coalesce
     output = making.node.schema
     state = making.state if isinstance(making.state, BudgetState) else BudgetState()
     coalescing = BudgetedByTime(operator, making.schemas[0], output.names, output, state)
-    return CoalesceStep(coalescing, with_system_columns(to_arrow(output)))
+    # One memory for all partitions is one cell: its rows are counted anew.
+    return CoalesceStep(coalescing, with_system_columns(to_arrow(output)), Numbering())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from slicemill.engine.rows import timed_rows, to_table
@@ -22,12 +23,14 @@ from slicemill.esl.types import Schema
 from slicemill.execution.aggregate import shown
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.operator import Holding, Operator, Restorable, Row, Timed
+from slicemill.kernels.order import Numbering
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as
 
-# A tuple, or a row that was made of one, with the tuple's number and arrival.
-Caused: TypeAlias = tuple[Timed, int, int]
+# A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
+Arrived: TypeAlias = tuple[Timed, int, int]
+Caused: TypeAlias = tuple[Timed, int | None, int]
 
 
 @stored_as("rows", version=1)
@@ -39,7 +42,7 @@ class RowState:
     """
 
     operator: Any
-    waiting: list[list[Caused]] = field(default_factory=list)
+    waiting: list[list[Arrived]] = field(default_factory=list)
     next_seq: int = 0
     finished: bool = False
 
@@ -58,7 +61,7 @@ class Share:
 
 
 class RowStep:
-    """Hosts an operator of the reference engine; with `seq_bits` of its inputs' numbers if it has keys.
+    """Hosts an operator of the reference engine; `numbering` is that of one with keys.
 
     Tuples of several inputs go in by (timestamp, input, number), and only those earlier than what is
     complete on every input: whatever the borders between runs, the operator sees the same sequence.
@@ -70,7 +73,7 @@ class RowStep:
         schemas: Sequence[Schema],
         output: Schema,
         share: Share | None,
-        seq_bits: int | None = None,
+        numbering: Numbering | None = None,
         known: RowState | None = None,
     ) -> None:
         assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"
@@ -78,8 +81,8 @@ class RowStep:
         self._schemas = schemas
         self._output = output
         self._share = share
-        self._seq_bits = seq_bits
-        self._waiting: list[list[Caused]] = [[] for _ in schemas]
+        self._numbering = numbering
+        self._waiting: list[list[Arrived]] = [[] for _ in schemas]
         self._next_seq = 0
         self._finished = False
         if known is not None:
@@ -99,28 +102,28 @@ class RowStep:
         out: list[Caused] = []
         for port, (timed, seq, arrival) in self._ready(until):
             if operator.waits_for_time:
-                out += self._released(operator.advance(timed.ts))
+                out += [(made, None, 0) for made in operator.advance(timed.ts)]
             out += [(made, seq, arrival) for made in operator.process(port, timed)]
         if until == END and not self._finished:
-            out += self._released(operator.finish())
+            out += [(made, None, 0) for made in operator.finish()]
             self._finished = True
         elif operator.waits_for_time and until > -END:
-            out += self._released(operator.advance(until))
+            out += [(made, None, 0) for made in operator.advance(until)]
         held = operator.held_from() if isinstance(operator, Holding) else None
         return self._table(out), until if held is None else min(until, held)
 
-    def _released(self, made: Sequence[Timed]) -> list[Caused]:
-        if self._seq_bits is None:
-            return [(timed, 0, 0) for timed in made]
-        return [(timed, _by_values(timed.row) | 1 << self._seq_bits, 0) for timed in made]
-
     def _table(self, out: list[Caused]) -> pa.Table:
-        if self._seq_bits is None:
+        """Rows in order; what time released has no arrival."""
+        if self._numbering is None:
             first, self._next_seq = self._next_seq, self._next_seq + len(out)
-            seqs: Sequence[int] = range(first, self._next_seq)
-        else:
-            out = sorted(out, key=lambda made: (made[0].ts, made[1]))
-            seqs = [seq for _, seq, _ in out]
+            return self._stored(out, range(first, self._next_seq))
+        ranks = [int(cause is None) for _, cause, _ in out]
+        seqs = [_by_values(timed.row) if cause is None else cause for timed, cause, _ in out]
+        order = sorted(range(len(out)), key=lambda place: (out[place][0].ts, ranks[place], seqs[place]))
+        table = self._stored([out[place] for place in order], [seqs[place] for place in order])
+        return self._numbering.applied(table, np.array([ranks[place] for place in order], np.int64))
+
+    def _stored(self, out: list[Caused], seqs: Sequence[int]) -> pa.Table:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
     @property
@@ -135,15 +138,15 @@ class RowStep:
         held = operator.due() if isinstance(operator, Holding) else None
         return min([*waiting, *([] if held is None else [held])], default=None)
 
-    def _mine(self, table: pa.Table, schema: Schema) -> list[Caused]:
+    def _mine(self, table: pa.Table, schema: Schema) -> list[Arrived]:
         seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
         rows = zip(timed_rows(table, schema), seqs, arrivals, strict=True)
         return [row for row in rows if self._share is None or self._share.takes(row[0].row)]
 
-    def _ready(self, until: int) -> list[tuple[int, Caused]]:
+    def _ready(self, until: int) -> list[tuple[int, Arrived]]:
         """Tuples that may go in now, in order; the others wait on."""
         single = len(self._waiting) == 1
-        ready: list[tuple[int, Caused]] = []
+        ready: list[tuple[int, Arrived]] = []
         for port, waiting in enumerate(self._waiting):
             # One input is in order by itself: nothing can come before what is here.
             count = len(waiting) if single else _count_before(waiting, until)
@@ -152,7 +155,7 @@ class RowStep:
         return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
 
 
-def _count_before(waiting: list[Caused], until: int) -> int:
+def _count_before(waiting: list[Arrived], until: int) -> int:
     if until == END:
         return len(waiting)
     return next((i for i, (timed, _, _) in enumerate(waiting) if timed.ts >= until), len(waiting))

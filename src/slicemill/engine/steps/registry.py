@@ -23,6 +23,7 @@ from slicemill.engine.steps.step import SharedStep, StatefulStep, Step
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
+from slicemill.kernels.order import Numbering
 from slicemill.plan import operators as op
 from slicemill.plan import state_codecs  # noqa: F401 - says how states store what they hold of a plan
 from slicemill.plan.log_keys import partition_keys
@@ -46,7 +47,8 @@ def stateless_step(making: Making) -> Step | None:
         found = making.graph[making.node.inputs[1]]
         if isinstance(found.operator, op.Scan):
             rows = making.translator.rows_of(found.operator.relation)
-            return LookupStep(operator, making.schemas[0], found.schema, rows, operator.left)
+            schemas = (making.schemas[0], found.schema)
+            return LookupStep(operator, *schemas, rows, operator.left, making.seq_bits)
     return None
 
 
@@ -74,8 +76,8 @@ def _hosted(making: Making) -> StatefulStep:
         share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
     known = making.state if isinstance(making.state, RowState) else None
     operator = making.translator.operator(making.node)
-    seq_bits = None if keys is None else making.seq_bits
-    return RowStep(operator, schemas, making.node.schema, share, seq_bits, known)
+    numbering = None if keys is None else Numbering(making.seq_bits, ranks=True, fans=True)
+    return RowStep(operator, schemas, making.node.schema, share, numbering, known)
 
 
 MAKERS: tuple[Maker, ...] = (

@@ -19,6 +19,7 @@ from slicemill.execution.aggregate import align, base_of, evaluate
 from slicemill.execution.operator import Row
 from slicemill.execution.result_types import declared
 from slicemill.execution.translate import Translator
+from slicemill.kernels.order import Numbering
 from slicemill.kernels.panes.figures import Figure, figure_of
 from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.kernels.panes.partials import Values
@@ -43,12 +44,15 @@ class SharedWindowsStep:
         translator: Translator,
         share: tuple[int, int],
         newcomers: Collection[str],
+        seq_bits: int,
     ) -> None:
         members = {member.name: _member(member, translator) for member in shared.members}
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
         state.adopt({member.name: member for member in shared.members})
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        # A user's aggregate may return several rows for a window.
+        self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
         self._windows = SharedWindows(
             Input(schema, shared.keys, *share),
@@ -70,12 +74,13 @@ class SharedWindowsStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
         parts: list[Part] = []
         answers = self._windows.run(tables[0], complete[0])
-        for answer, schema in zip(answers, self._schemas, strict=True):
+        for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
             if isinstance(answer, SlicemillError):
                 parts.append(answer)
             else:
                 table, until = answer
-                parts.append((schema.empty_table() if table is None else table.cast(schema), until))
+                made = schema.empty_table() if table is None else numbering.applied(table.cast(schema))
+                parts.append((made, until))
         return parts
 
     def due(self) -> int | None:
@@ -89,7 +94,9 @@ def shared_windows(making: Making) -> SharedWindowsStep | None:
     state = making.state if isinstance(making.state, PaneState) else PaneState()
     share = (making.bucket, making.buckets)
     newcomers = making.newcomers.keys()
-    return SharedWindowsStep(operator, making.schemas[0], state, making.translator, share, newcomers)
+    return SharedWindowsStep(
+        operator, making.schemas[0], state, making.translator, share, newcomers, making.seq_bits
+    )
 
 
 def _member(member: op.WindowMember, translator: Translator) -> Member:

@@ -14,6 +14,7 @@ from slicemill.execution.operator import Row, Timed
 from slicemill.kernels.expressions import compile_many, compile_vector
 from slicemill.kernels.join.order import in_order
 from slicemill.kernels.lookup import Lookup
+from slicemill.kernels.order import SEQ_BITS, fanned_out
 from slicemill.kernels.stateless import filter_table, project_table
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
@@ -40,8 +41,15 @@ class LookupStep:
     """Joins a stream with a table that stays as it is."""
 
     def __init__(
-        self, lookup: op.Lookup, stream: Schema, table: Schema, rows: Sequence[Row], left: bool
+        self,
+        lookup: op.Lookup,
+        stream: Schema,
+        table: Schema,
+        rows: Sequence[Row],
+        left: bool,
+        seq_bits: int = SEQ_BITS,
     ) -> None:
+        self._seq_bits = seq_bits
         self._names = [_qualified(lookup.stream_alias, column.name) for column in stream]
         self._own = [column.name for column in stream]
         qualified = Schema(tuple(Column(n, c.type) for n, c in zip(self._names, stream, strict=True)))
@@ -52,7 +60,7 @@ class LookupStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         renamed = dict(zip(self._own, self._names, strict=True))
         stream = tables[0].rename_columns([renamed.get(name, name) for name in tables[0].column_names])
-        return self._join(stream), complete[0]
+        return fanned_out(self._join(stream), self._seq_bits), complete[0]
 
 
 class InOrderStep:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from slicemill.engine.steps.making import Making
+from slicemill.engine.steps.numbering import has_expiries, returns_many
 from slicemill.engine.steps.partitioned import Partitioned
 from slicemill.engine.steps.routines import CallsState, Member, MemberState, Routine
 from slicemill.engine.steps.step import END, Part
@@ -18,6 +19,7 @@ from slicemill.esl.types import Schema
 from slicemill.kernels.assembly import Assembly
 from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys
+from slicemill.kernels.order import Numbering
 from slicemill.kernels.vectors import Vector, from_arrow, from_values
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
@@ -44,7 +46,7 @@ class CallsOfMember:
     """The rows of one member, put together from the answers of its routines."""
 
     def __init__(
-        self, state: MemberState, routines: Mapping[int, Routine], schema: pa.Schema, seq_bits: int
+        self, state: MemberState, routines: Mapping[int, Routine], schema: pa.Schema, numbering: Numbering
     ) -> None:
         self._state = state
         self._schema = schema
@@ -56,7 +58,7 @@ class CallsOfMember:
             self._places[number] += self.routines[number].columns(asked)
             names[number] += [column.name for column in call.columns]
         slides = [_slot_of(routine.state.window) for routine in self.routines.values()]
-        self._assembly = Assembly(state.assembly, list(names.values()), slides, seq_bits)
+        self._assembly = Assembly(state.assembly, list(names.values()), slides, numbering)
         returned = {name for own in names.values() for name in own}
         self._passed = [name for name in schema.names if name not in returned]
 
@@ -100,7 +102,9 @@ class SharedCallsStep:
                 self.state.members[name],
                 self._routines,
                 with_system_columns(to_arrow(Schema(member.columns))),
-                making.seq_bits,
+                Numbering(
+                    making.seq_bits, has_expiries(member.calls), returns_many(member.calls, making.catalog)
+                ),
             )
             for name, member in members.items()
         ]

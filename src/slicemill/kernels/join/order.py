@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.kernels.join.block import column_numbers
-from slicemill.kernels.order import SEQ_BITS
+from slicemill.kernels.order import SEQ_BITS, fanned_out, ranked, ranked_bits
 
 
 def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS) -> pa.Table:
@@ -29,6 +29,7 @@ def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int 
         latest[is_latest] = place
         number[is_latest] = numbers[place][is_latest]
     order = np.lexsort((*reversed(numbers), number, latest, now))
-    place = table.schema.get_field_index("_seq")
-    seqs = number + (latest << seq_bits)
-    return table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
+    place, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
+    seqs = ranked(number, latest, seq_bits, ranks)
+    ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
+    return fanned_out(ordered, ranked_bits(seq_bits, ranks))

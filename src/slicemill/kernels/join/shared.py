@@ -39,7 +39,7 @@ from slicemill.kernels.join.pairs import Found, Pairs, Probing
 from slicemill.kernels.join.side import Served, Side
 from slicemill.kernels.join.state import JoinState
 from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
-from slicemill.kernels.order import SEQ_BITS, behind
+from slicemill.kernels.order import SEQ_BITS, fanned_out, ranked, ranked_bits
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import Covers
 
@@ -153,7 +153,11 @@ class Join:
             self._measure(new, until)
             for kept, rows in zip(self._sides, new, strict=True):
                 kept.add(rows.block, until)
-        return self._answers.all_of(collected, errors)
+        bits = ranked_bits(self._seq_bits)
+        return [
+            answer if isinstance(answer, ExpressionError) else fanned_out(answer, bits)
+            for answer in self._answers.all_of(collected, errors)
+        ]
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
         """Note what has come, and plan the cuts when there is much news."""
@@ -195,7 +199,7 @@ class Join:
             kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
             block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
             arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
-            caused = seqs if side == 0 else behind(seqs, self._seq_bits)
+            caused = ranked(seqs, side, self._seq_bits)
             new.append(Probing(block, caused[order], arrivals[order], ranks[order], seen[order]))
         return new
 

@@ -21,7 +21,7 @@ from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import Keys, distinct_keys, whole
-from slicemill.kernels.order import SEQ_BITS, behind
+from slicemill.kernels.order import SEQ_BITS, ranked
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import arrow_type, numbers
 from slicemill.kernels.windows.events import (
@@ -102,6 +102,7 @@ class WindowCalls:
         keys: list[Expr] = [expr for exprs in partitions for expr in exprs]
         self._evaluate = compile_many([*keys, *self._columns], schema)
         self._waits = any(placed.group.waits for placed in self._groups)
+        self._active = any(call.window.active for call in calls)
         self.state = state or WindowState(
             [PartitionState() for _ in partitions], [GroupState() for _ in self._groups]
         )
@@ -113,6 +114,10 @@ class WindowCalls:
         # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
         table = pa.table([table.column(name) for name in names], names=names)
         table, keys, columns = self._mine(table)
+        came = table
+        if self._active and len(table):
+            seqs = ranked(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
+            table = table.set_column(1, SEQ, pa.array(seqs))
         ts: Places = numbers(table.column(TS).combine_chunks())
         before, now = state.now, max([state.now, complete, *ts[-1:].tolist()])
         sequence = state.sequence + np.arange(len(table))
@@ -123,7 +128,7 @@ class WindowCalls:
         spans = self._spans(keys, len(table), before, now)
         found = []
         for placed, kept in zip(self._groups, state.groups, strict=True):
-            new = _new_rows(table, ts, sequence, columns, placed.group)
+            new = _new_rows(came, ts, sequence, columns, placed.group)
             found.append(placed.group.run(kept, spans[placed.partitioning], new))
         state.sequence, state.now = state.sequence + len(table), now
         for place, span in enumerate(spans):
@@ -232,7 +237,7 @@ class WindowCalls:
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
         # At equal timestamps tuples that come are before those that leave.
-        seqs = behind(numbers(tuples.column(SEQ).combine_chunks()), self._seq_bits)
+        seqs = ranked(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
         events = Events(
