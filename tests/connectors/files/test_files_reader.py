@@ -369,6 +369,13 @@ def test_parquet_files_are_looked_at_one_by_one(tmp_path: Path) -> None:
     ]
 
 
+def test_a_column_that_no_file_has_is_a_mistake(tmp_path: Path) -> None:
+    source = Source(tmp_path, "parquet")
+    parquet.write_table(pa.table({"n": [1], "other": ["a"]}), source.folder / "a.parquet")
+    with pytest.raises(SlicemillError, match="the source has no column name; it has n, other"):
+        source.restart()
+
+
 def test_a_column_twice_in_other_letters_is_a_mistake(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
     parquet.write_table(pa.table({"N": [1], "NAME": ["a"], "Name": ["b"]}), source.folder / "a.parquet")

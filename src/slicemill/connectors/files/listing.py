@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +72,11 @@ class Listing:
     def exists(self) -> bool:
         """Whether there is such a path; a pattern may come to match something later."""
         return bool(self.pattern) or self.root.exists()
+
+    def some(self, count: int) -> list[Path]:
+        """A few of the files, whichever come first."""
+        names = (name for name in self._names() if self._is_wanted(name.rpartition("/")[2]))
+        return [self.root / name for name in islice(names, count)]
 
     def has_partitions(self) -> bool:
         """Whether a folder has folders like day=7, whose names hold the value of a column."""

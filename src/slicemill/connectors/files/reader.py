@@ -23,7 +23,7 @@ from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.files.listing import Found, Listing, listing_of
 from slicemill.connectors.files.options import check_options, is_true
 from slicemill.connectors.files.text import TextFiles
-from slicemill.connectors.files.typed import ParquetFiles
+from slicemill.connectors.files.typed import ParquetFiles, check_names
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, Wanted, joined
 from slicemill.ingest.formats.csv import csv_format
@@ -37,6 +37,8 @@ _SHARE_OF_POLLS = 10
 # So many names go to the ledger together, and so many files at most are read at once.
 _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
+# A column that none of so many files has is a mistake in the declaration.
+_LOOKED_INTO = 3
 
 
 def open_files(
@@ -66,6 +68,7 @@ def opened_format(origin: Origin, wanted: Wanted, folder: Path) -> tuple[Listing
     if listing.has_partitions():
         return None  # columns in the names of folders are Spark's
     if origin.format == "parquet":
+        check_names(listing.some(_LOOKED_INTO), wanted)
         return listing, ParquetFiles(wanted)
     form = CSV if origin.format == CSV else JSON
     header = form == CSV and is_true(origin.options, "header")

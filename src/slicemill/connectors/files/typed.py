@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from slicemill.connectors.files.file_format import Taken
 from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.columns import check_columns
 from slicemill.ingest.formats.parquet import ParquetRows
+
+
+def check_names(paths: Sequence[Path], wanted: Wanted) -> None:
+    """Some of the files must have each declared column, if there are any that can be read."""
+    present: dict[str, None] = {}
+    for path in paths:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            present.update(dict.fromkeys(pq.read_schema(path).names))
+    if present:
+        check_columns(wanted.schema, list(present))
 
 
 @dataclass(slots=True)
