@@ -90,7 +90,8 @@ class Numbering:
     def applied(self, table: pa.Table, rank: Integers | NDArray[np.bool_] | int = 0) -> pa.Table:
         bits = self.bits
         if self.ranks:
-            table = _with_seqs(table, ranked(table.column("_seq").to_numpy(), rank, bits))
+            ranks = np.asarray(rank, np.int64)
+            table = _with_seqs(table, ranked(table.column("_seq").to_numpy(), ranks, bits))
             bits = ranked_bits(bits)
         return fanned_out(table, bits) if self.fans else table
 

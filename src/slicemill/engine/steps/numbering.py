@@ -10,7 +10,7 @@ from slicemill.execution.translate import fed_by
 from slicemill.kernels.order import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.partitions import partition_keys
+from slicemill.plan.log_keys import partition_keys
 
 # These give their rows new numbers.
 _RENUMBERING = (op.Source, op.Merge, op.Classify, op.WindowJoin)
@@ -74,9 +74,11 @@ def _part_bits(part: op.Part, shared: Node, graph: QueryGraph, catalog: Catalog)
         return _bits(shared, graph, catalog)
     bits = input_bits(shared, graph, catalog)
     if isinstance(operator, op.SharedModels):
-        return _call_bits(operator.members[part.index].operator, bits, catalog)
+        (model,) = [member for member in operator.members if member.name == part.member]
+        return _call_bits(model.operator, bits, catalog)
     assert isinstance(operator, op.SharedWindows), "these are all that have parts"
-    return bits if operator.members[part.index].partial else fanned_bits(bits)
+    (window,) = [member for member in operator.members if member.name == part.member]
+    return bits if window.partial else fanned_bits(bits)
 
 
 def _call_bits(operator: op.WindowAggregate, bits: int, catalog: Catalog) -> int:
