@@ -31,7 +31,7 @@ class Sizes:
     rounds: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(100_000, 3, 1), "full": Sizes(100_000, 20, 3)}
+SIZES: Mapping[Scale, Sizes] = {"small": Sizes(50_000, 4, 1), "full": Sizes(100_000, 20, 3)}
 
 
 def run(scale: Scale) -> Result:

@@ -43,7 +43,7 @@ class Sizes:
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(25_000, 4, 2, 1, longest_s=20),
+    "small": Sizes(10_000, 4, 2, 1, longest_s=20),
     "full": Sizes(100_000, 10, 4, 3),
 }
 

@@ -51,7 +51,7 @@ class Sizes:
 
 
 SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(50_000, 4, 2, 1),
+    "small": Sizes(20_000, 4, 2, 1),
     "full": Sizes(100_000, 10, 10, 3),
 }
 

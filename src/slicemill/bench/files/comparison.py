@@ -22,6 +22,7 @@ from slicemill.bench.files.systems import System
 from slicemill.bench.files.workload import Workload
 from slicemill.bench.live.processes import Program
 from slicemill.bench.process_tree import Usage, measured
+from slicemill.errors import SlicemillError
 from slicemill.lab.claims import Claim, at_least, at_most, timed
 
 _PATIENCE_S = 2_000.0
@@ -107,17 +108,18 @@ class Comparison:
         feeds = {name: Feed(folder / name) for name in workload.streams}
         program = self._program(system)
         program.say(json.dumps(workload.job(system.language, system.form, folder)))
-        assert json.loads(program.line(_PATIENCE_S)) == "started"
+        _expect(program, "started")
         for name, feed in feeds.items():
             feed.arrive(files[name][:1])
-        program.line(_PATIENCE_S)
+        _expect(program, "first")
         load = os.getloadavg()[0]
         with measured(program.pid) as usage:
             for name, feed in feeds.items():
                 feed.arrive(files[name][1:])
-            told = json.loads(program.line(_PATIENCE_S))
+            _expect(program, "done")
+        told = json.loads(program.line(_PATIENCE_S))
         program.say("")
-        assert json.loads(program.line(_PATIENCE_S)) == "stopped"
+        _expect(program, "stopped")
         wrong = check(folder / "home") if system.name == "slicemill" else 0
         shutil.rmtree(folder)
         expected = [query.expected for query in workload.queries]
@@ -170,6 +172,12 @@ class Comparison:
             f"{workload}, {system}": phase.figures() for (workload, system), phase in self.best.items()
         }
         return named | {f"{name}": f"not measured: {why}" for name, why in self._missing.items()}
+
+
+def _expect(program: Program, word: str) -> None:
+    said = json.loads(program.line(_PATIENCE_S))
+    if said != word:
+        raise SlicemillError(f"{program.name} said {said!r} instead of {word!r}")
 
 
 def tell(what: str) -> None:
