@@ -127,8 +127,9 @@ def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason(t
     assert comparison.figures()["them"] == "not measured: no network"
 
 
-def test_what_more_queries_add_is_compared_with_before(tmp_path: Path) -> None:
-    phases = {("1", "us"): 1.0, ("64", "us"): 1.5, ("1", "before"): 4.0, ("64", "before"): 5.0}
+@pytest.mark.parametrize(("before", "holds"), [(5.0, True), (4.4, False), (3.0, False)])
+def test_what_more_queries_add_is_compared_with_before(tmp_path: Path, before: float, holds: bool) -> None:
+    phases = {("1", "us"): 1.0, ("64", "us"): 1.5, ("1", "before"): 4.0, ("64", "before"): before}
     comparison = compared(tmp_path, {key: phase(100, cpu_s) for key, cpu_s in phases.items()})
     claim = comparison.adds_no_more("1", "64", "us", "before")
-    assert (claim.measured, claim.holds) == (0.5, True)
+    assert (claim.measured, claim.holds) == (0.5, holds)

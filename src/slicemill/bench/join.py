@@ -1,8 +1,8 @@
-"""Window joins over the same files: slicemill, Flink, Spark, and slicemill before.
+"""Window joins over the same files: slicemill, Flink, and slicemill before.
 
 Two streams with 2 000 tuples a second each, joined on a key within a window of time; in Flink an interval
-join, in Spark a stream–stream join with the window as a condition on event times. Many joins have windows
-from the shortest to the longest. slicemill commits pairs to logs, Flink's and Spark's sinks only count them.
+join. Many joins have windows from the shortest to the longest. slicemill commits pairs to logs, Flink's sinks
+only count them.
 Pairs are counted in all systems and compared with a count over sorted arrays. Flink has no reader of Parquet
 with it; it reads CSV, and so does slicemill where it is compared with Flink.
 """
@@ -67,12 +67,12 @@ def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
     if sizes.files_for_flinks_many < sizes.files:
         fewer = write_input(folder / "fewer", 1 + sizes.files_for_flinks_many, rows, keys, ROWS_PER_S)
         few = workload(fewer, wanted, f"{MANY} joins, fewer rows")
-    ours, ours_csv, spark, flink = systems.mill(), systems.mill("csv"), systems.spark(), systems.flink()
+    ours, ours_csv, flink = systems.mill(), systems.mill("csv"), systems.flink()
     before = systems.mill_before(folder / "before")
     state_rows: dict[str, int] = {}
     comparison = Comparison(folder, programs, sizes.rounds)
     warm = workload(small, joins(4, short, long))
-    comparison.run(one, [ours, ours_csv, flink, spark], workload(small, [WindowedJoin(short)]))
+    comparison.run(one, [ours, ours_csv, flink], workload(small, [WindowedJoin(short)]))
     comparison.run(longest, [ours, before], warm, check=_state_rows("1", state_rows))
     comparison.run(many, [ours, ours_csv, before], check=_state_rows("many", state_rows))
     comparison.run(few, [flink], warm)
@@ -84,7 +84,6 @@ def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
         comparison.counted(),
         comparison.at_most_part(one.name, ours_csv.name, flink.name, 5),
         comparison.at_most_part(many.name, ours_csv.name, flink.name, 25, few.name),
-        comparison.at_most_part(one.name, ours.name, spark.name, 10),
         comparison.adds_no_more(longest.name, many.name, ours.name, before.name),
         at_most(
             f"{MANY} joins: rows in state, times those of the longest join alone",
@@ -155,4 +154,4 @@ def query(join: WindowedJoin, files: Input) -> Query:
     )
 
 
-BENCHMARK = Benchmark("Window joins, one and many, beside Flink's and Spark's", run)
+BENCHMARK = Benchmark("Window joins, one and many, beside Flink's", run)

@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import time
+import traceback
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -24,6 +25,7 @@ from typing import Any, Protocol, TypeAlias
 Job: TypeAlias = Mapping[str, Any]
 
 _PATIENCE_S = 1_800.0
+_PARENT = os.getppid()
 
 
 class Side(Protocol):
@@ -267,6 +269,8 @@ def wait_for(side: Side, wanted: Sequence[int]) -> None:
         if count >= wanted[left[-1]]:
             left.pop()
             continue
+        if os.getppid() != _PARENT:
+            raise RuntimeError("whoever started this is gone")
         if time.monotonic() > ends:
             raise TimeoutError(f"query {left[-1]} has {count} of {wanted[left[-1]]} results")
         time.sleep(side.every_s)
@@ -309,4 +313,9 @@ def _say(what: object) -> None:
 
 if __name__ == "__main__":
     sides: Mapping[str, Callable[[], Side]] = {"slicemill": Slicemill, "spark": Spark, "flink": Flink}
-    main(sides[sys.argv[1]]())
+    try:
+        main(sides[sys.argv[1]]())
+    except BaseException:
+        traceback.print_exc()
+        # The JVM's threads would keep the process.
+        os._exit(1)
