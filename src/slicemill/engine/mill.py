@@ -513,7 +513,8 @@ class Mill:
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.board.ideal_time(log)
-                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record)
+                warm_s = now / US if unit.warm_us is None else unit.warm_us / US
+                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:

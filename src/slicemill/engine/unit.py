@@ -91,6 +91,7 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
+        self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: Run | None = None
         self._mill = mill
         self._runs = 0
@@ -232,6 +233,7 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
+        self.warm_us = now if self.warm_us is None else self.warm_us
         failed = dict(self.failed)
         for done in run.done:
             failed |= done.errors
