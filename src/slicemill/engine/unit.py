@@ -169,8 +169,10 @@ class RunningUnit:
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
+            # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
+            read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # What is left for the next run is still to come.
-            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING))
+            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING), *read)
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
