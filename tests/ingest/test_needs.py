@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -85,3 +86,8 @@ def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     results = run_units(known.catalog, known.events, known.tables, 1, 1)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query.lower()], query)
+
+
+def test_the_condition_of_thousands_of_queries_can_be_sent_to_a_worker() -> None:
+    found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(3_000)))
+    assert pickle.loads(pickle.dumps(found)) == found
