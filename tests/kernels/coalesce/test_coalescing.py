@@ -90,7 +90,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, res
     if not made.partition_by:
         buckets = 1
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
-    reference = RowStep(_coalesce(made, SCHEMA, output(made)), [SCHEMA], output(made), None)
+    reference = RowStep(_coalesce(made, SCHEMA, output(made)), [SCHEMA], output(made))
     states = [CoalescingState() for _ in range(buckets)]
     steps = [kernel(made, state, bucket, buckets) for bucket, state in enumerate(states)]
     wanted: list[tuple[int, str]] = []
@@ -109,7 +109,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, buckets: int, res
                 steps[bucket] = kernel(made, stored(step.state), bucket, buckets)
         if restarts:
             again = _coalesce(made, SCHEMA, output(made))
-            reference = RowStep(again, [SCHEMA], output(made), None, known=stored(reference.state))
+            reference = RowStep(again, [SCHEMA], output(made), known=stored(reference.state))
         for result in results:
             places = list(zip(result["_ts"].to_pylist(), result["_seq"].to_pylist(), strict=True))
             assert places == sorted(places)

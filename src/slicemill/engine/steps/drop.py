@@ -39,12 +39,11 @@ class DropState:
 
 
 class DropStep:
-    """`dropping` is set before each run. Every bucket sees all tuples and drops the same: one counts them."""
+    """`dropping` is set before each run."""
 
     def __init__(self, operator: op.Drop, making: Making) -> None:
         self.dropping = NOTHING
         self._operator = operator
-        self._counts = making.bucket == 0
         self._state = making.state if isinstance(making.state, DropState) else DropState()
         utility = operator.utility
         self._utility = compile_vector(utility, making.schemas[0]) if utility is not None else None
@@ -54,8 +53,8 @@ class DropStep:
         return self._state
 
     @property
-    def shed(self) -> Report | None:
-        return self._state.report if self._counts else None
+    def shed(self) -> Report:
+        return self._state.report
 
     def due(self) -> int | None:
         return None
@@ -63,7 +62,7 @@ class DropStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
         kept = self._kept(table)
-        if self._counts and table.num_rows:
+        if table.num_rows:
             self._count(table, kept)
         if kept is not None:
             table = table.filter(pa.array(kept))
