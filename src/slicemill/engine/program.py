@@ -55,6 +55,12 @@ class UnitPlan:
     def cells(self) -> int:
         return next((exchange.cells for exchange in self.exchanges.values()), 1)
 
+    @property
+    def has_last_words(self) -> bool:
+        """Says an operator something at the end, at the time of the last tuple?"""
+        operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
+        return any(isinstance(operator, (op.GroupAggregate, op.Coalesce)) for operator in operators)
+
 
 def warm_up(plan: UnitPlan) -> None:
     """Compile what a unit will run, so that workers find it compiled."""

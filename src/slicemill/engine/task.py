@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from slicemill.engine.exchange import Spread, ordered_by_cell
+from slicemill.engine.exchange import Spread, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
     Arrivals,
@@ -80,6 +80,7 @@ class Worker:
 
     context: WorkerContext
     _writers: SegmentWriters
+    _ordered: SegmentWriters  # of batches with an order by cell: a segment has one schema
     cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class Worker:
         self._spreads.clear()
         if asked.sync:
             self._writers.sync()
+            self._ordered.sync()
         return reply
 
     def _do(self, item: Item) -> ItemDone | None:
@@ -294,10 +296,13 @@ class Worker:
     # -- segments --------------------------------------------------------------------------------------
 
     def _append(self, output: Output, table: pa.Table, schema: Schema, *, compress: bool = False) -> Appended:
-        # What cells map their parts of is stored as it is.
-        compress = compress and table.num_rows >= _COMPRESSED_ROWS and not output.exchanges
-        stored = ordered_by_cell(table, output.exchanges, schema)
-        extent = self._writers.append(output.folder, stored, compress=compress)
+        if is_large(table.num_rows, output.exchanges):
+            # Not compressed: cells map their parts of it.
+            stored = ordered_by_cell(table, output.exchanges, schema)
+            extent = self._ordered.append(output.folder, stored)
+        else:
+            compress = compress and table.num_rows >= _COMPRESSED_ROWS
+            extent = self._writers.append(output.folder, table, compress=compress)
         ts = table.column(0)
         arrival = pc.min(table.column(ARRIVAL)).as_py()
         return Appended([extent], ts[0].as_py(), ts[-1].as_py(), arrival)
@@ -305,7 +310,7 @@ class Worker:
 
 def make(context: WorkerContext) -> Worker:
     """The handler of a worker process."""
-    return Worker(context, SegmentWriters(context.name))
+    return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
 
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:

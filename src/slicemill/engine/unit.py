@@ -180,8 +180,8 @@ class RunningUnit:
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
             # What is left for the next run is still to come.
             told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING))
-            if taken and told[log] == END and self.cells > 1:
-                # What cells say at the end depends on the last tuple of all: they have it first.
+            if taken and told[log] == END and self.cells > 1 and self.plan.has_last_words:
+                # What cells say at the end depends on the last tuple of all: it comes first.
                 told[log] = max(epoch.max_ts for epoch in taken if epoch.max_ts is not None)
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)

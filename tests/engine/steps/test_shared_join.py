@@ -280,7 +280,7 @@ def test_a_query_that_fails_stops_alone() -> None:
             "WHERE A.k = B.k AND 6 / (A.v - B.v) > 1",
         }
     )
-    (program,) = machine.programs
+    ((program,),) = machine.units
     run: list[Event] = [(1, "A", (1, "a", 0.0, 0)), (3, "B", (1, "a", 0.0, 0))]
     outcome = program.run(tables(run, machine.catalog), {"A": END, "B": END})
     assert set(outcome.errors) == {"selection", "pair"}
@@ -351,7 +351,7 @@ def test_masks_grow_and_shrink_with_the_number_of_queries() -> None:
     for phase, numbers in enumerate((range(2), range(70), range(140), range(139, 140))):
         together.plan(named(numbers))
         for name, machine in alone.items():
-            if name in named(numbers) and not machine.programs:
+            if name in named(numbers) and not machine.units:
                 machine.plan({name: named(numbers)[name]})
         for event in events[20 * phase : 20 * phase + 20]:
             told = {"A": event[0] * SECOND, "B": event[0] * SECOND}
