@@ -53,7 +53,7 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.partitions import Exchange, exchanges_of, needed_by_log
+from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
 from slicemill.scheduling.dispatch import Chooser, policy_named
@@ -100,6 +100,8 @@ class Mill:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         chooser = Chooser(policy_named(policy))
+        if cells is not None and not 1 <= cells <= MOST_CELLS:
+            raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
         # What can go wrong with a home is told before Spark starts.

@@ -12,6 +12,9 @@ from slicemill.plan.log_keys import Keys, in_log, partition_keys
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
+# The number of a cell is stored in two bytes.
+MOST_CELLS = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

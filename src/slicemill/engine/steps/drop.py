@@ -17,7 +17,7 @@ from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
 from slicemill.shedding.load_budget import UTILITY
 from slicemill.shedding.report import Report
-from slicemill.storage.arrow_schema import TS
+from slicemill.storage.arrow_schema import SEQ, TS
 from slicemill.storage.codec import stored_as
 
 
@@ -73,12 +73,12 @@ class DropStep:
         dropping, operator = self.dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
-        times = table.column(TS).to_numpy()
+        times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))
         if operator.range_us is not None:
             return keep_windows(times, operator.range_us, dropping.skipped)
         if operator.budget.method == UTILITY and self._utility is not None:
-            return keep_useful(times, _numbers(self._utility(table)), dropping.share)
-        return keep_random(times, dropping.share)
+            return keep_useful(times, seqs, _numbers(self._utility(table)), dropping.share)
+        return keep_random(times, seqs, dropping.share)
 
     def _count(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
         arrived = table.num_rows
