@@ -58,6 +58,9 @@ _LONGEST_PAUSE_S = 0.05
 _UNITS_PER_ROUND = 256
 _POLL_S = 0.05
 _DISK_FULL_PAUSE_S = 0.5
+# Workers may take so long to start before it is told that none is there.
+_ALONE_S = 30.0
+_NO_SLOT = "has Spark a free slot for them, and can executors start?"
 
 
 class Dispatcher:
@@ -103,6 +106,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._round_cost_s = 0.001
         self._next_reads_s = 0.0
+        self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
 
     # -- for the mill ----------------------------------------------------------------------------------
@@ -241,7 +245,9 @@ class Dispatcher:
             while not self._stop:
                 self._park()
                 self._take(self._pool.wait(self._patience_s()))
-                if not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
+                if not self._crews:
+                    self._miss_workers()
+                elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
         except BaseException as problem:  # the thread's last words, for whoever waits for it
             self.failure = problem
@@ -299,6 +305,7 @@ class Dispatcher:
         for event in events:
             if isinstance(event, Joined):
                 self._crews.join(event)
+                self._alone_s = None
             elif isinstance(event, Left):
                 self._undo(self._crews.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
@@ -515,8 +522,17 @@ class Dispatcher:
 
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
-        while not len(self._crews):
+        while not self._crews:
             self._take(self._pool.wait(_POLL_S))
+            self._miss_workers()
+
+    def _miss_workers(self) -> None:
+        """Say so when none has been there for long: whoever waits should know what for."""
+        now_s = time.monotonic()
+        if self._alone_s is None:
+            self._alone_s = now_s
+        elif now_s - self._alone_s > _ALONE_S:
+            self.trouble = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _ask(self, queues: Mapping[int, list[Item]]) -> None:
         self._crews.ask(queues, self._pickled)
