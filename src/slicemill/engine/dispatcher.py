@@ -58,6 +58,8 @@ _LONGEST_PAUSE_S = 0.05
 _UNITS_PER_ROUND = 256
 _POLL_S = 0.05
 _DISK_FULL_PAUSE_S = 0.5
+# A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
+_TRIES = 3
 
 
 class Dispatcher:
@@ -209,16 +211,26 @@ class Dispatcher:
                     stream.next_read_us = 0
             while self._give_reads(every=True):
                 self._finish_asked()
+                for stream in self.streams.values():
+                    if 0 < stream.failures < _TRIES:
+                        stream.next_read_us = 0
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back."""
         with self.paused():
             for stream in self.streams.values():
-                self._wait_for_workers()
-                worker = self._crews.reader_of(stream, self.streams.values())
-                self._ask({worker: [self._read_item(stream, worker, flush=True)]})
-                self._finish_asked()
+                self._end(stream)
+
+    def _end(self, stream: RunningStream) -> None:
+        for _ in range(_TRIES):
+            self._wait_for_workers()
+            worker = self._crews.reader_of(stream, self.streams.values())
+            self._ask({worker: [self._read_item(stream, worker, flush=True)]})
+            self._finish_asked()
+            if stream.error is None:
                 stream.ended = True
+                return
+        raise SlicemillError(f"{stream.name} could not be ended: {stream.error}")
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""

@@ -80,7 +80,7 @@ class RunningStream:
         self._mill = mill
         self._folder = folder
         self._clock = clock
-        self._failures = 0
+        self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._noticed = False
@@ -168,7 +168,7 @@ class RunningStream:
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
-        self.reading_us, self.error, self._failures = None, None, 0
+        self.reading_us, self.error, self.failures = None, None, 0
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
@@ -213,8 +213,8 @@ class RunningStream:
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
         self.reading_us, self.error, self.loaded = None, error, None
-        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self._failures)
-        self._failures += 1
+        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
+        self.failures += 1
         self.next_read_us = now + pause
 
     # -- time ------------------------------------------------------------------------------------------

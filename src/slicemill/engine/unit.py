@@ -232,6 +232,7 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
+        self._checkpoint_files = {}  # of an earlier run, where not all cells answered
         failed = dict(self.failed)
         for done in run.done:
             failed |= done.errors
