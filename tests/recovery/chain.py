@@ -37,7 +37,7 @@ class Chain:
         self._database = database
         self._files = files
         self._feed = scenario.Feed(folder, sum(map(self._new_files, runs(points))) + _LAST_FILES)
-        self._truth = self._feed.truth(folder / "all", database)
+        self._truth = self._feed.truth(folder / "all")
 
     def kill_at(self, points: tuple[Point, ...], drivers: Drivers) -> None:
         """Kill at each point in turn; whatever comes out before is right."""
@@ -73,7 +73,6 @@ class Chain:
             str(self._home),
             str(self.folder),
             self._database,
-            self._feed.lines,
             drain,
             points=points,
             counters=str(self._counters),

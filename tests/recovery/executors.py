@@ -34,9 +34,9 @@ def check_that_killed_executors_change_nothing(
 ) -> None:
     """One is killed while a mill reads and runs, one in the middle of the corpus."""
     feed = scenario.Feed(folder, files=4)
-    truth = feed.truth(folder / "all", database)
+    truth = feed.truth(folder / "all")
     feed.release(feed.rest)
-    work = Work(str(folder / "home"), str(folder), database, feed.lines, drain=True, buckets=5)
+    work = Work(str(folder / "home"), str(folder), database, drain=True, cells=5)
     with subprocess.Popen(
         [sys.executable, "-m", on_cluster.__name__, work.encoded(), cluster.master, *corpus],
         env=environment(cluster.environment),
