@@ -26,6 +26,7 @@ from recovery.scenario import bid_lines, passing, put_next, statements
 from recovery.warm import warm_up
 from slicemill.engine import mill, unit
 from slicemill.engine.session import local_session
+from slicemill.engine.unit import RunningUnit
 from slicemill.storage.home import Home
 
 # Set where there is a JVM to share.
@@ -35,7 +36,7 @@ _BID_LINES = ("every", "bid_too_late", "bad")
 _POLL_S = 0.05
 _SNAPSHOT_EVERY = 8_000  # bytes of records
 # Then a driver that hangs is ended by a signal that is not the one of a kill.
-_DEADLINE_S = 300
+_DEADLINE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,15 @@ def _is_done(running: mill.Mill, lines: int) -> bool:
     logs = [running.queries[name].log for name in _BID_LINES]
     if sum(epoch.rows for log in logs for epoch in log.epochs()) < lines:
         return False
-    units, now_s = running.dispatcher.units.values(), time.monotonic()
-    return not any(unit.run or unit.pending() or unit.checkpoint_due(now_s) for unit in units)
+    units = running.dispatcher.units.values()
+    return not any(unit.run or unit.pending() or _is_to_be_written(running, unit) for unit in units)
+
+
+def _is_to_be_written(running: mill.Mill, unit: RunningUnit) -> bool:
+    """Whether a checkpoint is due and can be written: a worker that was killed has nothing to write."""
+    crews = running.dispatcher._crews
+    held = all(crews.holder_of(unit, cell) is not None for cell in range(unit.cells))
+    return held and unit.checkpoint_due(time.monotonic())
 
 
 def attached() -> SparkSession:

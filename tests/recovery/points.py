@@ -83,7 +83,9 @@ _RUNNING = (
     Point("before the record of a run", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
     Point("in the middle of the record of a run", DRIVER, APPEND, rf"^journal/.* run {_JOINS}", TORN),
     Point("after the record of a run", DRIVER, APPEND, r"^journal/.* run both", AFTER),
-    Point("between a derived stream and its reader", DRIVER, APPEND, r"^journal/.* run select from bid", AFTER),
+    Point(
+        "between a derived stream and its reader", DRIVER, APPEND, r"^journal/.* run select from bid", AFTER
+    ),
     Point("in the middle of a derived stream", WORKER, APPEND, r"^logs/dear_bid/", TORN, 2),
 )
 
@@ -128,21 +130,24 @@ _ENDING = (
     Point("in the middle of the last held rows", WORKER, APPEND, r"^logs/ask/", TORN),
     Point("before the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask"),
     Point("after the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask", AFTER),
-    Point("after some units have been told the end", DRIVER, APPEND, r"^journal/.* run ", AFTER, 2),
     Point("before the last windows are committed", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
+    Point("after some units have been told the end", DRIVER, APPEND, r"^journal/.* run ", AFTER),
     Point("in the middle of the last checkpoint", WORKER, WRITE, r"^checkpoints/", TORN),
 )
 
-# All but the first two are reached before anything runs again.
+# Something is left, and the next starts are killed while they take it up.
 _RECOVERING = (
     Point("a checkpoint is left that nobody names", DRIVER, APPEND, r"^journal/.* checkpoint"),
     Point("before the first orphan is removed", DRIVER, REMOVE, r"^(logs|checkpoints)/", phase=ANYWHERE),
-    Point("between the removals of two orphans", DRIVER, REMOVE, r"^(logs|checkpoints)/", AFTER, phase=ANYWHERE),
+    Point(
+        "between the removals of two orphans", DRIVER, REMOVE, r"^(logs|checkpoints)/", AFTER, phase=ANYWHERE
+    ),
     Point("a record is torn", DRIVER, APPEND, r"^journal/.* run ", TORN),
     Point("before a torn record is cut off", DRIVER, CUT, r"^journal/", phase=ANYWHERE),
     Point("after a torn record is cut off", DRIVER, CUT, r"^journal/", AFTER, phase=ANYWHERE),
+    Point("a checkpoint is committed", DRIVER, APPEND, r"^journal/.* checkpoint", AFTER),
     Point("before a cell's checkpoint is read", WORKER, STATE, r"^checkpoints/"),
-    Point("after a cell's checkpoint is read", WORKER, STATE, rf"^checkpoints/{_JOINS}", AFTER),
+    Point("after a cell's checkpoint is read", WORKER, STATE, r"^checkpoints/", AFTER),
     Point("results without a checkpoint are left", DRIVER, APPEND, rf"^journal/.* run {_BIDS}", AFTER),
     Point("after a replay, before the run", WORKER, RESTORE, r"^replayed", AFTER),
 )
@@ -170,8 +175,8 @@ _WORKERS_AT_THE_END = tuple(
     replace(point, victim=WORKER, phase=DRAINING)
     for point in (
         Point("a worker that reads the rest", WORKER, MESSAGE, r"read bid"),
-        Point("a worker that ends a stream", WORKER, MESSAGE, r"flush ask"),
-        Point("a worker that has ended a stream", WORKER, MESSAGE, r"flush bid", AFTER),
+        Point("a worker that ends a stream", WORKER, MESSAGE, r"flush bid"),
+        Point("a worker that has ended a stream", WORKER, MESSAGE, r"flush ask", AFTER),
         Point("a worker that runs to the end", WORKER, APPEND, r"^logs/busy/", TORN),
         Point("a worker that writes the last checkpoint", WORKER, WRITE, r"^checkpoints/", AFTER),
     )

@@ -1,4 +1,4 @@
-"""kill -9 at every step of every commit (`make recovery`): too slow to be run before each commit.
+"""kill -9 at every step of every commit (`make test-slow`): too slow to be run before each commit.
 
 The chains share a JVM, which stands for the driver's own: what a killed driver left running there is stopped
 when the next one starts. One chain is run with a JVM for each driver, killed at the same instant.
