@@ -19,7 +19,7 @@ from support.corpus import read_cases
 _POLL_S = 0.1
 # Of each executor. One slot of all stays free for Spark's own tasks: on each executor is a worker at least.
 CORES = 2
-_FILES = 12
+_FILES = 6
 
 
 def cases(of_each_folder: int) -> list[str]:
@@ -34,7 +34,7 @@ def cases(of_each_folder: int) -> list[str]:
 def check_that_killed_executors_change_nothing(
     cluster: Cluster, folder: Path, database: str, corpus: list[str]
 ) -> None:
-    """One is killed while a mill reads and runs, and one in the middle of the corpus, if some of it is run."""
+    """One is killed while a mill reads and runs; if cases are run too, one in the middle of them."""
     feed = scenario.Feed(folder, _FILES)
     truth = feed.truth(folder / "all")
     feed.release(feed.rest)

@@ -118,7 +118,7 @@ def _path(home: str, path: Path | str) -> str:
 
 
 def _opened(file: LocalAppendFile) -> str:
-    return os.readlink(f"/proc/self/fd/{file._descriptor}")
+    return str(Path(f"/proc/self/fd/{file._descriptor}").readlink())
 
 
 def _appended(home: str, file: LocalAppendFile, data: Any) -> str:

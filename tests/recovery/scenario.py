@@ -43,8 +43,8 @@ _STATEMENTS = (
     "CREATE QUERY every{to files} AS SELECT item, price FROM bid",
     "CREATE QUERY cheap AS SELECT item, price * 2 AS twice FROM bid WHERE price < 40",
     "CREATE QUERY level AS SELECT item, decayed(price) AS level FROM bid GROUP BY item",
-    """CREATE QUERY spent AS SELECT item, sum(price) OVER (PARTITION BY item ROWS UNBOUNDED PRECEDING) AS total
-       FROM bid""",
+    """CREATE QUERY spent AS
+       SELECT item, sum(price) OVER (PARTITION BY item ROWS UNBOUNDED PRECEDING) AS total FROM bid""",
     "CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS mean FROM ask",
     """CREATE QUERY busy AS SELECT item, count(*) AS n, sum(price) AS total
        FROM bid [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY item""",

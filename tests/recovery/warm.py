@@ -1,4 +1,4 @@
-"""The scenario once in this process: what is forked from it finds compiled code loaded, and starts at once."""
+"""The scenario once in this process: what is forked from it has compiled code loaded and starts at once."""
 
 from __future__ import annotations
 
