@@ -123,7 +123,10 @@ def _opened(file: LocalAppendFile) -> str:
 
 def _appended(home: str, file: LocalAppendFile, data: Any) -> str:
     path = _path(home, _opened(file))
-    return f"{path} {_committed(bytes(data))}" if path.startswith("journal/") else path
+    if not path.startswith("journal/"):
+        return path
+    first = "" if os.fstat(file._descriptor).st_size else " first"
+    return f"{path}{first} {_committed(bytes(data))}"
 
 
 def _committed(line: bytes) -> str:

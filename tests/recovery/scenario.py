@@ -154,9 +154,10 @@ def put_all(folder: Path) -> None:
         pass
 
 
-def bid_lines(folder: Path) -> int:
-    """How many lines of bids there are by now."""
-    return sum(len(path.read_text().splitlines()) for path in (folder / "bids").iterdir())
+def lines(folder: Path) -> dict[str, int]:
+    """How many lines there are by now, by stream."""
+    files = {name.removesuffix("s"): (folder / name).iterdir() for name in _FOLDERS}
+    return {name: sum(len(path.read_text().splitlines()) for path in paths) for name, paths in files.items()}
 
 
 def statements(database: str | None) -> list[str]:
