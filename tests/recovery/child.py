@@ -46,6 +46,7 @@ class Work:
     database: str
     drain: bool
     cells: int = 2
+    by_spark: bool = False
     points: tuple[kill.Point, ...] = ()
     counters: str = ""
 
@@ -77,7 +78,7 @@ def run_mill(spark: SparkSession, work: Work) -> None:
     mill._BETWEEN_COLLECTIONS_S = 0.0
     mill.Home = functools.partial(Home, snapshot_every=(_SNAPSHOT_EVERY, _SNAPSHOT_EVERY))  # type: ignore[misc,assignment]
     running = mill.Mill(spark, work.home, folder=work.folder, cells=work.cells)
-    for statement in statements(work.database):
+    for statement in statements(work.database, work.by_spark):
         running.execute(statement)
     arm(work, kill.RUNNING)
     running.start()
@@ -90,7 +91,8 @@ def run_mill(spark: SparkSession, work: Work) -> None:
     running.execute(passing(name))
     running.execute(f"DROP QUERY {name}")
     running.checkpoint()
-    running.collect()
+    with running.dispatcher.paused():
+        running.collect()
     if work.drain:
         arm(work, kill.DRAINING)
         running.drain()
@@ -115,20 +117,20 @@ def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
     running.check()
     wrong = {query.name: query.error for query in running.queries.values() if query.error is not None}
     assert not wrong, wrong
-    for stream, count in there.items():
+    for stream, count in ((stream, there[stream]) for stream in running.streams):
         # Rows are numbered as they arrive, unreadable ones apart.
         fields = running.home.streams.get(stream, {})
         if fields.get("next_arrival", 0) + fields.get("next_error", 0) < count:
             return False
     units = running.dispatcher.units.values()
-    return not any(unit.run or unit.pending() or _is_to_be_written(running, unit) for unit in units)
+    return not any(each.run or each.pending() or _is_to_be_written(running, each) for each in units)
 
 
-def _is_to_be_written(running: mill.Mill, unit: RunningUnit) -> bool:
+def _is_to_be_written(running: mill.Mill, one: RunningUnit) -> bool:
     """Whether a checkpoint is due and can be written: a worker that was killed has nothing to write."""
     crews = running.dispatcher._crews
-    held = all(crews.holder_of(unit, cell) is not None for cell in range(unit.cells))
-    return held and unit.checkpoint_due(time.monotonic())
+    held = all(crews.holder_of(one, cell) is not None for cell in range(one.cells))
+    return held and one.checkpoint_due(time.monotonic())
 
 
 def attached() -> SparkSession:

@@ -195,6 +195,18 @@ _DELIVERING = (
     Point("after the database's commit, before the cursor", DRIVER, TRANSACTION, "database", AFTER, 2),
 )
 
+# A batch of Spark's tasks is handed over in files, committed, and then noted as done by Spark.
+READ_BY_SPARK = (
+    Point("before Spark's task writes rows", WORKER, APPEND, r"^sources/trade/handed"),
+    Point("in the middle of rows of Spark's task", WORKER, APPEND, r"^sources/trade/handed", TORN, 2),
+    Point("after Spark's task has written rows", WORKER, APPEND, r"^sources/trade/handed", AFTER, 2),
+    Point("in the middle of rows that Spark has handed over", WORKER, APPEND, r"^logs/trade/", TORN, 2),
+    Point("before the record of a batch", DRIVER, APPEND, r"^journal/.* read trade"),
+    Point("after a batch, before Spark notes it", DRIVER, APPEND, r"^journal/.* read trade", AFTER),
+    Point("before what was handed over is removed", DRIVER, REMOVE, r"^sources/trade/handed"),
+    replace(Point("a worker that admits a batch", WORKER, MESSAGE, r"read trade", AFTER), victim=WORKER),
+)
+
 # What happens to files in every run, often enough that the fifth time comes soon.
 _OFTEN = (
     *((process, operation) for process in (DRIVER, WORKER) for operation in (APPEND, WRITE)),

@@ -63,6 +63,13 @@ _STATEMENTS = (
     "CREATE QUERY ask_too_late AS SELECT item, price FROM ask_late",
     "CREATE QUERY bad AS SELECT reason FROM bid_errors",
 )
+# A stream that our readers leave to Spark.
+_BY_SPARK = (
+    """CREATE STREAM trade (item int, price double, ts timestamp) ORDER BY ts
+         USING json OPTIONS (path 'trades', maxFilesPerTrigger 1, ignoreMissingFiles 'false')""",
+    """CREATE QUERY traded AS
+       SELECT item, sum(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS s FROM trade""",
+)
 # Rows of these are stamped with the time at which they were put aside.
 PUT_ASIDE = ("bid_too_late", "ask_too_late", "bad")
 QUERIES = (
@@ -79,11 +86,12 @@ QUERIES = (
     "dear",
     "steady",
     *PUT_ASIDE,
+    "traded",
 )
 
 _MATCHES = "SELECT (extract(epoch FROM _ts) * 1000000)::bigint, item, bid, ask FROM match"
 
-_FOLDERS = ("bids", "asks")
+_FOLDERS = ("bids", "asks", "trades")
 _RELEASED = "released"
 _NAMES = ("item", "grade", "price", "ts")
 _ROWS = 8
@@ -122,7 +130,7 @@ class Feed:
         twin = Feed(folder, self._files)
         twin.release(twin.rest)
         put_all(folder)
-        result = run_script(bind(";".join(statements(None))).catalog, folder)
+        result = run_script(bind(";".join(statements(None, by_spark=True))).catalog, folder)
         assert all(query.rows for query in result.queries), "a query without rows proves nothing"
         return {query.name: _counted(query.name, query.rows) for query in result.queries}
 
@@ -160,10 +168,11 @@ def lines(folder: Path) -> dict[str, int]:
     return {name: sum(len(path.read_text().splitlines()) for path in paths) for name, paths in files.items()}
 
 
-def statements(database: str | None) -> list[str]:
-    """What is registered; without a database, no query has a sink."""
+def statements(database: str | None, by_spark: bool = False) -> list[str]:
+    """What is registered; without a database, no query has a sink, and `by_spark` adds a stream."""
     files, rows = ("", "") if database is None else (_sink("arrow:out"), _sink(database))
-    return [text.replace("{to files}", files).replace("{to database}", rows) for text in _STATEMENTS]
+    texts = (*_STATEMENTS, *(_BY_SPARK if by_spark else ()))
+    return [text.replace("{to files}", files).replace("{to database}", rows) for text in texts]
 
 
 def _sink(uri: str) -> str:

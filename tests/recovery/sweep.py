@@ -12,7 +12,7 @@ import pytest
 
 from recovery.chain import Chain
 from recovery.drivers import Drivers, drivers_with_a_jvm_each
-from recovery.points import CHAINS, WITH_JVM
+from recovery.points import CHAINS, READ_BY_SPARK, WITH_JVM
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -21,6 +21,12 @@ def test_whatever_step_is_killed_results_are_those_of_an_uninterrupted_run(
 ) -> None:
     chain = Chain(tmp_path, database, CHAINS[name])
     chain.kill_at(CHAINS[name], drivers)
+    chain.finish(drivers)
+
+
+def test_a_stream_that_spark_reads_is_read_once(drivers: Drivers, database: str, tmp_path: Path) -> None:
+    chain = Chain(tmp_path, database, READ_BY_SPARK, by_spark=True)
+    chain.kill_at(READ_BY_SPARK, drivers)
     chain.finish(drivers)
 
 
