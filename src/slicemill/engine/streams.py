@@ -27,6 +27,7 @@ from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
+from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home, folder_name
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
@@ -89,6 +90,8 @@ class RunningStream:
         self._by_clock = False
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
+        # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
+        remove_tree(LOCAL, self.handed_folder)
 
     @property
     def handed_folder(self) -> Path:
