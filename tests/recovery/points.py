@@ -131,8 +131,10 @@ _ENDING = (
     Point("before the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask"),
     Point("after the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask", AFTER),
     Point("before the last windows are committed", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
-    Point("after some units have been told the end", DRIVER, APPEND, r"^journal/.* run ", AFTER),
-    Point("in the middle of the last checkpoint", WORKER, WRITE, r"^checkpoints/", TORN),
+    Point(
+        "in the middle of the record of the last windows", DRIVER, APPEND, rf"^journal/.* run {_BIDS}", TORN
+    ),
+    Point("all is committed, and the last checkpoint is torn", WORKER, WRITE, r"^checkpoints/", TORN),
 )
 
 # Something is left, and the next starts are killed while they take it up.
