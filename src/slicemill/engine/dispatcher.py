@@ -61,6 +61,8 @@ _DISK_FULL_PAUSE_S = 0.5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S = 30.0
 _NO_SLOT = "has Spark a free slot for them, and can executors start?"
+# A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
+_TRIES = 3
 
 
 class Dispatcher:
@@ -213,16 +215,26 @@ class Dispatcher:
                     stream.next_read_us = 0
             while self._give_reads(every=True):
                 self._finish_asked()
+                for stream in self.streams.values():
+                    if 0 < stream.failures < _TRIES:
+                        stream.next_read_us = 0
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back."""
         with self.paused():
             for stream in self.streams.values():
-                self._wait_for_workers()
-                worker = self._crews.reader_of(stream, self.streams.values())
-                self._ask({worker: [self._read_item(stream, worker, flush=True)]})
-                self._finish_asked()
+                self._end(stream)
+
+    def _end(self, stream: RunningStream) -> None:
+        for _ in range(_TRIES):
+            self._wait_for_workers()
+            worker = self._crews.reader_of(stream, self.streams.values())
+            self._ask({worker: [self._read_item(stream, worker, flush=True)]})
+            self._finish_asked()
+            if stream.error is None:
                 stream.ended = True
+                return
+        raise SlicemillError(f"{stream.name} could not be ended: {stream.error}")
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""

@@ -252,6 +252,7 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
+        self._checkpoint_files = {}  # of an earlier run, where not all cells answered
         self.warm_us = now if self.warm_us is None else self.warm_us
         failed = dict(self.failed)
         for done in run.done:
