@@ -12,6 +12,7 @@ from typing import TypeAlias
 from slicemill.engine.steps.aggregates import group_calls
 from slicemill.engine.steps.classify import classify
 from slicemill.engine.steps.coalesce import coalesce
+from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.drop import DropStep, WholeWindowsStep
 from slicemill.engine.steps.hosted import RowState, RowStep, Share
 from slicemill.engine.steps.making import Making
@@ -89,6 +90,7 @@ MAKERS: tuple[Maker, ...] = (
     window_calls,
     group_calls,
     builtin_windows,
+    count_windows,
     coalesce,
     classify,
 )

@@ -31,20 +31,16 @@ _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
 def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     nodes: dict[str, Node] = {}
     for node in graph:
-        window = _over(node.operator)
         operator = node.operator
-        if isinstance(operator, RelationAggregate) and window is not None:
-            if all(same_over(call, window, catalog) for call in operator.calls):
-                nodes.update((made.id, made) for made in _rewritten(graph, node, operator, window))
-                continue
-        nodes[node.id] = node
+        if isinstance(operator, RelationAggregate) and (window := _over(operator, catalog)) is not None:
+            nodes.update((made.id, made) for made in _rewritten(graph, node, operator, window))
+        else:
+            nodes[node.id] = node
     return QueryGraph(nodes, graph.streams)
 
 
-def same_over(call: AggregateCall, window: Window, catalog: Catalog) -> bool:
+def same_over(call: AggregateCall, catalog: Catalog) -> bool:
     """Does a call give the same over what a window of FROM holds as it does with OVER?"""
-    if window.extent is None:
-        return True
     base, own = catalog.aggregates(call.name)
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST
@@ -74,14 +70,17 @@ def shown_items(operator: RelationAggregate) -> tuple[Item, ...]:
     return (*groups, *(Item(column.name, ColumnRef(_over_name(column), column.type)) for column in columns))
 
 
-def _over(operator: object) -> Window | None:
-    """The window of OVER that holds the same tuples of a group, if there is one."""
-    if not isinstance(operator, RelationAggregate) or operator.slide is not None or operator.where is not None:
+def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
+    """The window of OVER that says the same, if there is one."""
+    if operator.slide is not None or operator.where is not None:
+        return None
+    if not all(same_over(call, catalog) for call in operator.calls):
         return None
     (column, window), *others = operator.windows
     if others or column is not None or (window.frame is Frame.ROWS and operator.group_by):
         return None
-    return Window(window.frame, None if window.extent is None else window.extent - 1)
+    assert window.extent is not None, "the binder asks for a window with a beginning"
+    return Window(window.frame, window.extent - 1)
 
 
 def _rewritten(graph: QueryGraph, node: Node, operator: RelationAggregate, window: Window) -> Iterator[Node]:
