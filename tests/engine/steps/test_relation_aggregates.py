@@ -59,13 +59,23 @@ EACH = {
     "models": "SELECT g, mean(v) AS m, count(*) AS n FROM A [RANGE 3 SECONDS] GROUP BY g",
     "names that meet": "SELECT g, sum(n) AS x FROM (SELECT g, count(*) AS n FROM A [ROWS 4] GROUP BY g) AS D "
     "[RANGE 2 SECONDS] GROUP BY g",
-    "over a look-up": "SELECT A.g, sum(T.w) AS s FROM A [RANGE 3 SECONDS], T WHERE A.g = T.g GROUP BY A.g",
+    "each, over a look-up": "SELECT A.g, sum(T.w) AS s FROM A [RANGE 3 SECONDS], T WHERE A.g = T.g GROUP BY A.g",
+}
+# Windows that slide, on something that keeps tuples itself: panes of their own.
+SLIDING = {
+    "over a look-up": "SELECT A.g, sum(T.w) AS s FROM A [RANGE 3 SECONDS SLIDE 1 SECOND], T WHERE A.g = T.g "
+    "GROUP BY A.g",
+    "over a union": f"SELECT k, {FIGURES} FROM (SELECT k, v, i, s FROM A UNION ALL SELECT k, v, i, s FROM B) AS U "
+    "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "below a union": "SELECT g, median(v) AS m FROM A [RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY g "
+    "UNION ALL SELECT g, v FROM B",
 }
 # These run tuple by tuple still.
 BY_ROW = {
     "synopses": f"SELECT g, {SYNOPSES} FROM A [RANGE 3 SECONDS] GROUP BY g",
     "synopses of rows": f"SELECT g, {SYNOPSES} FROM A [ROWS 3] GROUP BY g",
 }
+QUERIES = EACH | SLIDING | BY_ROW
 NUMBERS = [0.0, -0.0, 0.1, 2.5, -3.0, 1e10, math.nan, None]
 
 arrivals = st.lists(
@@ -111,7 +121,7 @@ def by_row(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", [*EACH, *BY_ROW])
+@pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=arrivals, seed=st.integers(0, 9), cells=st.sampled_from([1, 1, 3]), stored=st.booleans())
 def test_rows_are_the_references(
@@ -123,7 +133,7 @@ def test_rows_are_the_references(
     by_row: list[str],
     tmp_path: Path,
 ) -> None:
-    catalog, events = catalog_of((EACH | BY_ROW)[name]), events_of(chosen)
+    catalog, events = catalog_of(QUERIES[name]), events_of(chosen)
     found = run_units(catalog, events, {"T": TABLE}, seed, cells, tmp_path if stored else None)
     expected = by_reference(catalog, events, {"T": TABLE})
     assert list(map(repr, found["q"])) == list(map(repr, expected["q"]))

@@ -21,6 +21,7 @@ from slicemill.engine.steps.shared_join import shared_join
 from slicemill.engine.steps.shared_windows import shared_windows
 from slicemill.engine.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
 from slicemill.engine.steps.step import SharedStep, StatefulStep, Step
+from slicemill.engine.steps.view_lookup import view_lookup
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.execution.translate import row_of_expressions
@@ -91,6 +92,7 @@ MAKERS: tuple[Maker, ...] = (
     group_calls,
     builtin_windows,
     count_windows,
+    view_lookup,
     coalesce,
     classify,
 )
