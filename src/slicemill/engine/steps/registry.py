@@ -15,6 +15,7 @@ from slicemill.engine.steps.coalesce import coalesce
 from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.drop import DropStep, WholeWindowsStep
 from slicemill.engine.steps.hosted import RowState, RowStep, Share
+from slicemill.engine.steps.living_windows import living_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.merge import MergeState, MergeStep
 from slicemill.engine.steps.shared_join import shared_join
@@ -92,6 +93,7 @@ MAKERS: tuple[Maker, ...] = (
     group_calls,
     builtin_windows,
     count_windows,
+    living_windows,
     view_lookup,
     coalesce,
     classify,

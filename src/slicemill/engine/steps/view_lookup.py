@@ -1,7 +1,7 @@
 """Look-up in a view over a stream: a tuple meets what the view's window holds at its time (M40).
 
-    view    a   b       c   d           [ROWS 2]          the view's tuples of its own time come first
-    stream        x   y       z         x: a b   y: a b   z: c d
+view    a   b       c   d           [ROWS 2]          the view's tuples of its own time come first
+stream        x   y       z         x: a b   y: a b   z: c d
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ class ViewLookupStep:
     """
 
     def __init__(
-        self, state: ViewState, window: Window, matching: Matching, stream: Schema, view: Schema, seq_bits: int
+        self,
+        state: ViewState,
+        window: Window,
+        matching: Matching,
+        stream: Schema,
+        view: Schema,
+        seq_bits: int,
     ) -> None:
         self.state = state
         assert window.extent is not None, "the binder asks for a window with a beginning"

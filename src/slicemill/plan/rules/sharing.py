@@ -65,7 +65,9 @@ def alone(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
     """A node of the same kind for one member that cannot be shared."""
-    return known.setdefault(node.id, SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys))
+    made: SharedByKey[M] = SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys)
+    known[made.id] = made
+    return made
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
