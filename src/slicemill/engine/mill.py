@@ -31,6 +31,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
 from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
+from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone, Watermark
@@ -172,6 +173,8 @@ class Mill:
                 self._forget(dropped)
             self._adopt(bound.catalog)
         self._forget(name for name in dropped if name not in bound.catalog.queries)
+        if entries := new_entries(bound, self.home.statements, self._clock()):
+            self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
                 self.policy = statement.value
@@ -365,7 +368,6 @@ class Mill:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
-            self._note_statements(catalog)
             self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
@@ -398,18 +400,6 @@ class Mill:
                     f"{name} is kept in {self.home.folder} with other columns; drop it there, or rename it"
                 )
         self.home.commit(Change(created=fresh))
-
-    def _note_statements(self, catalog: Catalog) -> None:
-        """Keep what is declared in the journal, so that a home can be read without its script."""
-        known = {statement["name"]: statement["text"] for statement in self.home.statements}
-        texts = {query.name: query.text for query in catalog.queries.values() if query.continuous}
-        fresh = [
-            {"at": self._clock(), "name": name, "text": text}
-            for name, text in texts.items()
-            if known.get(name) != text
-        ]
-        if fresh:
-            self.home.commit(Change(catalog=fresh))
 
     def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
         """The streams that queries read, and those that were read in this home before and are declared."""
@@ -523,7 +513,8 @@ class Mill:
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.board.ideal_time(log)
-                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record)
+                warm_s = now / US if unit.warm_us is None else unit.warm_us / US
+                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:

@@ -91,6 +91,7 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
+        self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: Run | None = None
         self._mill = mill
         self._runs = 0
@@ -168,8 +169,10 @@ class RunningUnit:
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
+            # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
+            read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # What is left for the next run is still to come.
-            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING))
+            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING), *read)
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -232,6 +235,7 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
+        self.warm_us = now if self.warm_us is None else self.warm_us
         failed = dict(self.failed)
         for done in run.done:
             failed |= done.errors

@@ -2,7 +2,7 @@
 
 A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
 are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
-columns of integers, some 70 bytes for an epoch of one extent, because a log of a day has millions of them:
+columns of integers, some 80 bytes for an epoch of one extent, because a log of a day has millions of them:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows

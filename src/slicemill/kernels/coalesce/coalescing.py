@@ -16,7 +16,7 @@ import pyarrow as pa
 from slicemill.esl.expression import ColumnRef, Expr
 from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
-from slicemill.kernels.coalesce.runs import Runs, as_before, runs_of, shown
+from slicemill.kernels.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.kernels.coalesce.spans import Spans
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import distinct_keys
@@ -70,12 +70,18 @@ class Content:
         return out
 
     def changes(self) -> Mask:
-        """Rows that are not just what the row before them is: they tell all that windows without a beginning
-        show, since there a run always begins with its first tuple."""
-        out = np.ones(len(self.order), np.bool_)
-        same = self.partitions[1:] == self.partitions[:-1]
-        same &= self.selected[1:] == self.selected[:-1]
-        out[1:] = ~(same & (as_before(self.values) | ~self.selected[1:]))
+        """Rows that hold for some time and are not just what the one before them is.
+
+        They tell all that windows without a beginning show: there a run always begins with its first tuple.
+        """
+        places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
+        partitions, selected = self.partitions[places], self.selected[places]
+        same = partitions[1:] == partitions[:-1]
+        same &= selected[1:] == selected[:-1]
+        same &= as_before([column.take(pa.array(places)) for column in self.values]) | ~selected[1:]
+        out = np.zeros(len(self.order), np.bool_)
+        out[places[:1]] = True
+        out[places[1:][~same]] = True
         return out
 
 
