@@ -482,7 +482,7 @@ class Dispatcher:
                 # What was shed is not in the log: a replay would not shed it again.
                 written = checkpoint or not self._crews.resident or unit.run.shares < 1
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
-                load_s[worker] += (cost.overhead + cost.per_row * unit.run.rows) / unit.cells
+                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
                 if unit.strikes:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})

@@ -24,6 +24,7 @@ from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
@@ -94,11 +95,11 @@ class RunningStream:
     def handed_folder(self) -> Path:
         return self._home.folder / "sources" / folder_name(self.name) / "handed"
 
-    def need(self, need: Need) -> None:
-        """From now on this is what queries want of it."""
+    def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
+        """From now on this is what queries want of it, and how units with several cells read it."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.folder / "sources" / folder_name(self.name)
-        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed)
+        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, exchanges)
         self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
 

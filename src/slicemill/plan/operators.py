@@ -127,6 +127,12 @@ class SharedJoin:
     deadlines: tuple[tuple[str, int], ...] = ()
     measured: Statistics | None = field(default=None, compare=False)
 
+    @property
+    def counts_rows(self) -> bool:
+        """Is there a window that holds so many rows, whatever their keys are?"""
+        windows = (window for member in self.members for window in member.windows)
+        return any(window.frame is Frame.ROWS for window in windows)
+
 
 @dataclass(frozen=True, slots=True)
 class InOrder:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.engine.steps.making import Making
-from slicemill.engine.steps.partitioned import Columns, Partitioned
+from slicemill.engine.steps.partitioned import Columns
 from slicemill.engine.steps.shared_windows import has_group_kernel
 from slicemill.engine.steps.stateless import FilterStep
 from slicemill.esl.expression import Expr
@@ -107,12 +107,12 @@ class JoinedWindowsStep(_Windows):
             for column, window in operator.windows
             if column is not None and window.extent is not None
         ]
-        keys = partition_keys(operator)
-        self._groups = Partitioned(keys or (), making.schemas[0], making.bucket, making.buckets)
-        self._numbering = None if keys is None else Numbering(making.seq_bits, ranks=True, fans=True)
+        self._numbering = (
+            None if partition_keys(operator) is None else Numbering(making.seq_bits, ranks=True, fans=True)
+        )
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table, until = self._groups.mine(tables[0]), complete[0]
+        table, until = tables[0], complete[0]
         times = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
         rows = self._rows(table, table.column(TS).to_numpy(), np.min(times, axis=0))
         found = self._lives.run(rows, until)

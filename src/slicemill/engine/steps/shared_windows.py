@@ -42,7 +42,6 @@ class SharedWindowsStep:
         schema: Schema,
         state: PaneState,
         translator: Translator,
-        share: tuple[int, int],
         newcomers: Collection[str],
         seq_bits: int,
     ) -> None:
@@ -55,7 +54,7 @@ class SharedWindowsStep:
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
         self._windows = SharedWindows(
-            Input(schema, shared.keys, *share),
+            Input(schema, shared.keys),
             members,
             {member.name: conjunction(member.conditions) for member in shared.members},
             edge_grids(window for member in shared.members for window in member.windows),
@@ -92,10 +91,9 @@ def shared_windows(making: Making) -> SharedWindowsStep | None:
     if not isinstance(operator, op.SharedWindows):
         return None
     state = making.state if isinstance(making.state, PaneState) else PaneState()
-    share = (making.bucket, making.buckets)
     newcomers = making.newcomers.keys()
     return SharedWindowsStep(
-        operator, making.schemas[0], state, making.translator, share, newcomers, making.seq_bits
+        operator, making.schemas[0], state, making.translator, newcomers, making.seq_bits
     )
 
 
