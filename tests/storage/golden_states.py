@@ -73,6 +73,7 @@ CASES = (
     "models/composed",
     "models/slides",
     "relations/count_window",
+    "relations/count_window_slide",
     "relations/expressions",
     "temporal/memory",
     "temporal/nulls",

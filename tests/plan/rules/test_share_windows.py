@@ -77,8 +77,6 @@ def test_other_keys_are_another_unit_and_other_selections_another_node() -> None
         "CREATE QUERY q AS SELECT sum(price) OVER (RANGE 9 SECONDS PRECEDING) AS s FROM Bid;",
         """CREATE QUERY q AS SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] B,
         Ask [RANGE 9 SECONDS] A WHERE A.item = B.item;""",
-        """CREATE QUERY q AS SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS]
-        UNION SELECT item FROM Ask;""",
         """CREATE AGGREGATE sum(next real) : real
         { TABLE t(x real); INITIALIZE : { INSERT INTO t VALUES (next); } ITERATE : { UPDATE t SET x = next; }
         TERMINATE : { INSERT INTO RETURN SELECT x FROM t; } };
@@ -88,6 +86,13 @@ def test_other_keys_are_another_unit_and_other_selections_another_node() -> None
 )
 def test_other_aggregates_stay_as_they_are(text: str) -> None:
     assert not any(isinstance(node.operator, SharedWindows) for node in shared(text))
+
+
+def test_windows_of_from_that_cannot_be_shared_have_a_node_of_their_own() -> None:
+    counts = "SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] UNION SELECT item FROM Ask"
+    graph = shared(f"CREATE QUERY q AS {counts}; CREATE QUERY r AS {counts};")
+    found = [node for node in graph if isinstance(node.operator, SharedWindows)]
+    assert [node.label for node in found] == ["windows of q: aggregate", "windows of r: aggregate"]
 
 
 def test_explain_tells_panes_partials_and_members() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns, Partitioned
 from slicemill.engine.steps.shared_windows import shared_windows
@@ -137,7 +138,7 @@ class GroupCallsStep:
 
 def warm(making: Making) -> None:
     """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
-    for maker in (window_calls, shared_models, shared_windows, group_calls):
+    for maker in (window_calls, shared_models, shared_windows, group_calls, count_windows):
         step = maker(making)
         if step is not None:
             for uda in step.udas:

@@ -4,6 +4,10 @@ It is handed its tuples in order, as far as all inputs are complete. What the ho
 say which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of
 one with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an
 order that rows of one timestamp have by their values: any order will do that is the same in all cells.
+
+Hosted are: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
+priority_sample), a user's own with a base and a window version, or a user's own over a join or a count of
+rows that slides; joins of three and more streams over counts of rows; and runs under a budget of runs.
 """
 
 from __future__ import annotations

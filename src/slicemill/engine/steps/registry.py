@@ -12,14 +12,17 @@ from typing import TypeAlias
 from slicemill.engine.steps.aggregates import group_calls
 from slicemill.engine.steps.classify import classify
 from slicemill.engine.steps.coalesce import coalesce
+from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.drop import DropStep, WholeWindowsStep
 from slicemill.engine.steps.hosted import RowState, RowStep
+from slicemill.engine.steps.living_windows import living_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.merge import MergeState, MergeStep
 from slicemill.engine.steps.shared_join import shared_join
 from slicemill.engine.steps.shared_windows import shared_windows
 from slicemill.engine.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
 from slicemill.engine.steps.step import SharedStep, StatefulStep, Step
+from slicemill.engine.steps.view_lookup import view_lookup
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
 from slicemill.kernels.order import Numbering
@@ -84,6 +87,9 @@ MAKERS: tuple[Maker, ...] = (
     window_calls,
     group_calls,
     builtin_windows,
+    count_windows,
+    living_windows,
+    view_lookup,
     coalesce,
     classify,
 )

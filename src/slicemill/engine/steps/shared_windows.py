@@ -121,7 +121,7 @@ def _by_value(
     returned = tuple(column for call in operator.calls for column in call.columns)
     run, catalog = _by_reference(operator, translator), translator.catalog
     models = models_together(operator.calls, catalog)
-    kernels = [_has_kernel(call, catalog) for call in operator.calls]
+    kernels = [has_group_kernel(call, catalog) for call in operator.calls]
     functions = tuple(
         function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
     )
@@ -139,8 +139,8 @@ def calls_read(member: op.WindowMember) -> list[AggregateCall]:
     return [call for call in member.operator.calls if call.columns[0].name in read]
 
 
-def _has_kernel(call: Call, catalog: Catalog) -> bool:
-    """Synopses take tuples by their numbers, which a window of FROM does not give."""
+def has_group_kernel(call: Call, catalog: Catalog) -> bool:
+    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
     defined = catalog.aggregates(call.name) != (None, None)
     return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
 
