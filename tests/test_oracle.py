@@ -87,7 +87,7 @@ def by_units(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Tim
         for name, tuples in streams.items()
     }
     for unit in cut(graph):
-        program = UnitProgram(UnitPlan(unit, graph, CATALOG, TABLES), 0)
+        program = UnitProgram(UnitPlan(unit, graph, CATALOG, TABLES))
         for _, log in unit.outputs:
             logs[log] = []
         for number, complete in enumerate((border, END)):

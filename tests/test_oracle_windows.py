@@ -108,7 +108,7 @@ def by_units(tuples: list[Timed], frame: str, border: int) -> list[tuple[Any, ..
     catalog = CATALOGS[frame]
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema, out = graph[graph.streams["S"]].schema, []
     for part, complete in ((tuples[:border], -END), (tuples[border:], END)):
         outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})

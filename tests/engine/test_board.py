@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,6 +42,9 @@ class Works:
     @property
     def board(self) -> Board:
         return self.mill.dispatcher.board
+
+    def close(self) -> None:
+        self.mill.close()
 
     def renew(self) -> None:
         self.mill.dispatcher.replace(self.units, {"plain": Goal(), "slid": Goal(2.0, 1.0)})
@@ -86,8 +90,7 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=20))
 @settings(max_examples=15)
 def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> None:
-    with TemporaryDirectory() as folder:
-        works = Works(Path(folder))
+    with TemporaryDirectory() as folder, closing(Works(Path(folder))) as works:
         for step in [*history, "end", 0, 1, 2, 3, 4, 5]:
             works.clock.now += SECOND // 2
             if isinstance(step, tuple):
@@ -104,18 +107,18 @@ def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> Non
 
 
 def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -> None:
-    works = Works(tmp_path)
-    works.arrive("a", [1, 5, 9])
-    works.clock.now += 3 * SECOND
-    works.check()
-    positions, batches = works.board.ready(works.mill.watermark, works.clock.now)
-    by_name = {works.units[position].id: place for place, position in enumerate(positions)}
-    plain, slid = (by_name[works.board.writers[name].id] for name in ("plain", "slid"))
-    assert batches.weight[[plain, slid]].tolist() == [1, 2]
-    assert batches.wait[slid] == pytest.approx(3)
-    assert batches.slack[slid] == pytest.approx(1 - 3)
-    assert np.isinf(batches.slack[plain])
-    works.clock.now += SECOND
-    works.board.refresh(works.clock.now)
-    # Three rows since they arrived, for all of the four seconds that the board is old.
-    assert works.board.rows_waiting(works.board.writers["slid"].id) == (3, pytest.approx(3, rel=1e-3), 3)
+    with closing(Works(tmp_path)) as works:
+        works.arrive("a", [1, 5, 9])
+        works.clock.now += 3 * SECOND
+        works.check()
+        positions, batches = works.board.ready(works.mill.watermark, works.clock.now)
+        by_name = {works.units[position].id: place for place, position in enumerate(positions)}
+        plain, slid = (by_name[works.board.writers[name].id] for name in ("plain", "slid"))
+        assert batches.weight[[plain, slid]].tolist() == [1, 2]
+        assert batches.wait[slid] == pytest.approx(3)
+        assert batches.slack[slid] == pytest.approx(1 - 3)
+        assert np.isinf(batches.slack[plain])
+        works.clock.now += SECOND
+        works.board.refresh(works.clock.now)
+        # Three rows since they arrived, for all of the four seconds that the board is old.
+        assert works.board.rows_waiting(works.board.writers["slid"].id) == (3, pytest.approx(3, rel=1e-3), 3)

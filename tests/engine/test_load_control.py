@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 from unittest import mock
 
 import pytest
@@ -24,12 +26,15 @@ class Works:
     """A mill that runs its units `wait_s` after a batch has arrived; all that waits would take ten times as
     long."""
 
+    made: ClassVar[list[Works]] = []
+
     def __init__(self, folder: Path, script: str, cells: int = 2) -> None:
         self.script = STREAM + script
         self.folder = folder
         self.cells = cells
         self.clock = Clock(SECOND)
         self.open()
+        self.made.append(self)
 
     def open(self) -> None:
         self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
@@ -58,6 +63,14 @@ class Works:
     def shed(self) -> Report:
         (found,) = [report for unit in self.units for report in unit.sheds.values()]
         return found
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """What a test has opened is closed after it."""
+    yield
+    while Works.made:
+        Works.made.pop().mill.close()
 
 
 def with_budget(options: str, query: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slicemill.engine.mill import Mill
 from slicemill.time import wall_clock_us
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids')"
 TOTAL = (
@@ -102,3 +102,22 @@ def test_a_run_that_was_never_committed_leaves_nothing(tmp_path: Path) -> None:
             mill.dispatcher._finish_asked()
         finish(mill)
         assert values(mill, "total") == sorted((item, s) for item in range(1, 5) for s in (1.0, 11.0))
+
+
+def test_what_was_handed_over_and_not_admitted_leaves_no_files(tmp_path: Path) -> None:
+    script = (
+        "CREATE STREAM fed (item int, ts timestamp) ORDER BY ts; CREATE QUERY all_ AS SELECT item FROM fed"
+    )
+    handed = tmp_path / "sources" / "fed" / "handed"
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
+        mill.execute(script)
+        mill.feed("fed", rows_as_table(mill, "fed", [(1, 1)]))
+        assert len(list(handed.iterdir())) == 1
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
+        mill.execute(script)
+        mill.open()
+        assert not handed.exists()
+        feed_rows(mill, "fed", [(2, 2)])
+        finish(mill)
+        assert values(mill, "all_") == [(2,)]
+        assert not list(handed.iterdir())

@@ -18,12 +18,14 @@ from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.storage.changes import Change
 from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
+from support.units import spread
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;
@@ -37,7 +39,7 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     rows = {
         "A": [Timed(1 * SECOND, (1,)), Timed(2 * SECOND, (2,)), Timed(9 * SECOND, (3,))],
         "B": [Timed(2 * SECOND, (2,))],
@@ -75,12 +77,16 @@ def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
     _home_with(tmp_path / "empty", unit.id, [])
     assert "assuming" in explain_text(with_measures(graph, tmp_path / "empty"))
     states = []
+    plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, 2))
     for cell in range(2):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}, 2), cell)
+        program = UnitProgram(plan)
         times = range(0, 20 * SECOND, SECOND // 100)
         rows = [Timed(ts, (number % 50,)) for number, ts in enumerate(times)]
         given = {name: to_table(rows, graph[name].schema, [0] * len(rows)) for name in "AB"}
-        program.run(given, dict.fromkeys("AB", 20 * SECOND))
+        program.run(
+            {name: spread(table, plan, name)[cell] for name, table in given.items()},
+            dict.fromkeys("AB", 20 * SECOND),
+        )
         states.append(program.states)
     _home_with(tmp_path / "home", unit.id, states)
     measured = with_measures(graph, tmp_path / "home")
@@ -96,7 +102,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    states = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0).states
+    states = UnitProgram(UnitPlan(unit, graph, catalog, {})).states
     _home_with(tmp_path, unit.id, [states])
     opened = HomeReader.__init__
 

@@ -11,8 +11,12 @@ from pyspark.sql import SparkSession
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 
-BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids')"
-ASK = "CREATE STREAM ask (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'asks')"
+BID = (
+    "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids'{})"
+)
+ASK = "CREATE STREAM ask (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'asks'{})"
+# Workers read files themselves, unless an option of Spark's own reader is set.
+BY_WORKERS, BY_SPARK = "", ", encoding 'UTF-8'"
 ITEMS = "CREATE QUERY items AS SELECT item FROM bid"
 DEAR = "CREATE QUERY dear AS SELECT item FROM bid WHERE price > 10"
 PRICES = "CREATE QUERY prices AS SELECT price FROM bid"
@@ -26,29 +30,29 @@ def write(folder: Path, name: str, *rows: tuple[int, float, int]) -> None:
 
 
 def mill_in(folder: Path, spark: SparkSession, *statements: str) -> Mill:
+    for name in ("bids", "asks"):
+        (folder / name).mkdir(exist_ok=True)
     mill = Mill(spark, folder / "home", folder=folder)
-    for statement in statements:
-        mill.execute(statement)
+    try:
+        for statement in statements:
+            mill.execute(statement)
+    except BaseException:
+        mill.close()  # else its workers would keep their slots
+        raise
     return mill
 
 
-def store(mill: Mill) -> None:
-    """Read all that is there into the logs, and no further."""
-    mill.open()
-    mill._reader.read_to_the_end(mill.intakes, mill._needs())
-
-
 def read(mill: Mill) -> None:
-    store(mill)
+    mill.read_all()
     mill.dispatcher.run_all()
 
 
 def stored(mill: Mill) -> list[list[str]]:
-    """The columns of the chunks of bids, epoch by epoch."""
+    """The columns that are stored of bids, epoch by epoch."""
     log = mill.home.logs["bid"]
     names = []
     for epoch in log.epochs():
-        table = log.read(epoch.number)
+        table = log.read(epoch)
         names.append([name for name in log.columns.names if table.column(name).null_count < epoch.rows])
     return names
 
@@ -57,41 +61,50 @@ def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
     return [timed.row for timed in mill.queries[query].rows()]
 
 
-def test_columns_are_stored_from_when_a_query_needs_them(spark: SparkSession, tmp_path: Path) -> None:
-    with mill_in(tmp_path, spark, BID, ITEMS) as mill:
-        write(tmp_path, "bids/1", (1, 1.0, 1))
-        read(mill)
-        mill.execute(PRICES)
-        write(tmp_path, "bids/2", (2, 2.0, 2))
-        read(mill)
-        mill.execute("DROP QUERY items")
-        write(tmp_path, "bids/3", (3, 3.0, 3))
-        read(mill)
-        assert stored(mill) == [["item"], ["item", "price"], ["price"]]
+@pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
+def test_columns_are_stored_from_when_a_query_needs_them(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
+    found = []
+    with mill_in(tmp_path, spark, BID.format(reader), ITEMS) as mill:
+        for number, statement in enumerate((None, PRICES, "DROP QUERY items"), start=1):
+            if statement is not None:
+                mill.execute(statement)
+            write(tmp_path, f"bids/{number}", (number, float(number), number))
+            mill.read_all()
+            found.append(stored(mill)[-1])  # what everybody has read is freed some time later
+            mill.dispatcher.run_all()
+        assert found == [["item"], ["item", "price"], ["price"]]
         assert values(mill, "prices") == [(2.0,), (3.0,)]
 
 
-def test_a_new_query_starts_behind_what_was_stored_for_others(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
+def test_a_new_query_starts_behind_what_was_stored_for_others(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
     write(tmp_path, "bids/1", (1, 1.0, 1))
-    with mill_in(tmp_path, spark, BID, ITEMS) as mill:
-        store(mill)
+    with mill_in(tmp_path, spark, BID.format(reader), ITEMS) as mill:
+        mill.read_all()
     write(tmp_path, "bids/2", (2, 2.0, 2))
-    with mill_in(tmp_path, spark, BID, ITEMS, PRICES) as mill:
-        store(mill)
+    with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
+        mill.read_all()
         mill.dispatcher.run_some()
     # It was there when the second file was stored, and is still a member after another restart.
-    with mill_in(tmp_path, spark, BID, ITEMS, PRICES) as mill:
+    with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
         read(mill)
         assert values(mill, "items") == [(1,), (2,)]
         assert values(mill, "prices") == [(2.0,)]
 
 
-def test_a_tuple_is_late_whoever_wants_the_one_before_it(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
+def test_a_tuple_is_late_whoever_wants_the_one_before_it(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
     found = []
     for number, queries in enumerate(([DEAR], [DEAR, ITEMS])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        with mill_in(folder, spark, BID, *queries) as mill:
+        with mill_in(folder, spark, BID.format(reader), *queries) as mill:
             write(folder, "bids/1", (1, 20.0, 1), (2, 1.0, 9))
             read(mill)
             write(folder, "bids/2", (3, 30.0, 5), (4, 40.0, 9))
@@ -100,9 +113,12 @@ def test_a_tuple_is_late_whoever_wants_the_one_before_it(spark: SparkSession, tm
     assert found == [[(1,), (4,)]] * 2
 
 
-def test_late_tuples_that_only_their_own_stream_wants_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
+def test_late_tuples_that_only_their_own_stream_wants_are_kept(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
     late = "CREATE QUERY late AS SELECT price FROM bid_late"
-    with mill_in(tmp_path, spark, BID, DEAR, late) as mill:
+    with mill_in(tmp_path, spark, BID.format(reader), DEAR, late) as mill:
         write(tmp_path, "bids/1", (1, 20.0, 9))
         read(mill)
         write(tmp_path, "bids/2", (2, 1.0, 5))
@@ -113,20 +129,20 @@ def test_late_tuples_that_only_their_own_stream_wants_are_kept(spark: SparkSessi
 def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "bids/1", (1, 1.0, 1))
     write(tmp_path, "asks/1", (1, 0.0, 1))
-    with mill_in(tmp_path, spark, BID, ASK, ITEMS, ASKED) as mill:
+    with mill_in(tmp_path, spark, BID.format(BY_SPARK), ASK.format(BY_SPARK), ITEMS, ASKED) as mill:
         read(mill)
         mill.execute("DROP QUERY asked; DROP STREAM ask")
         write(tmp_path, "bids/2", (2, 1.0, 2))
         write(tmp_path, "asks/2", (2, 0.0, 2))
         read(mill)
         assert values(mill, "items") == [(1,), (2,)]
-        assert mill.intakes["ask"].counts.rows == 1
+        assert mill.streams["ask"].counts.rows == 1
         with pytest.raises(SlicemillError, match="ask was read under another declaration"):
-            mill.execute(ASK.replace("item int", "item bigint") + f"; {ASKED}")
+            mill.execute(ASK.format(BY_SPARK).replace("item int", "item bigint") + f"; {ASKED}")
     write(tmp_path, "bids/3", (3, 1.0, 3))
-    with mill_in(tmp_path, spark, BID, ITEMS) as mill:
+    with mill_in(tmp_path, spark, BID.format(BY_SPARK), ITEMS) as mill:
         with pytest.raises(SlicemillError, match="reads ask together with other streams; declare it"):
             read(mill)
-        mill.execute(ASK)
+        mill.execute(ASK.format(BY_SPARK))
         read(mill)
         assert values(mill, "items") == [(1,), (2,), (3,)]

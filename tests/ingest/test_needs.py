@@ -8,6 +8,7 @@ import pytest
 
 from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
+from slicemill.esl.expression import Expr, children
 from slicemill.esl.render import render
 from slicemill.ingest.needs import Need, need_of
 from slicemill.plan.build import build_graph
@@ -85,3 +86,12 @@ def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     results = run_units(known.catalog, known.events, known.tables, 1, 1)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query.lower()], query)
+
+
+def test_the_condition_of_many_queries_is_not_deep() -> None:
+    found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(100))).condition
+    assert found is not None and depth(found) <= 9
+
+
+def depth(expr: Expr) -> int:
+    return 1 + max((depth(part) for part in children(expr)), default=0)

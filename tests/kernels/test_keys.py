@@ -41,19 +41,6 @@ def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width
         assert [_canonical(row) for row in back] == list(known)
 
 
-@given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=12), st.integers(0, 3), st.integers(1, 5))
-def test_a_key_is_in_one_bucket(rows: list[Any], width: int, count: int) -> None:
-    buckets = distinct_keys(_table(rows, width), len(rows)).buckets(count)
-    placed: dict[Any, int] = {}
-    for row, bucket in zip(rows, buckets.tolist(), strict=True):
-        assert placed.setdefault(_canonical(row[:width]), bucket) == bucket < count
-
-
-def test_a_bucket_never_changes() -> None:
-    columns = [pa.array([1, 2, None]), pa.array(["x", "y", None])]
-    assert distinct_keys(columns, 3).buckets(7).tolist() == [6, 5, 3]
-
-
 def test_forgotten_keys_are_new_when_they_return() -> None:
     keys = Keys()
     columns = [pa.array(["a", "b", "c"])]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.metrics.due import dated, due_moments, released_by_time
+from slicemill.metrics.due import arrivals_of, dated, due_moments, released_by_time
 from support.corpus import Event
 from support.units import run_arrivals
 
@@ -59,11 +59,25 @@ def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int
     assert due(ends, [0] * len(ends), input_ts, input_arr, watermark) == expected
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=12),
+    st.lists(st.integers(0, 25), min_size=1, max_size=8),
+)
+def test_few_moments_tell_what_all_arrivals_do(inputs: list[tuple[int, int]], ends: list[int]) -> None:
+    expected = [min((arr for ts, arr in inputs if ts >= end), default=99) for end in ends]
+    columns = {
+        name: pa.array([row[i] for row in inputs], pa.int64()) for i, name in enumerate(["_ts", "_arr"])
+    }
+    times, arrivals = arrivals_of([pa.table(columns)])
+    assert len(times) <= len({arr for _, arr in inputs})
+    assert due(ends, [0] * len(ends), times.tolist(), arrivals.tolist(), 99) == expected
+
+
 def test_results_are_dated_by_the_tuples_of_all_inputs() -> None:
     def table(ts: list[int], arr: list[int]) -> pa.Table:
         return pa.table({"_ts": pa.array(ts, pa.int64()), "_arr": pa.array(arr, pa.int64())})
 
-    inputs = [table([1, 9], [11, 19]), table([2, 7], [12, 17])]
+    inputs = [arrivals_of([table([1, 9], [11, 19])]), arrivals_of([table([2, 7], [12, 17])])]
     assert dated(table([5, 6], [0, 16]), inputs, 99)["_arr"].to_pylist() == [17, 16]
     assert dated(table([10], [0]), [], 99)["_arr"].to_pylist() == [99]
 

@@ -39,6 +39,19 @@ def test_figures_count_every_result_and_buckets_add_up() -> None:
     assert record.overall().response.l2 == pytest.approx(response.l2)
 
 
+def test_results_of_tuples_from_before_the_first_run_are_the_warm_up() -> None:
+    query, record = metrics("p50 < 3 s"), Record(10.0)
+    query.add(2, ((SECOND, 1), (2 * SECOND, 1)), 12.0, IdealTime(1.0, 1.0), record, warm_s=12.0)
+    assert query.response_ms(0.5) is None and query.met is None
+    query.add(2, ((11 * SECOND, 1), (13 * SECOND, 1)), 15.0, IdealTime(1.0, 1.0), record, warm_s=12.0)
+    query.seen_s = 20.0
+    assert (query.rows, query.warm_up.count, query.figures.response.count) == (4, 3, 1)
+    assert query.response_ms(0.5) == pytest.approx(2000, rel=0.01) and query.met is True
+    assert query.plain()["warm_up"] == {"count": 3, "p50": pytest.approx(10, rel=0.01)}
+    # What was missing during the warm-up was missing all the same.
+    assert query.staleness == pytest.approx(14 / 20)
+
+
 def test_buckets_tell_staleness_and_what_waits() -> None:
     query, record = metrics(), Record(10.0)
     query.since_s, query.seen_s = 5.0, 42.0

@@ -7,28 +7,34 @@ its input, and says with which status it ended.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import sys
+import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from recovery import daemon, kill
-from recovery.scenario import statements
-from slicemill.engine import mill
+from recovery.scenario import lines, passing, put_next, statements
+from recovery.warm import warm_up
+from slicemill.engine import mill, unit
 from slicemill.engine.session import local_session
-from slicemill.storage import log_manifest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from slicemill.engine.unit import RunningUnit
+from slicemill.storage.home import Home
 
 # Set where there is a JVM to share.
 SHARED = "PYSPARK_GATEWAY_PORT"
 
-_BID_LINES = ("every", "bid_too_late", "bad")
 _POLL_S = 0.05
+_SNAPSHOT_EVERY = 8_000  # bytes of records
 # Then a driver that hangs is ended by a signal that is not the one of a kill.
 _DEADLINE_S = 300
 
@@ -38,9 +44,9 @@ class Work:
     home: str
     folder: str
     database: str
-    lines: int  # of bids, to wait for
     drain: bool
-    buckets: int = 2
+    cells: int = 2
+    by_spark: bool = False
     points: tuple[kill.Point, ...] = ()
     counters: str = ""
 
@@ -65,16 +71,28 @@ def main(work: Work) -> None:
 
 
 def run_mill(spark: SparkSession, work: Work) -> None:
+    folder = Path(work.folder)
     arm(work, kill.ANYWHERE)
-    # Small figures, so that a short run frees and merges too.
-    mill._RUNS_BETWEEN_COLLECTIONS = 5
-    log_manifest.MERGED_WIDTHS = (8, 2)
-    running = mill.Mill(spark, work.home, folder=work.folder, buckets=work.buckets)
-    for statement in statements(work.database):
+    # Small figures, so that a short run checkpoints, frees and writes snapshots too.
+    unit.CHECKPOINT_ROWS = 4
+    mill._BETWEEN_COLLECTIONS_S = 0.0
+    mill.Home = functools.partial(Home, snapshot_every=(_SNAPSHOT_EVERY, _SNAPSHOT_EVERY))  # type: ignore[misc,assignment]
+    running = mill.Mill(spark, work.home, folder=work.folder, cells=work.cells)
+    for statement in statements(work.database, work.by_spark):
         running.execute(statement)
     arm(work, kill.RUNNING)
     running.start()
-    wait_for_all(running, work.lines)
+    # One file of each stream after the other, so that there is a number of rounds to count on.
+    wait_for_all(running, folder)
+    while put_next(folder):
+        wait_for_all(running, folder)
+    # Each under a name of its own: one that a kill left behind is not known any more.
+    name = f"passing_{os.getpid()}"
+    running.execute(passing(name))
+    running.execute(f"DROP QUERY {name}")
+    running.checkpoint()
+    with running.dispatcher.paused():
+        running.collect()
     if work.drain:
         arm(work, kill.DRAINING)
         running.drain()
@@ -87,22 +105,36 @@ def arm(work: Work, phase: str) -> None:
         kill.give(kill.Order(work.points, work.home, os.getpid(), work.counters, SHARED not in os.environ))
 
 
-def wait_for_all(running: mill.Mill, lines: int) -> None:
-    while True:
-        running.check()
-        logs = [running.queries[name].log for name in _BID_LINES]
-        if sum(epoch.rows for log in logs for epoch in log.epochs()) >= lines:
-            return
+def wait_for_all(running: mill.Mill, folder: Path) -> None:
+    """Until all that is there is read and run, and checkpoints are written that are due."""
+    there = lines(folder)
+    while not _is_done(running, there):
         with running.dispatcher.changed:
             running.dispatcher.changed.wait(_POLL_S)
 
 
+def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
+    running.check()
+    wrong = {query.name: query.error for query in running.queries.values() if query.error is not None}
+    assert not wrong, wrong
+    for stream, count in ((stream, there[stream]) for stream in running.streams):
+        # Rows are numbered as they arrive, unreadable ones apart.
+        fields = running.home.streams.get(stream, {})
+        if fields.get("next_arrival", 0) + fields.get("next_error", 0) < count:
+            return False
+    units = running.dispatcher.units.values()
+    return not any(each.run or each.pending() or _is_to_be_written(running, each) for each in units)
+
+
+def _is_to_be_written(running: mill.Mill, one: RunningUnit) -> bool:
+    """Whether a checkpoint is due and can be written: a worker that was killed has nothing to write."""
+    crews = running.dispatcher._crews
+    held = all(crews.holder_of(one, cell) is not None for cell in range(one.cells))
+    return held and one.checkpoint_due(time.monotonic())
+
+
 def attached() -> SparkSession:
     """The session of the JVM that the environment names, without what a killed driver left running in it."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
     gateway = launch_gateway()
     # The JVM reports a dead driver's callbacks as garbage to the living one: their names must differ.
     gateway.gateway_property.pool.next_id = os.getpid() * 1_000
@@ -137,5 +169,6 @@ def status_of(work: Work) -> int:
 
 
 if __name__ == "__main__":
+    warm_up()
     for line in sys.stdin:
         print(status_of(decoded(line)), flush=True)

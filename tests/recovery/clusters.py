@@ -15,6 +15,9 @@ from pathlib import Path
 import pyspark
 
 from slicemill.engine.java import ensure_java_home
+from slicemill.engine.session import WORKERS
+
+EXECUTORS = 2
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -36,19 +39,19 @@ class Cluster:
 
 
 @contextmanager
-def local_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers inside the driver's JVM: fewer processes to start, the same executors."""
+def local_cluster(folder: Path, cores: int) -> Iterator[Cluster]:
+    """A master and two workers inside the driver's JVM: fewer processes to start, the same executors."""
     # Workers write where Spark is installed, which is not theirs to write to here.
     spark = folder / "spark"
     spark.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
         (spark / entry.name).symlink_to(entry)
-    yield Cluster(f"local-cluster[{workers},1,1024]", {**_LOOPBACK, "SPARK_HOME": str(spark)}, ())
+    yield Cluster(f"local-cluster[{EXECUTORS},{cores},1024]", {**_LOOPBACK, "SPARK_HOME": str(spark)}, ())
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers with one core each; all of their processes end with the block."""
+def standalone(folder: Path, cores: int) -> Iterator[Cluster]:
+    """A master and two workers; all of their processes end with the block."""
     ensure_java_home()
     with ExitStack() as running:
         _, said = running.enter_context(
@@ -59,13 +62,20 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             running.enter_context(
                 _daemon(
                     "worker.Worker",
-                    ["-h", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / f"worker-{number}"), url],
+                    [
+                        *("-h", "127.0.0.1", "-c", str(cores), "-m", "1g"),
+                        *("-d", str(folder / f"worker-{number}"), url),
+                    ],
                     "Successfully registered with master",
                 )
             )
-            for number in range(workers)
+            for number in range(EXECUTORS)
         ]
-        yield Cluster(url, _LOOPBACK, tuple(process.pid for process, _ in started))
+        # An executor that registers late would not be counted.
+        slots = f"--conf {WORKERS}={EXECUTORS * cores - 1} pyspark-shell"
+        yield Cluster(
+            url, {**_LOOPBACK, "PYSPARK_SUBMIT_ARGS": slots}, tuple(process.pid for process, _ in started)
+        )
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Dying at a named step: every write of a driver or a worker goes through `LocalFiles`, and so through here.
+"""Dying at a named step: whatever a driver or a worker writes, removes, sends or answers goes through here.
 
-A point names an operation on files, or a call of the runtime, and says which of its occurrences kills:
-before, in the middle of, or after it. They are counted over all processes of a run. An order to die is a
-file, so that workers which outlive a driver hear of the next one.
+A point names an operation and what it is done to, and says which of its occurrences kills: before, in the
+middle of, or after it. They are counted over all processes of a run. An order to die is a file, so that
+workers which outlive a driver hear of the next one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from typing import Any
 
 from psycopg import Transaction
 
-from slicemill.ingest.intake import Intake
-from slicemill.storage.files import LocalFiles
+from slicemill.connectors.files.ledger import Ledger
+from slicemill.engine import task
+from slicemill.engine.work import Forget, Item, Message, ReadStream, RunUnit
+from slicemill.storage.files import LocalAppendFile, LocalFiles
+from slicemill.storage.lines import unframe
 
 # Names the file with the order; set in the environment of drivers and of their JVM.
 VARIABLE = "SLICEMILL_TEST_KILL"
@@ -29,11 +32,13 @@ VARIABLE = "SLICEMILL_TEST_KILL"
 DRIVER, WORKER = "driver", "worker"
 BEFORE, TORN, AFTER = "before", "torn", "after"
 
-# Of a stream's intake, which takes a batch; of the database, which ends a transaction.
-ADMIT, COMMIT = "admit", "__exit__"
-# Which argument of an operation is the file that it makes or removes.
-OPERATIONS = {"write": 0, "link": 1, "replace": 1, "remove": 0}
-
+# On files, told by their path from the home. Records of the journal say too what they commit.
+APPEND, CUT, WRITE, REPLACE, REMOVE = "append", "cut", "write", "replace", "remove"
+# The names of files that were read, and the transactions of a database.
+LEDGER, TRANSACTION = "ledger", "transaction"
+# Of a worker, told by the units and streams: a message and its items, a checkpoint that is read, and a cell
+# that is taken over.
+MESSAGE, ITEM, STATE, RESTORE = "message", "item", "state", "restore"
 
 # From where on a point counts.
 ANYWHERE, RUNNING, DRAINING = "anywhere", "running", "draining"
@@ -42,9 +47,9 @@ ANYWHERE, RUNNING, DRAINING = "anywhere", "running", "draining"
 @dataclass(frozen=True, slots=True)
 class Point:
     name: str
-    process: str  # who gets there: the driver or a Python worker
-    operation: str  # of LocalFiles, or one of those above
-    path: str  # a pattern of the file's path from the home, or of the stream's name
+    process: str  # who gets there: the driver or a worker
+    operation: str
+    where: str  # a pattern of what it is done to
     when: str = BEFORE
     nth: int = 1
     victim: str = DRIVER
@@ -91,26 +96,82 @@ def occurrences(counter: Path) -> int:
 
 def watch(process: str) -> None:
     """From now on obey, as that kind of process."""
-    for operation, place in OPERATIONS.items():
-        _watch(process, LocalFiles, operation, functools.partial(_file, place))
-    _watch(process, Intake, ADMIT, _stream)
-    _watch(process, Transaction, COMMIT, _database)
+    see = functools.partial(_watch, process)
+    see(APPEND, LocalAppendFile, "write", _appended)
+    see(CUT, LocalAppendFile, "cut", lambda home, file, _: _path(home, _opened(file)))
+    see(WRITE, LocalFiles, "write", lambda home, _, path, __: _path(home, path))
+    see(REPLACE, LocalFiles, "replace", lambda home, _, __, target: _path(home, target))
+    see(REMOVE, LocalFiles, "remove", lambda home, _, path: _path(home, path))
+    see(LEDGER, Ledger, "write", lambda home, ledger, *_: _path(home, ledger.path))
+    see(TRANSACTION, Transaction, "__exit__", lambda *_: "database")
+    see(MESSAGE, task.Worker, "__call__", lambda _, __, message: _message(message))
+    see(ITEM, task.Worker, "_do", lambda _, __, item: _item(item))
+    see(STATE, task, "read_checkpoint", lambda home, folder, _: _path(home, folder))
+    see(RESTORE, task.Worker, "_program", lambda _, __, item: _taken_over(item))
 
 
-def _file(place: int, home: str, _files: LocalFiles, *arguments: Any) -> str:
-    return os.path.relpath(arguments[place], home)
+# -- what an operation is done to ---------------------------------------------------------------------------
 
 
-def _stream(_home: str, intake: Intake, *_arguments: Any) -> str:
-    return intake.stream.name
+def _path(home: str, path: Path | str) -> str:
+    return os.path.relpath(path, home)
 
 
-def _database(_home: str, *_arguments: Any) -> str:
-    return "database"
+def _opened(file: LocalAppendFile) -> str:
+    return str(Path(f"/proc/self/fd/{file._descriptor}").readlink())
 
 
-def _watch(process: str, owner: type, operation: str, where: Callable[..., str]) -> None:
-    original: Callable[..., Any] = getattr(owner, operation)
+def _appended(home: str, file: LocalAppendFile, data: Any) -> str:
+    path = _path(home, _opened(file))
+    if not path.startswith("journal/"):
+        return path
+    first = "" if os.fstat(file._descriptor).st_size else " first"
+    return f"{path}{first} {_committed(bytes(data))}"
+
+
+def _committed(line: bytes) -> str:
+    """What a record is about: words that points ask for."""
+    content = unframe(line)
+    assert content is not None
+    record = json.loads(content)
+    words = [word for word in _PLAIN if word in record]
+    words += [f"read {stream}" for stream in record.get("streams", {})]
+    for unit, fields in record.get("units", {}).items():
+        told = ("cells",) if "cells" in fields else fields
+        words += [f"{word} {unit}" for word, field in _BY_FIELD.items() if field in told]
+    return ", ".join(words)
+
+
+# What a record says beside what it says of streams and units; of a unit, what a field tells.
+_PLAIN = ("catalog", "created", "dropped_logs", "freed")
+_BY_FIELD = {"new": "cells", "members": "outputs", "run": "due", "checkpoint": "checkpoint"}
+
+
+def _message(message: Message) -> str:
+    return ", ".join(_item(item) for item in message.items)
+
+
+def _item(item: Item) -> str:
+    if isinstance(item, Forget):
+        return "forget"
+    if isinstance(item, ReadStream):
+        return f"{'flush' if item.flush else 'read'} {item.stream}"
+    return f"{'run' if isinstance(item, RunUnit) else 'checkpoint'} {item.unit} {item.cell}"
+
+
+def _taken_over(item: RunUnit) -> str:
+    """How a worker gets a cell: it has it, or restores it, or replays what came after a checkpoint too."""
+    if item.restore is None:
+        return f"known {item.unit} {item.cell}"
+    replayed = any(span.epochs for span in item.restore.replay.values())
+    return f"{'replayed' if replayed else 'restored'} {item.unit} {item.cell}"
+
+
+# -- dying --------------------------------------------------------------------------------------------------
+
+
+def _watch(process: str, operation: str, owner: Any, name: str, where: Callable[..., str]) -> None:
+    original: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(original)
     def watched(*arguments: Any, **named: Any) -> Any:
@@ -120,16 +181,16 @@ def _watch(process: str, owner: type, operation: str, where: Callable[..., str])
         point = order.points[0]
         if (point.process, point.operation) != (process, operation):
             return original(*arguments, **named)
-        if not re.search(point.path, where(order.home, *arguments)) or _count(order) != point.nth:
+        if not re.search(point.where, where(order.home, *arguments)) or _count(order) != point.nth:
             return original(*arguments, **named)
         if point.when == TORN:
-            files, path, data = arguments
-            original(files, path, bytes(data)[: len(data) // 2])
+            *others, data = arguments
+            original(*others, (data if isinstance(data, list) else bytes(data))[: len(data) // 2])
         elif point.when == AFTER:
             original(*arguments, **named)
         return _die(order)
 
-    setattr(owner, operation, watched)
+    setattr(owner, name, watched)
 
 
 def _count(order: Order) -> int:

@@ -11,16 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from recovery.kill import (
-    ADMIT,
     AFTER,
     ANYWHERE,
+    APPEND,
     BEFORE,
-    COMMIT,
+    CUT,
     DRAINING,
     DRIVER,
-    OPERATIONS,
+    ITEM,
+    LEDGER,
+    MESSAGE,
+    REMOVE,
+    REPLACE,
+    RESTORE,
+    STATE,
     TORN,
+    TRANSACTION,
     WORKER,
+    WRITE,
     Point,
 )
 
@@ -29,122 +37,193 @@ def _in(phase: str, points: Iterable[Point]) -> tuple[Point, ...]:
     return tuple(replace(point, phase=phase) for point in points)
 
 
-# The units of queries that share a join's slices or a window's panes are called after what they share.
-_JOINS = "joins%20of[^/]*"
-_WINDOWS = "windows%20of[^/]*"
+# Units are called after what their queries share; in folders a blank is %20.
+_JOINS = r"joins(%20| )of"
+_BIDS = r"aggregates(%20| )of(%20| )bid"
+_ASKS = r"aggregates(%20| )of(%20| )ask"
 
 _STARTING = (
-    Point("a log exists without its schema", DRIVER, "replace", r"^logs/bid/schema"),
-    Point("a stream's intake has no identity yet", DRIVER, "replace", r"^intake/bid/unit.json"),
-    Point("a stream's intake has no version yet", DRIVER, "link", r"^intake/ask/versions/"),
-    Point("some units exist", DRIVER, "link", r"^units/[^/]+/versions/", AFTER, 3),
-    Point("a unit has no version yet", DRIVER, "link", r"^units/[^/]+/versions/", nth=2),
-    Point("nothing says yet which streams are read together", DRIVER, "replace", r"^sources/groups"),
-    Point("the streams' groups are known, nothing is read", DRIVER, "replace", r"^sources/groups", AFTER),
+    Point("a folder is no home yet", DRIVER, REPLACE, r"^FORMAT$"),
+    Point("a home has no record yet", DRIVER, REPLACE, r"^FORMAT$", AFTER),
+    Point("before the first logs are created", DRIVER, APPEND, r"^journal/.* created"),
+    Point("in the middle of a catalog change", DRIVER, APPEND, r"^journal/.* created", TORN, 2),
+    Point("after a catalog change", DRIVER, APPEND, r"^journal/.* created", AFTER),
+    Point("before a statement is noted", DRIVER, APPEND, r"^journal/.* catalog", nth=2),
+    Point("before a unit exists", DRIVER, APPEND, r"^journal/.* new "),
+    Point("some units exist", DRIVER, APPEND, r"^journal/.* new ", AFTER, 3),
+    Point("before a worker reads anything", WORKER, MESSAGE, r"read bid"),
 )
 
 _READING = (
-    Point("before the packer writes a chunk", WORKER, "write", r"^logs/bid/chunks/", nth=2),
-    Point("in the middle of the packer's chunk", WORKER, "write", r"^logs/bid/chunks/", TORN),
-    Point("after the packer has written a chunk", WORKER, "write", r"^logs/ask/chunks/", AFTER, 2),
-    Point("between the packer's bad and good rows", WORKER, "write", r"^logs/bid_errors/chunks/", AFTER),
-    Point("before tuples held back are put in order", DRIVER, "write", r"^logs/ask/chunks/", nth=2),
-    Point("after late tuples are written", DRIVER, "write", r"^logs/bid_late/chunks/", AFTER),
-    Point("after held tuples are written", DRIVER, "write", r"^intake/ask/slices/", AFTER, 2),
-    Point("in the middle of an intake's manifest", DRIVER, "write", r"^intake/bid/versions/", TORN),
-    Point("before an intake's commit", DRIVER, "link", r"^intake/bid/versions/", nth=2),
-    Point("after an intake's commit, before the log", DRIVER, "link", r"^intake/bid/versions/", AFTER),
-    Point("between two logs of one intake", DRIVER, "link", r"^logs/bid_errors/epochs/", AFTER),
-    Point("before the log's epoch", DRIVER, "link", r"^logs/ask/epochs/", nth=2),
-    Point("after the log's epoch", DRIVER, "link", r"^logs/bid/epochs/", AFTER, 2),
-    Point("between the commits of two streams of a batch", DRIVER, ADMIT, r"^ask$", nth=2),
-    Point("after our commits, before Spark's", DRIVER, ADMIT, r"^ask$", AFTER),
-    Point("after Spark's commit, with the next batch read", DRIVER, ADMIT, r"^bid$", nth=2),
-    Point("while an intake's old versions go", DRIVER, "remove", r"^intake/ask/versions/.*json$", AFTER),
-    Point("while an intake's old slices go", DRIVER, "remove", r"^intake/ask/slices/"),
-    Point("before a log's manifests are merged", DRIVER, "replace", r"^logs/bid/epochs/"),
-    Point("after a log's manifests are merged", DRIVER, "replace", r"^logs/bid/epochs/", AFTER),
+    Point("before rows of a stream are appended", WORKER, APPEND, r"^logs/bid/", nth=3),
+    Point("in the middle of a stream's segment", WORKER, APPEND, r"^logs/bid/", TORN, 2),
+    Point("in the middle of a segment's schema", WORKER, APPEND, r"^logs/ask/", TORN),
+    Point("after rows of a stream are appended", WORKER, APPEND, r"^logs/ask/", AFTER, 2),
+    Point("between good and bad rows", WORKER, APPEND, r"^logs/bid_errors/", AFTER, 2),
+    Point("in the middle of bad rows", WORKER, APPEND, r"^logs/bid_errors/", TORN, 2),
+    Point("in the middle of late rows", WORKER, APPEND, r"^logs/bid_late/", TORN, 2),
+    Point("after late rows", WORKER, APPEND, r"^logs/ask_late/", AFTER, 2),
+    Point("in the middle of held rows", WORKER, APPEND, r"^logs/ask_held/", TORN, 2),
+    Point("after held rows, before the answer", WORKER, APPEND, r"^logs/ask_held/", AFTER, 3),
+    Point("after a read, before its answer", WORKER, ITEM, r"^read bid", AFTER, 2),
+    Point("before the record of a read", DRIVER, APPEND, r"^journal/.* read bid"),
+    Point("in the middle of the record of a read", DRIVER, APPEND, r"^journal/.* read ask", TORN, 2),
+    Point("after the record of a read", DRIVER, APPEND, r"^journal/.* read ask", AFTER),
+    Point("before names of read files are noted", WORKER, LEDGER, r"bid", nth=1),
+    Point("in the middle of names of read files", WORKER, LEDGER, r"bid", TORN),
+    Point("after names of read files are noted", WORKER, LEDGER, r"ask", AFTER),
 )
 
 _RUNNING = (
-    Point("before a task writes results", WORKER, "write", r"^logs/every/chunks/"),
-    Point("in the middle of a task's results", WORKER, "write", r"^logs/match/chunks/", TORN),
-    Point("after a task has written results", WORKER, "write", r"^logs/both/chunks/", AFTER),
-    Point("before a task writes state", WORKER, "write", r"^units/level/slices/", nth=2),
-    Point("in the middle of a task's state", WORKER, "write", rf"^units/{_JOINS}/slices/", TORN),
-    Point("before a task writes the panes of windows", WORKER, "write", rf"^units/{_WINDOWS}/slices/"),
-    Point("after a task has written state", WORKER, "write", r"^units/mean/slices/", AFTER),
-    Point("before a unit's commit", DRIVER, "link", r"^units/level/versions/"),
-    Point("after a unit's commit, before the result log", DRIVER, "link", r"^units/both/versions/", AFTER),
-    Point("in the middle of a unit's manifest", DRIVER, "write", rf"^units/{_JOINS}/versions/", TORN),
-    Point("between two result logs of a unit", DRIVER, "link", r"^logs/(every|cheap)/epochs/", AFTER),
-    Point("after a result log's epoch", DRIVER, "link", r"^logs/match/epochs/", AFTER),
-    Point("between a derived stream and its reader", DRIVER, "link", r"^logs/dear_bid/epochs/", AFTER),
-    Point("between two units", DRIVER, "remove", r"^logs/level/epochs/.*tmp$", AFTER),
-    Point("while a unit's old versions go", DRIVER, "remove", r"^units/mean/versions/.*json$", AFTER),
-    Point("while a unit's old slices go", DRIVER, "remove", r"^units/level/slices/", AFTER),
+    Point("before results are appended", WORKER, APPEND, r"^logs/every/"),
+    Point("in the middle of a result's segment", WORKER, APPEND, r"^logs/match/", TORN, 2),
+    Point("after results are appended", WORKER, APPEND, r"^logs/steady/", AFTER, 2),
+    Point("between two results of a unit", WORKER, APPEND, r"^logs/busy/", AFTER),
+    Point("after one cell of a unit has run", WORKER, ITEM, rf"^run {_JOINS}", AFTER),
+    Point("before the record of a run", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
+    Point("in the middle of the record of a run", DRIVER, APPEND, rf"^journal/.* run {_JOINS}", TORN),
+    Point("after the record of a run", DRIVER, APPEND, r"^journal/.* run both", AFTER),
+    Point(
+        "between a derived stream and its reader", DRIVER, APPEND, r"^journal/.* run select from bid", AFTER
+    ),
+    Point("in the middle of a derived stream", WORKER, APPEND, r"^logs/dear_bid/", TORN, 2),
+)
+
+_CHECKPOINTING = (
+    Point("before a checkpoint is written", WORKER, WRITE, rf"^checkpoints/{_BIDS}"),
+    Point("in the middle of a checkpoint's head", WORKER, WRITE, r"^checkpoints/.*state$", TORN, 2),
+    Point("in the middle of a slice", WORKER, WRITE, r"^checkpoints/.*arrow$", TORN),
+    Point("after a slice, before its head", WORKER, WRITE, r"^checkpoints/.*arrow$", AFTER),
+    Point("after a checkpoint is written", WORKER, WRITE, rf"^checkpoints/{_JOINS}.*state$", AFTER),
+    Point("between the checkpoints of two cells", WORKER, WRITE, rf"^checkpoints/{_ASKS}.*state$", AFTER),
+    Point("before the record of a checkpoint", DRIVER, APPEND, rf"^journal/.* checkpoint {_ASKS}"),
+    Point("in the middle of a checkpoint's record", DRIVER, APPEND, r"^journal/.* checkpoint", TORN, 2),
+    Point("after the record of a checkpoint", DRIVER, APPEND, rf"^journal/.* checkpoint {_JOINS}", AFTER),
+)
+
+# A query comes to a unit that runs, and leaves it.
+_CHANGING = (
+    Point("before a query comes to a unit", DRIVER, APPEND, rf"^journal/.* members {_ASKS}"),
+    Point("a query has a log, its unit does not know it", DRIVER, APPEND, r"^journal/.* created", AFTER),
+    Point("a query is in a unit, and nobody knows its text", DRIVER, APPEND, r"^journal/.* catalog"),
+    Point("after a query has come", DRIVER, APPEND, r"^journal/.* catalog", AFTER),
+    Point("before a dropped query's log goes", DRIVER, APPEND, r"^journal/.* dropped"),
+    Point("after a dropped query's log has gone", DRIVER, APPEND, r"^journal/.* dropped", AFTER),
 )
 
 _FREEING = (
-    Point("before a log's new start is named", DRIVER, "replace", r"^logs/bid/base.json"),
-    Point("after a log's new start, with all files there", DRIVER, "replace", r"^logs/bid/base.json", AFTER),
-    Point("between the removals of two chunks", DRIVER, "remove", r"^logs/bid/chunks/", AFTER),
-    Point("before the removal of a manifest", DRIVER, "remove", r"^logs/ask/epochs/[\d-]+.json$"),
-    Point("after the removal of a manifest", DRIVER, "remove", r"^logs/dear_bid/epochs/[\d-]+.json$", AFTER),
+    Point("before rows are freed", DRIVER, APPEND, r"^journal/.* freed"),
+    Point("after rows are freed, with all files there", DRIVER, APPEND, r"^journal/.* freed", AFTER),
+    Point("before a segment is removed", DRIVER, REMOVE, r"^logs/bid/"),
+    Point("between the removals of two segments", DRIVER, REMOVE, r"^logs/", AFTER),
+    Point("before a snapshot of the journal", DRIVER, WRITE, r"^journal/.*snapshot"),
+    Point("in the middle of a snapshot", DRIVER, WRITE, r"^journal/.*snapshot", TORN),
+    Point("a snapshot has no name yet", DRIVER, REPLACE, r"^journal/.*snapshot$"),
+    Point("after a snapshot, with old records there", DRIVER, REPLACE, r"^journal/.*snapshot$", AFTER),
+    Point("before old records go", DRIVER, REMOVE, r"^journal/.*records$"),
+    Point("between an old snapshot and its records", DRIVER, REMOVE, r"^journal/.*snapshot$", AFTER),
+    Point("in the middle of a file's first record", DRIVER, APPEND, r"^journal/0*[1-9].* first", TORN),
 )
 
 _ENDING = (
-    Point("before the last held tuples are admitted", DRIVER, "write", r"^logs/ask/chunks/"),
-    Point("after the last held tuples are admitted", DRIVER, "link", r"^intake/ask/versions/", AFTER),
-    Point("after some units have been told the end", DRIVER, "link", r"^units/[^/]+/versions/", AFTER, 3),
-    Point("before the last windows are in their log", DRIVER, "link", r"^logs/busy/epochs/"),
-)
-
-# All but the first are reached before anything runs again.
-_RECOVERING = (
-    Point("a promise is left", DRIVER, "link", r"^units/both/versions/", AFTER, 2),
-    Point("before a promise is kept", DRIVER, "link", r"^logs/both/epochs/"),
-    Point("after a promise is kept", DRIVER, "link", r"^logs/both/epochs/", AFTER),
-    Point("before a unit promises nothing any more", DRIVER, "link", r"^units/both/versions/"),
+    Point("before the last held rows are admitted", WORKER, APPEND, r"^logs/ask/"),
+    Point("in the middle of the last held rows", WORKER, APPEND, r"^logs/ask/", TORN),
+    Point("before the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask"),
+    Point("after the record of the last held rows", DRIVER, APPEND, r"^journal/.* read ask", AFTER),
+    Point("before the last windows are committed", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
     Point(
-        "between the removals of what nobody names",
-        DRIVER,
-        "remove",
-        r"^\w+/\w+/(chunks|slices|epochs|versions)/",
-        AFTER,
+        "in the middle of the record of the last windows", DRIVER, APPEND, rf"^journal/.* run {_BIDS}", TORN
     ),
+    Point("all is committed, and the last checkpoint is torn", WORKER, WRITE, r"^checkpoints/", TORN),
 )
 
-# The driver goes on: Spark tries again.
-_WORKERS = (
-    Point("a packer in the middle of a chunk", WORKER, "write", r"^logs/bid/chunks/", TORN, 2, WORKER),
-    Point("a task before its results", WORKER, "write", r"^logs/match/chunks/", victim=WORKER),
-    Point("a task between results and state", WORKER, "write", r"^logs/level/chunks/", AFTER, 2, WORKER),
-    Point("a task after its state", WORKER, "write", r"^units/both/slices/", AFTER, 1, WORKER),
+# Something is left, and the next starts are killed while they take it up.
+_RECOVERING = (
+    Point("a checkpoint is left that nobody names", DRIVER, APPEND, r"^journal/.* checkpoint"),
+    Point("before the first orphan is removed", DRIVER, REMOVE, r"^(logs|checkpoints)/", phase=ANYWHERE),
+    Point(
+        "between the removals of two orphans", DRIVER, REMOVE, r"^(logs|checkpoints)/", AFTER, phase=ANYWHERE
+    ),
+    Point("a record is torn", DRIVER, APPEND, r"^journal/.* run ", TORN),
+    Point("before a torn record is cut off", DRIVER, CUT, r"^journal/", phase=ANYWHERE),
+    Point("after a torn record is cut off", DRIVER, CUT, r"^journal/", AFTER, phase=ANYWHERE),
+    Point("a checkpoint is committed", DRIVER, APPEND, r"^journal/.* checkpoint", AFTER),
+    Point("before a cell's checkpoint is read", WORKER, STATE, r"^checkpoints/"),
+    Point("after a cell's checkpoint is read", WORKER, STATE, r"^checkpoints/", AFTER),
+    Point("results without a checkpoint are left", DRIVER, APPEND, rf"^journal/.* run {_BIDS}", AFTER),
+    Point("after a replay, before the run", WORKER, RESTORE, r"^replayed", AFTER),
+)
+
+# The driver goes on: workers come back, and others take over their cells.
+_WORKERS = tuple(
+    replace(point, victim=WORKER)
+    for point in (
+        Point("a worker in the middle of a stream's segment", WORKER, APPEND, r"^logs/bid/", TORN, 2),
+        Point("a worker before its results", WORKER, APPEND, r"^logs/match/"),
+        Point("a worker before it reads a checkpoint", WORKER, STATE, r"^checkpoints/"),
+        Point("a worker in the middle of results", WORKER, APPEND, r"^logs/level/", TORN, 2),
+        Point("a worker after a replay", WORKER, RESTORE, r"^replayed", AFTER),
+        Point("a worker between two items of a message", WORKER, ITEM, r"^run select from bid", AFTER),
+        Point("a worker between results and answer", WORKER, MESSAGE, r"run both", AFTER),
+        Point("a worker in the middle of a checkpoint", WORKER, WRITE, rf"^checkpoints/{_BIDS}", TORN),
+        Point("a worker after its cell's checkpoint", WORKER, ITEM, rf"^checkpoint {_BIDS}.* 1$", AFTER),
+        Point("a worker with held rows", WORKER, APPEND, r"^logs/ask_held/", AFTER, 2),
+        Point("a worker that notes read files", WORKER, LEDGER, r"ask", AFTER),
+        Point("a worker before it reads", WORKER, MESSAGE, r"read ask"),
+    )
+)
+# The same while the mill drains, to the end: one that reads the rest, one that flushes, one that runs.
+_WORKERS_AT_THE_END = tuple(
+    replace(point, victim=WORKER, phase=DRAINING)
+    for point in (
+        Point("a worker that reads the rest", WORKER, MESSAGE, r"read bid"),
+        Point("a worker that ends a stream", WORKER, MESSAGE, r"flush bid"),
+        Point("a worker that has ended a stream", WORKER, MESSAGE, r"flush ask", AFTER),
+        Point("a worker that runs to the end", WORKER, APPEND, r"^logs/busy/", TORN),
+        Point("a worker that writes the last checkpoint", WORKER, WRITE, r"^checkpoints/", AFTER),
+    )
 )
 
 # The query `every` goes to files, `match` to a database; each has a cursor in the home.
 _DELIVERING = (
-    Point("before a sink has a cursor", DRIVER, "replace", r"^sinks/every/", phase=ANYWHERE),
-    Point("a sink's folder is nobody's yet", DRIVER, "replace", r"^../out/_slicemill"),
-    Point("in the middle of a sink's file", DRIVER, "write", r"^../out/_unfinished", TORN),
-    Point("before a sink's file has its name", DRIVER, "replace", r"^../out/\d"),
-    Point("after a sink's file, before its cursor", DRIVER, "replace", r"^../out/\d", AFTER),
-    Point("before a sink's cursor moves", DRIVER, "replace", r"^sinks/match/", nth=2),
-    Point("after a sink's cursor has moved", DRIVER, "replace", r"^sinks/every/", AFTER),
-    Point("before the database commits", DRIVER, COMMIT, "database", nth=2),
-    Point("after the database's commit, before the cursor", DRIVER, COMMIT, "database", AFTER, 2),
+    Point("before a sink has a cursor", DRIVER, REPLACE, r"^sinks/every/", phase=ANYWHERE),
+    Point("a sink's folder is nobody's yet", DRIVER, REPLACE, r"^../out/_slicemill"),
+    Point("in the middle of a sink's file", DRIVER, WRITE, r"^../out/_unfinished", TORN),
+    Point("before a sink's file has its name", DRIVER, REPLACE, r"^../out/\d"),
+    Point("after a sink's file, before its cursor", DRIVER, REPLACE, r"^../out/\d", AFTER),
+    Point("before a sink's cursor moves", DRIVER, REPLACE, r"^sinks/match/", nth=2),
+    Point("after a sink's cursor has moved", DRIVER, REPLACE, r"^sinks/every/", AFTER),
+    Point("before the database commits", DRIVER, TRANSACTION, "database", nth=2),
+    Point("after the database's commit, before the cursor", DRIVER, TRANSACTION, "database", AFTER, 2),
+)
+
+# A batch of Spark's tasks is handed over in files, committed, and then noted as done by Spark.
+READ_BY_SPARK = (
+    Point("before Spark's task writes rows", WORKER, APPEND, r"^sources/trade/handed"),
+    Point("in the middle of rows of Spark's task", WORKER, APPEND, r"^sources/trade/handed", TORN, 2),
+    Point("after Spark's task has written rows", WORKER, APPEND, r"^sources/trade/handed", AFTER, 2),
+    Point("in the middle of rows that Spark has handed over", WORKER, APPEND, r"^logs/trade/", TORN, 2),
+    Point("before the record of a batch", DRIVER, APPEND, r"^journal/.* read trade"),
+    Point("after a batch, before Spark notes it", DRIVER, APPEND, r"^journal/.* read trade", AFTER),
+    Point("before what was handed over is removed", DRIVER, REMOVE, r"^sources/trade/handed"),
+    replace(Point("a worker that admits a batch", WORKER, MESSAGE, r"read trade", AFTER), victim=WORKER),
+)
+
+# What happens to files in every run, often enough that the fifth time comes soon.
+_OFTEN = (
+    *((process, operation) for process in (DRIVER, WORKER) for operation in (APPEND, WRITE)),
+    *((DRIVER, operation) for operation in (REPLACE, REMOVE, TRANSACTION)),
+    *((WORKER, operation) for operation in (MESSAGE, ITEM)),
 )
 
 
 def _seeded(seed: int, count: int) -> Iterator[Point]:
-    """Whatever is being written, linked, renamed, removed or committed, early in a run."""
+    """Whatever is being appended, written, renamed, removed or answered, early in a run."""
     dice = random.Random(seed)
-    steps = ((WORKER, "write"), *((DRIVER, operation) for operation in (*OPERATIONS, COMMIT)))
     for number in range(count):
-        process, operation = dice.choice(steps)
-        when = dice.choice((BEFORE, AFTER, TORN) if operation == "write" else (BEFORE, AFTER))
-        nth = dice.randint(1, 2 if operation == COMMIT else 5)
+        process, operation = dice.choice(_OFTEN)
+        when = dice.choice((BEFORE, AFTER, TORN) if operation in (APPEND, WRITE) else (BEFORE, AFTER))
+        nth = dice.randint(1, 2 if operation == TRANSACTION else 5)
         yield Point(f"{number} of seed {seed}", process, operation, "", when, nth)
 
 
@@ -152,11 +231,14 @@ CHAINS: Mapping[str, tuple[Point, ...]] = {
     "starting": _in(ANYWHERE, _STARTING),
     "reading": _READING,
     "running": _RUNNING,
-    "delivering": _DELIVERING,
+    "checkpointing": _CHECKPOINTING,
+    "changing": _CHANGING,
     "freeing": _FREEING,
+    "delivering": _DELIVERING,
     "ending": _in(DRAINING, _ENDING),
-    "recovering": (_RECOVERING[0], *_in(ANYWHERE, _RECOVERING[1:])),
+    "recovering": _RECOVERING,
     "workers": _WORKERS,
+    "workers at the end": _WORKERS_AT_THE_END,
     "seeded": tuple(_seeded(seed=1, count=20)),
 }
 
@@ -168,37 +250,37 @@ def _named(*names: str) -> tuple[Point, ...]:
 
 def _at_once(*names: str) -> tuple[Point, ...]:
     # The first transaction of a run only asks where to go on.
-    return tuple(p if p.operation == COMMIT else replace(p, nth=1) for p in _named(*names))
+    return tuple(p if p.operation == TRANSACTION else replace(p, nth=1) for p in _named(*names))
 
 
 # One of each kind, for a JVM that dies with its driver, which takes longest to start again.
 WITH_JVM = _named(
-    "in the middle of a task's state",
-    "after our commits, before Spark's",
-    "after a unit's commit, before the result log",
+    "in the middle of a stream's segment",
+    "after the record of a run",
+    "after a checkpoint is written",
 )
 
-# What every test run has time for: before and after every kind of write, link and commit, at the first
+# What every test run has time for: before, in and after every kind of write and commit, at the first
 # occasion, so that little has to be read on the way.
 SHORT = _at_once(
-    "a unit has no version yet",
-    "before the packer writes a chunk",
-    "after the packer has written a chunk",
-    "before an intake's commit",
-    "after an intake's commit, before the log",
-    "before the log's epoch",
-    "after our commits, before Spark's",
-    "in the middle of a task's results",
-    "before a task writes state",
-    "a packer in the middle of a chunk",
-    "a task between results and state",
-    "after a task has written state",
-    "before a unit's commit",
-    "after a unit's commit, before the result log",
-    "between a derived stream and its reader",
-    "in the middle of a sink's file",
+    "before a unit exists",
+    "in the middle of a stream's segment",
+    "before the record of a read",
+    "in the middle of the record of a read",
+    "after the record of a read",
+    "in the middle of held rows",
+    "in the middle of a result's segment",
+    "before the record of a run",
+    "after the record of a run",
+    "a worker in the middle of results",
+    "a worker after a replay",
+    "a worker after its cell's checkpoint",
+    "in the middle of a checkpoint's head",
+    "before the record of a checkpoint",
+    "before the first orphan is removed",
+    "after the record of a checkpoint",
+    "in the middle of a snapshot",
+    "before a segment is removed",
     "after a sink's file, before its cursor",
-    "before the database commits",
     "after the database's commit, before the cursor",
-    "after a log's new start, with all files there",
 )

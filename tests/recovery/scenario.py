@@ -19,13 +19,14 @@ from slicemill.engine.rows import timed_rows
 from slicemill.esl import bind
 from slicemill.execution.operator import Timed
 from slicemill.execution.runner import run_script
-from slicemill.storage.home import folder_name
-from slicemill.storage.log import StreamLog
+from slicemill.storage.files import LOCAL, exists
+from slicemill.storage.home_format import FORMAT
+from slicemill.storage.home_reader import HomeReader
 
 # As a program registers them: one after the other.
 _STATEMENTS = (
     """
-    CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts
+    CREATE STREAM bid (item int, grade int, price double, ts timestamp) ORDER BY ts
       USING json OPTIONS (path 'bids', maxFilesPerTrigger 1);
     CREATE STREAM ask (item int, price double, ts timestamp) ORDER BY ts SLACK 2 SECONDS
       USING json OPTIONS (path 'asks', maxFilesPerTrigger 1);
@@ -39,14 +40,16 @@ _STATEMENTS = (
       }
     };
     """,
-    "CREATE QUERY every WITH (sink = 'arrow:out') AS SELECT item, price FROM bid",
+    "CREATE QUERY every{to files} AS SELECT item, price FROM bid",
     "CREATE QUERY cheap AS SELECT item, price * 2 AS twice FROM bid WHERE price < 40",
     "CREATE QUERY level AS SELECT item, decayed(price) AS level FROM bid GROUP BY item",
+    """CREATE QUERY spent AS
+       SELECT item, sum(price) OVER (PARTITION BY item ROWS UNBOUNDED PRECEDING) AS total FROM bid""",
     "CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS mean FROM ask",
     """CREATE QUERY busy AS SELECT item, count(*) AS n, sum(price) AS total
        FROM bid [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY item""",
     "CREATE QUERY both AS SELECT 'bid' AS what, item FROM bid UNION SELECT 'ask', item FROM ask",
-    """CREATE QUERY match WITH (sink = '{database}') AS SELECT B.item, B.price AS bid, A.price AS ask
+    """CREATE QUERY match{to database} AS SELECT B.item, B.price AS bid, A.price AS ask
        FROM bid [RANGE 3 SECONDS] AS B, ask [RANGE 3 SECONDS] AS A WHERE B.item = A.item""",
     # These share panes and slices with the two above.
     """CREATE QUERY busiest AS SELECT item, max(price) AS dearest
@@ -54,9 +57,18 @@ _STATEMENTS = (
     """CREATE QUERY bargain AS SELECT B.item, B.price - A.price AS gain
        FROM bid [RANGE 1 SECOND] AS B, ask [RANGE 6 SECONDS] AS A WHERE B.item = A.item AND A.price < 50""",
     "CREATE QUERY dear AS SELECT item, max(price) OVER (ROWS 2 PRECEDING) AS dearest FROM dear_bid",
+    """CREATE QUERY steady AS SELECT S.item, S.grade, VALID(S)
+       FROM bid(grade) AS S RANGE 6 SECONDS SLIDES 2 SECONDS PARTITION BY item""",
     "CREATE QUERY bid_too_late AS SELECT item, price FROM bid_late",
     "CREATE QUERY ask_too_late AS SELECT item, price FROM ask_late",
     "CREATE QUERY bad AS SELECT reason FROM bid_errors",
+)
+# A stream that our readers leave to Spark.
+_BY_SPARK = (
+    """CREATE STREAM trade (item int, price double, ts timestamp) ORDER BY ts
+         USING json OPTIONS (path 'trades', maxFilesPerTrigger 1, ignoreMissingFiles 'false')""",
+    """CREATE QUERY traded AS
+       SELECT item, sum(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS s FROM trade""",
 )
 # Rows of these are stamped with the time at which they were put aside.
 PUT_ASIDE = ("bid_too_late", "ask_too_late", "bad")
@@ -64,6 +76,7 @@ QUERIES = (
     "every",
     "cheap",
     "level",
+    "spent",
     "mean",
     "busy",
     "both",
@@ -71,12 +84,16 @@ QUERIES = (
     "busiest",
     "bargain",
     "dear",
+    "steady",
     *PUT_ASIDE,
+    "traded",
 )
 
 _MATCHES = "SELECT (extract(epoch FROM _ts) * 1000000)::bigint, item, bid, ask FROM match"
 
-_FOLDERS = ("bids", "asks")
+_FOLDERS = ("bids", "asks", "trades")
+_RELEASED = "released"
+_NAMES = ("item", "grade", "price", "ts")
 _ROWS = 8
 _FIRST_S = 1_000
 
@@ -84,14 +101,14 @@ Rows = Counter[tuple[object, ...]]
 
 
 class Feed:
-    """The input, of which more and more is there; files are in one order, by their times."""
+    """The input, of which more and more is released; files are in one order, by their times."""
 
     def __init__(self, folder: Path, files: int) -> None:
         self.folder = folder
         self._files = files
         self._released = 0
         self._dice = random.Random(1)
-        for name in _FOLDERS:
+        for name in (*_FOLDERS, _RELEASED):
             (folder / name).mkdir(parents=True)
 
     @property
@@ -99,27 +116,21 @@ class Feed:
         return self._files - self._released
 
     def release(self, files: int) -> None:
-        """Put the next files of each stream where they are read."""
+        """Let the next files of each stream be put where they are read."""
         for number in range(self._released, self._released + files):
             for name in _FOLDERS:
-                path = self.folder / name / f"{number:04d}.json"
-                hidden = self.folder / f"{name}-{number:04d}"
-                hidden.write_text("\n".join(self._lines(name, number)))
-                # Spark reads the oldest file first, and knows their times to the millisecond.
-                os.utime(hidden, (_FIRST_S + number, _FIRST_S + number))
-                hidden.replace(path)
+                path = self.folder / _RELEASED / f"{number:04d}.{name}"
+                path.write_text("\n".join(self._lines(name, number)))
+                # The oldest file is read first.
+                os.utime(path, (_FIRST_S + number, _FIRST_S + number))
         self._released += files
 
-    @property
-    def lines(self) -> int:
-        """How many lines of bids there are by now."""
-        return sum(len(path.read_text().splitlines()) for path in (self.folder / "bids").iterdir())
-
-    def truth(self, folder: Path, database: str) -> dict[str, Rows]:
+    def truth(self, folder: Path) -> dict[str, Rows]:
         """What the reference engine makes of all that this feed is going to release."""
         twin = Feed(folder, self._files)
         twin.release(twin.rest)
-        result = run_script(bind(";".join(statements(database))).catalog, folder)
+        put_all(folder)
+        result = run_script(bind(";".join(statements(None, by_spark=True))).catalog, folder)
         assert all(query.rows for query in result.queries), "a query without rows proves nothing"
         return {query.name: _counted(query.name, query.rows) for query in result.queries}
 
@@ -131,27 +142,56 @@ class Feed:
         if name == "asks" and number:
             # One that its slack puts back into its place.
             times[0] = int(start - dice.random() * 400_000)
-        rows = [(dice.randrange(5), round(dice.random() * 100, 2), ts) for ts in times]
+        rows = [(dice.randrange(5), dice.randrange(2), round(dice.random() * 100, 2), ts) for ts in times]
         if number % 2 == 1:
-            rows.insert(0, (dice.randrange(5), 1.0, int(start - 20_000_000)))
-        lines = [json.dumps({"item": item, "price": price, "ts": ts}) for item, price, ts in rows]
+            rows.insert(0, (dice.randrange(5), 0, 1.0, int(start - 20_000_000)))
+        lines = [json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows]
         return [*(['{"item": "none", "price": 1}'] if name == "bids" and number % 2 == 0 else []), *lines]
 
 
-def statements(database: str) -> list[str]:
-    return [statement.replace("{database}", database) for statement in _STATEMENTS]
+def put_next(folder: Path) -> bool:
+    """Put the next released file of each stream where it is read; False if there is none."""
+    released = sorted((folder / _RELEASED).iterdir())
+    for path in (path for path in released if path.stem == released[0].stem):
+        path.replace(folder / path.suffix[1:] / f"{path.stem}.json")
+    return bool(released)
+
+
+def put_all(folder: Path) -> None:
+    while put_next(folder):
+        pass
+
+
+def lines(folder: Path) -> dict[str, int]:
+    """How many lines there are by now, by stream."""
+    files = {name.removesuffix("s"): (folder / name).iterdir() for name in _FOLDERS}
+    return {name: sum(len(path.read_text().splitlines()) for path in paths) for name, paths in files.items()}
+
+
+def statements(database: str | None, by_spark: bool = False) -> list[str]:
+    """What is registered; without a database, no query has a sink, and `by_spark` adds a stream."""
+    files, rows = ("", "") if database is None else (_sink("arrow:out"), _sink(database))
+    texts = (*_STATEMENTS, *(_BY_SPARK if by_spark else ()))
+    return [text.replace("{to files}", files).replace("{to database}", rows) for text in texts]
+
+
+def _sink(uri: str) -> str:
+    return f" WITH (sink = '{uri}')"
+
+
+def passing(name: str) -> str:
+    """A query that comes when all is read, and goes again: no other may notice."""
+    return f"""CREATE QUERY {name} AS
+       SELECT item, sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM ask"""
 
 
 def found(home: Path) -> dict[str, Rows]:
     """What is in the result logs, as another process sees it; nothing where there is no log yet."""
-    results = {}
-    for query in QUERIES:
-        folder = home / "logs" / folder_name(query)
-        results[query] = Rows()
-        if (folder / "schema.arrow").exists():
-            log = StreamLog(folder)
-            for epoch in log.epochs():
-                results[query] += _counted(query, timed_rows(log.read(epoch.number), log.schema))
+    logs = HomeReader(home).logs if exists(LOCAL, home / FORMAT) else {}
+    results = {query: Rows() for query in QUERIES}
+    for query, log in ((query, logs[query]) for query in QUERIES if query in logs):
+        for epoch in log.epochs():
+            results[query] += _counted(query, timed_rows(log.read(epoch), log.schema))
     return results
 
 

@@ -1,4 +1,4 @@
-"""kill -9 at every step of every commit (`make recovery`): too slow to be run before each commit.
+"""kill -9 at every step of every commit (`make test-slow`): too slow to be run before each commit.
 
 The chains share a JVM, which stands for the driver's own: what a killed driver left running there is stopped
 when the next one starts. One chain is run with a JVM for each driver, killed at the same instant.
@@ -12,7 +12,7 @@ import pytest
 
 from recovery.chain import Chain
 from recovery.drivers import Drivers, drivers_with_a_jvm_each
-from recovery.points import CHAINS, WITH_JVM
+from recovery.points import CHAINS, READ_BY_SPARK, WITH_JVM
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -21,6 +21,12 @@ def test_whatever_step_is_killed_results_are_those_of_an_uninterrupted_run(
 ) -> None:
     chain = Chain(tmp_path, database, CHAINS[name])
     chain.kill_at(CHAINS[name], drivers)
+    chain.finish(drivers)
+
+
+def test_a_stream_that_spark_reads_is_read_once(drivers: Drivers, database: str, tmp_path: Path) -> None:
+    chain = Chain(tmp_path, database, READ_BY_SPARK, by_spark=True)
+    chain.kill_at(READ_BY_SPARK, drivers)
     chain.finish(drivers)
 
 

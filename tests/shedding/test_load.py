@@ -15,11 +15,13 @@ TIMES = st.lists(st.integers(0, 10**9), max_size=60).map(lambda found: np.array(
 SHARES = st.floats(0, 1)
 
 
-def test_a_share_stays_at_random_and_the_same_each_time() -> None:
+def test_a_share_stays_at_random_and_the_same_in_every_part_of_a_batch() -> None:
     times = np.repeat(np.arange(20_000, dtype=np.int64), 5)
-    kept = keep_random(times, 0.3)
+    seqs = np.arange(len(times))
+    kept = keep_random(times, seqs, 0.3)
     assert abs(kept.mean() - 0.3) < 0.01
-    assert np.array_equal(kept, keep_random(times, 0.3))
+    half = slice(0, len(times), 2)
+    assert np.array_equal(kept[half], keep_random(times[half], seqs[half], 0.3))
     # Tuples of one time are not kept or dropped together.
     assert abs((kept.reshape(-1, 5).sum(axis=1) > 0).mean() - (1 - 0.7**5)) < 0.02
 
@@ -27,20 +29,21 @@ def test_a_share_stays_at_random_and_the_same_each_time() -> None:
 @given(TIMES, SHARES, SHARES)
 def test_what_stays_of_less_stays_of_more(times: np.ndarray, one: float, other: float) -> None:
     less, more = sorted((one, other))
-    assert not (keep_random(times, less) & ~keep_random(times, more)).any()
-    assert keep_random(times, 1.0).all()
+    seqs = np.arange(len(times))
+    assert not (keep_random(times, seqs, less) & ~keep_random(times, seqs, more)).any()
+    assert keep_random(times, seqs, 1.0).all()
 
 
 @given(TIMES.filter(len), SHARES, st.data())
 def test_the_most_useful_stay(times: np.ndarray, share: float, data: st.DataObject) -> None:
     utility = np.array(data.draw(st.lists(st.floats(-5, 5), min_size=len(times), max_size=len(times))))
-    kept = keep_useful(times, utility, share)
+    kept = keep_useful(times, np.arange(len(times)), utility, share)
     assert kept.sum() == math.ceil(share * len(times))
     assert utility[kept].min(initial=math.inf) >= utility[~kept].max(initial=-math.inf)
 
 
 def test_without_a_utility_a_tuple_goes_first() -> None:
-    kept = keep_useful(np.arange(4, dtype=np.int64), np.array([math.nan, -math.inf, 1.0, math.nan]), 0.25)
+    kept = keep_useful(*np.arange(8).reshape(2, 4), np.array([math.nan, -math.inf, 1.0, math.nan]), 0.25)
     assert kept.tolist() == [False, False, True, False]
 
 

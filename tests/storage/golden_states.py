@@ -73,6 +73,7 @@ CASES = (
     "models/composed",
     "models/slides",
     "relations/count_window",
+    "relations/count_window_slide",
     "relations/expressions",
     "temporal/memory",
     "temporal/nulls",
@@ -122,7 +123,7 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     found: dict[int, dict[str, object]] = defaultdict(dict)
     for number, unit in enumerate(cut(graph)):
-        program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables), 0)
+        program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables))
         inputs = {log: _table(memory.rows[log], schemas[log]) for log in unit.inputs}
         program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
         found[number] = program.states

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.exchange import Spread
+from slicemill.engine.program import Outcome, UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl.catalog import Catalog, Stream, TimestampKind
@@ -18,8 +19,9 @@ from slicemill.execution.operator import Timed
 from slicemill.kernels.order import put_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from slicemill.storage.arrow_schema import is_system_column
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.corpus import Event, Row, TimedRow
 
@@ -52,6 +54,38 @@ class Memory:
 
 def _positions(table: pa.Table) -> list[tuple[int, int]]:
     return list(zip(table["_ts"].to_pylist(), table["_seq"].to_pylist(), strict=True))
+
+
+def run_cells(
+    cells: Sequence[UnitProgram], inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
+) -> Iterator[list[Outcome]]:
+    """What the cells of a unit give: each gets its rows, and several are told of the end in a run of its own.
+
+    `cells` may be changed between two runs.
+    """
+    plan = cells[0].plan
+    parts = {log: spread(table, plan, log) for log, table in inputs.items()}
+    ends = {log for log, table in inputs.items() if table.num_rows and complete[log] == END}
+    if len(cells) > 1 and ends:
+        told = {log: inputs[log]["_ts"][-1].as_py() if log in ends else complete[log] for log in inputs}
+        yield [program.run({log: parts[log][n] for log in parts}, told) for n, program in enumerate(cells)]
+        parts = {log: [table.slice(0, 0)] * len(cells) for log, table in inputs.items()}
+    latest: dict[str, int] = {}
+    for program in cells:
+        latest |= {node_id: max(ts, latest.get(node_id, ts)) for node_id, ts in program.latest.items()}
+    yield [
+        program.run({log: parts[log][n] for log in parts}, complete, latest=latest)
+        for n, program in enumerate(cells)
+    ]
+
+
+def spread(table: pa.Table, plan: UnitPlan, log: str) -> list[pa.Table]:
+    """The rows of each cell."""
+    if log not in plan.exchanges:
+        return [table] * plan.cells
+    own = pa.schema([field for field in table.schema if not is_system_column(field.name)])
+    found = Spread(plan.exchanges[log], own, [(table, 0)])
+    return [found.part(cell) for cell in range(plan.cells)]
 
 
 def run_units(
@@ -89,9 +123,8 @@ def _run(
     memory = Memory(catalog)
     programs = []
     for unit in cut(graph):
-        count = cell_count(unit, graph, cells)
-        plan = UnitPlan(unit, graph, catalog, tables, count)
-        programs.append((unit, [UnitProgram(plan, cell) for cell in range(count)]))
+        plan = UnitPlan(unit, graph, catalog, tables, exchanges_of(unit, graph, cells))
+        programs.append((unit, [UnitProgram(plan) for _ in range(plan.cells)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
     schemas = {node.id: node.schema for node in graph}
     for name, node_id in graph.streams.items():
@@ -112,21 +145,21 @@ def _run(
                 timed, seqs, arrivals = ([row[place] for row in new] for place in range(3))
                 inputs[log] = to_table(timed, schemas[log], arrivals, seqs)
             complete = {log: memory.complete[log] for log in unit.inputs}
-            outcomes = [part.run(inputs, complete) for part in parts]
-            if checkpoints is not None:
-                for cell, part in enumerate(parts):
-                    files = json.loads(json.dumps(write_checkpoint(checkpoints, part.states)))
-                    parts[cell] = UnitProgram(part.plan, cell, read_checkpoint(checkpoints, files))
-            for _, log in unit.outputs:
-                assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
-                made = [outcome.tables[log] for outcome in outcomes]
-                for table in made:
-                    assert _positions(table) == sorted(_positions(table))
-                table = put_together(made)
-                system = (table.column(name).to_pylist() for name in ("_seq", "_arr"))
-                memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)
-                # Rows that come in a later run are not before those that are there.
-                positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
-                assert positions == sorted(positions)
-                memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
+            for outcomes in run_cells(parts, inputs, complete):
+                if checkpoints is not None:
+                    for cell, part in enumerate(parts):
+                        files = json.loads(json.dumps(write_checkpoint(checkpoints, part.states)))
+                        parts[cell] = UnitProgram(part.plan, read_checkpoint(checkpoints, files))
+                for _, log in unit.outputs:
+                    assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
+                    made = [outcome.tables[log] for outcome in outcomes]
+                    for table in made:
+                        assert _positions(table) == sorted(_positions(table))
+                    table = put_together(made)
+                    system = (table.column(name).to_pylist() for name in ("_seq", "_arr"))
+                    memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)
+                    # Rows that come in a later run are not before those that are there.
+                    positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
+                    assert positions == sorted(positions)
+                    memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
     return memory.rows

@@ -58,6 +58,11 @@ _LONGEST_PAUSE_S = 0.05
 _UNITS_PER_ROUND = 256
 _POLL_S = 0.05
 _DISK_FULL_PAUSE_S = 0.5
+# Workers may take so long to start before it is told that none is there.
+_ALONE_S = 30.0
+_NO_SLOT = "has Spark a free slot for them, and can executors start?"
+# A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
+_TRIES = 3
 
 
 class Dispatcher:
@@ -103,6 +108,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._round_cost_s = 0.001
         self._next_reads_s = 0.0
+        self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
 
     # -- for the mill ----------------------------------------------------------------------------------
@@ -209,16 +215,26 @@ class Dispatcher:
                     stream.next_read_us = 0
             while self._give_reads(every=True):
                 self._finish_asked()
+                for stream in self.streams.values():
+                    if 0 < stream.failures < _TRIES:
+                        stream.next_read_us = 0
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back."""
         with self.paused():
             for stream in self.streams.values():
-                self._wait_for_workers()
-                worker = self._crews.reader_of(stream, self.streams.values())
-                self._ask({worker: [self._read_item(stream, worker, flush=True)]})
-                self._finish_asked()
+                self._end(stream)
+
+    def _end(self, stream: RunningStream) -> None:
+        for _ in range(_TRIES):
+            self._wait_for_workers()
+            worker = self._crews.reader_of(stream, self.streams.values())
+            self._ask({worker: [self._read_item(stream, worker, flush=True)]})
+            self._finish_asked()
+            if stream.error is None:
                 stream.ended = True
+                return
+        raise SlicemillError(f"{stream.name} could not be ended: {stream.error}")
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""
@@ -241,7 +257,9 @@ class Dispatcher:
             while not self._stop:
                 self._park()
                 self._take(self._pool.wait(self._patience_s()))
-                if not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
+                if not self._crews:
+                    self._miss_workers()
+                elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
         except BaseException as problem:  # the thread's last words, for whoever waits for it
             self.failure = problem
@@ -299,6 +317,7 @@ class Dispatcher:
         for event in events:
             if isinstance(event, Joined):
                 self._crews.join(event)
+                self._alone_s = None
             elif isinstance(event, Left):
                 self._undo(self._crews.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
@@ -482,7 +501,7 @@ class Dispatcher:
                 # What was shed is not in the log: a replay would not shed it again.
                 written = checkpoint or not self._crews.resident or unit.run.shares < 1
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
-                load_s[worker] += (cost.overhead + cost.per_row * unit.run.rows) / unit.cells
+                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
                 if unit.strikes:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})
@@ -515,8 +534,17 @@ class Dispatcher:
 
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
-        while not len(self._crews):
+        while not self._crews:
             self._take(self._pool.wait(_POLL_S))
+            self._miss_workers()
+
+    def _miss_workers(self) -> None:
+        """Say so when none has been there for long: whoever waits should know what for."""
+        now_s = time.monotonic()
+        if self._alone_s is None:
+            self._alone_s = now_s
+        elif now_s - self._alone_s > _ALONE_S:
+            self.trouble = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _ask(self, queues: Mapping[int, list[Item]]) -> None:
         self._crews.ask(queues, self._pickled)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slicemill.engine.mill import Mill
+from slicemill.metrics.query_metrics import QueryMetrics
 
 _RENEWALS_PER_SECOND = 2
 
@@ -87,8 +88,9 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
     """One line a query: what has come out, how far it is behind, how fast it answers.
 
     Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
-    is the share of time in which a result was missing. Columns for service levels and for what was
-    dropped are there if any query has a level or a budget.
+    is the share of time in which a result was missing. Until there are results of tuples that came after a
+    query's warm-up, response times are those of the warm-up, in brackets. Columns for service levels and for
+    what was dropped are there if any query has a level or a budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("query")
@@ -104,8 +106,7 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
     table.add_column("")
     for name, query in mill.queries.items():
         metrics = query.metrics()
-        response = [metrics.response_ms(q) for q in (0.5, 0.99)]
-        cells: list[str | Text] = ["" if ms is None else f"{ms:,.0f}" for ms in response]
+        cells: list[str | Text] = [_response(metrics, share) for share in (0.5, 0.99)]
         slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
         cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
         cells.append("" if math.isnan(stale) else f"{stale:.0%}")
@@ -120,3 +121,11 @@ def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
         error = Text(f"stopped: {query.error}", style="red") if query.error else Text("")
         table.add_row(name, f"{metrics.rows:,}", f"{rate:,.0f}", f"{mill.lag_rows(name):,}", *cells, error)
     return table
+
+
+def _response(metrics: QueryMetrics, share: float) -> str:
+    """A quantile of response times in milliseconds; in brackets, that of the warm-up."""
+    response = metrics.response_ms(share)
+    if response is not None:
+        return f"{response:,.0f}"
+    return f"({1000 * metrics.warm_up.at(share):,.0f})" if metrics.warm_up.count else ""

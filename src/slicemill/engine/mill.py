@@ -31,6 +31,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
 from slicemill.engine.session import configure, session, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
+from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone, Watermark
@@ -52,8 +53,9 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
+from slicemill.plan.units import Unit, part_of
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow
@@ -98,6 +100,8 @@ class Mill:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         chooser = Chooser(policy_named(policy))
+        if cells is not None and not 1 <= cells <= MOST_CELLS:
+            raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
         # What can go wrong with a home is told before Spark starts.
@@ -172,6 +176,8 @@ class Mill:
                 self._forget(dropped)
             self._adopt(bound.catalog)
         self._forget(name for name in dropped if name not in bound.catalog.queries)
+        if entries := new_entries(bound, self.home.statements, self._clock()):
+            self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
                 self.policy = statement.value
@@ -355,9 +361,10 @@ class Mill:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, handed=handed[stream.name]
                 )
+            read_by = needed_by_log(self._exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-                running.need(need_of(name, graph))
+                running.need(need_of(name, graph), read_by.get(name, ()))
             if self._opened:
                 self._run_units(plan, catalog)
             for query in catalog.queries.values():
@@ -365,7 +372,6 @@ class Mill:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
-            self._note_statements(catalog)
             self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
@@ -399,18 +405,6 @@ class Mill:
                 )
         self.home.commit(Change(created=fresh))
 
-    def _note_statements(self, catalog: Catalog) -> None:
-        """Keep what is declared in the journal, so that a home can be read without its script."""
-        known = {statement["name"]: statement["text"] for statement in self.home.statements}
-        texts = {query.name: query.text for query in catalog.queries.values() if query.continuous}
-        fresh = [
-            {"at": self._clock(), "name": name, "text": text}
-            for name, text in texts.items()
-            if known.get(name) != text
-        ]
-        if fresh:
-            self.home.commit(Change(catalog=fresh))
-
     def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
         """The streams that queries read, and those that were read in this home before and are declared."""
         read = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
@@ -426,7 +420,9 @@ class Mill:
 
     def _run_units(self, plan: Plan, catalog: Catalog) -> None:
         units = [self._running_unit(part) for part in self._plans(plan, catalog)]
-        running = {unit.id for unit in units}
+        running, read_by = {unit.id for unit in units}, needed_by_log(u.plan.exchanges for u in units)
+        for unit in units:
+            unit.read_by = read_by
         gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
         for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
@@ -443,15 +439,14 @@ class Mill:
         # A plan travels to workers: it must not grow with queries that others run.
         catalog = catalog.without_queries()
         return [
-            UnitPlan(
-                unit,
-                graph.only(_needed(unit.outputs, graph)),
-                catalog,
-                self._tables,
-                cell_count(unit, graph, self._cells),
-            )
+            UnitPlan(unit, part_of(graph, unit), catalog, self._tables, self._exchanges(unit, graph))
             for unit in plan.units
         ]
+
+    def _exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
+        """A unit that was there before has the cells that it had."""
+        known = self.home.units.get(unit.id)
+        return exchanges_of(unit, graph, self._cells if known is None else int(known["cells"]))
 
     def _running_unit(self, plan: UnitPlan) -> RunningUnit:
         """The unit of a plan: as it runs already, changed, or new and starting from now."""
@@ -523,7 +518,8 @@ class Mill:
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.board.ideal_time(log)
-                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record)
+                warm_s = now / US if unit.warm_us is None else unit.warm_us / US
+                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
@@ -593,8 +589,3 @@ class Mill:
 def _goal(query: QueryDefinition) -> Goal:
     slo = query.options.slo
     return Goal(query.options.weight, math.inf if slo is None else slo.bound_s)
-
-
-def _needed(outputs: Sequence[tuple[str, str]], graph: QueryGraph) -> frozenset[str]:
-    """A unit's part of the graph: it stays the same while other queries come and go."""
-    return frozenset(node_id for root, _ in outputs for node_id in graph.ancestors(root))

@@ -6,13 +6,13 @@ fails stops the queries behind it and no others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from slicemill.engine.steps import Part, SharedStep, StatefulStep, Step
-from slicemill.engine.steps.aggregates import warm
+from slicemill.engine.steps.aggregates import GroupCallsStep, warm
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
 from slicemill.engine.steps.hosted import RowStep
@@ -21,6 +21,7 @@ from slicemill.engine.steps.registry import stateful_step, stateless_step
 from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
+from slicemill.esl.types import Schema
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
 from slicemill.kernels.join.warm import warm as warm_joins
@@ -28,12 +29,15 @@ from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
+from slicemill.plan.partitions import Exchange
 from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.time import BEGINNING
 
 _ALL_STAY: Mapping[str, Dropping] = {}
+_UNKNOWN: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,18 @@ class UnitPlan:
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    cells: int = 1
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # of its inputs, if it has several cells
     newcomers: Covers = field(default_factory=dict)  # names of state that is new in the first run to come
+
+    @property
+    def cells(self) -> int:
+        return next((exchange.cells for exchange in self.exchanges.values()), 1)
+
+    @property
+    def has_last_words(self) -> bool:
+        """Says an operator something at the end, at the time of the last tuple?"""
+        operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
+        return any(isinstance(operator, (op.GroupAggregate, op.Coalesce)) for operator in operators)
 
 
 def warm_up(plan: UnitPlan) -> None:
@@ -53,7 +67,7 @@ def warm_up(plan: UnitPlan) -> None:
     if any(isinstance(plan.graph[node_id].operator, op.SharedJoin) for node_id in plan.unit.nodes):
         warm_joins()
     for node_id in plan.unit.nodes:
-        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, 0, 1, None))
+        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +85,10 @@ class Outcome:
 
 
 class UnitProgram:
-    """The steps of one bucket of a unit; `states` is what they kept in the last run, by node."""
+    """The steps of a unit, for one of its cells; `states` is what they kept in the last run, by node."""
 
-    def __init__(self, plan: UnitPlan, bucket: int, states: Mapping[str, object] | None = None) -> None:
+    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None) -> None:
         self.plan = plan
-        self._bucket = bucket
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
         known = states or {}
         # A query that went and came again between two runs starts anew: its nodes have the ids of before.
@@ -108,15 +121,29 @@ class UnitProgram:
                 found |= step.sheds
         return found
 
+    @property
+    def latest(self) -> dict[str, int]:
+        """The last tuple, by node, that came to this cell, where cells must agree on the last of all."""
+        if self.plan.cells == 1:
+            return {}
+        return {node_id: step.latest_ts for node_id, step in self._with_last_words()}
+
     def run(
         self,
         inputs: Mapping[str, pa.Table],
         complete: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
+        latest: Mapping[str, int] = _UNKNOWN,
     ) -> Outcome:
-        """`dropping` says what drop boxes do, by node; without it they do nothing."""
+        """`dropping` says what drop boxes do, by node; without it they do nothing.
+
+        `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
+        has rows, but in the next.
+        """
         unit = self.plan.unit
         self._set_boxes(dropping)
+        for node_id, step in self._with_last_words():
+            step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():
             found = self._run_steps(inputs, complete)
         results = {log: found[node_id] for node_id, log in unit.outputs}
@@ -160,6 +187,16 @@ class UnitProgram:
             elif isinstance(step, (SharedJoinStep, JoinStep)):
                 step.shorten({name: found.share for name, found in dropping.items()})
 
+    def _with_last_words(self) -> Iterator[tuple[str, GroupCallsStep | CoalesceStep]]:
+        for node_id, step in self._stateful.items():
+            if isinstance(step, (GroupCallsStep, CoalesceStep)):
+                yield node_id, step
+
+    def schema_of(self, log: str) -> Schema:
+        """The columns of an output."""
+        (node_id,) = [node_id for node_id, written in self.plan.unit.outputs if written == log]
+        return self.plan.graph[node_id].schema
+
     def empty_input(self, log: str) -> pa.Table:
         node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
         return with_system_columns(to_arrow(node.schema)).empty_table()
@@ -169,9 +206,7 @@ class UnitProgram:
         if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
             return None
         plan = self.plan
-        making = Making(
-            node, plan.graph, plan.catalog, plan.tables, self._bucket, plan.cells, state, plan.newcomers
-        )
+        making = Making(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers)
         stateless = stateless_step(making)
         if stateless is not None:
             return stateless

@@ -24,9 +24,11 @@ from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
+from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home, folder_name
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
@@ -80,7 +82,7 @@ class RunningStream:
         self._mill = mill
         self._folder = folder
         self._clock = clock
-        self._failures = 0
+        self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._noticed = False
@@ -89,16 +91,18 @@ class RunningStream:
         self._by_clock = False
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
+        # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
+        remove_tree(LOCAL, self.handed_folder)
 
     @property
     def handed_folder(self) -> Path:
         return self._home.folder / "sources" / folder_name(self.name) / "handed"
 
-    def need(self, need: Need) -> None:
-        """From now on this is what queries want of it."""
+    def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
+        """From now on this is what queries want of it, and how units with several cells read it."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.folder / "sources" / folder_name(self.name)
-        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed)
+        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, exchanges)
         self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
 
@@ -168,7 +172,7 @@ class RunningStream:
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
-        self.reading_us, self.error, self._failures = None, None, 0
+        self.reading_us, self.error, self.failures = None, None, 0
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
@@ -213,8 +217,8 @@ class RunningStream:
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
         self.reading_us, self.error, self.loaded = None, error, None
-        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self._failures)
-        self._failures += 1
+        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
+        self.failures += 1
         self.next_read_us = now + pause
 
     # -- time ------------------------------------------------------------------------------------------

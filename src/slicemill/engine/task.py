@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from slicemill.engine.exchange import Spread, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
     Arrivals,
@@ -32,6 +33,7 @@ from slicemill.engine.work import (
     ItemDone,
     ItemFailed,
     Message,
+    Output,
     ReadDone,
     ReadStream,
     Reply,
@@ -42,13 +44,15 @@ from slicemill.engine.work import (
 )
 from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
+from slicemill.esl.types import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
-from slicemill.metrics.due import dated
+from slicemill.metrics.due import arrivals_of, dated
+from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
-from slicemill.storage.log import read_epochs
+from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import END, wall_clock_us
@@ -76,20 +80,26 @@ class Worker:
 
     context: WorkerContext
     _writers: SegmentWriters
+    _ordered: SegmentWriters  # of batches with an order by cell: a segment has one schema
     cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: Cell | None = None
+    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], Spread] = field(
+        default_factory=dict
+    )
 
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
         self._sync = asked.sync
         reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
+        self._spreads.clear()
         if asked.sync:
             self._writers.sync()
+            self._ordered.sync()
         return reply
 
     def _do(self, item: Item) -> ItemDone | None:
@@ -113,16 +123,16 @@ class Worker:
         began, clock = time.process_time(), [time.perf_counter()]
         # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
         program = self._program(item)
-        tables = {log: _read_span(span, program, log) for log, span in item.inputs.items()}
+        tables = self._inputs(item.inputs, program, item.cell)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
-        outcome = program.run(tables, watermarks, item.dropping)
+        outcome = program.run(tables, watermarks, item.dropping, item.latest)
         clock.append(time.perf_counter())
         written, arrivals = {}, {}
         for log, made in outcome.tables.items():
             if made.num_rows:
-                table = _dated(made, tables, item.inputs)
-                written[log] = self._append(item.outputs[log], table, compress=True)
+                table = self._dated(made, tables, item.inputs, program)
+                written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
                 arrivals[log] = _arrivals(table)
         files = self._written_state(item.state_folder, program) if item.checkpoint else None
         cell = self._keep(item, program)
@@ -137,6 +147,7 @@ class Worker:
             outcome.rows,
             arrivals,
             outcome.due,
+            program.latest,
             program.sheds,
             cell.bytes,
             time.process_time() - began,
@@ -163,12 +174,53 @@ class Worker:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
         states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
-        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), item.cell, states)
+        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states)
         if item.restore.replay:
             spans = item.restore.replay
-            tables = {log: _read_span(span, program, log) for log, span in spans.items()}
-            program.run(tables, {log: span.watermark for log, span in spans.items()})
+            watermarks = {log: span.watermark for log, span in spans.items()}
+            program.run(self._inputs(spans, program, item.cell), watermarks, latest=item.latest)
         return program
+
+    def _inputs(self, spans: Mapping[str, Span], program: UnitProgram, cell: int) -> dict[str, pa.Table]:
+        """The rows of a cell."""
+        found = {}
+        for log, span in spans.items():
+            exchange = program.plan.exchanges.get(log)
+            if not any(epoch.rows for epoch in span.epochs):
+                found[log] = program.empty_input(log)
+            elif exchange is None:
+                found[log] = read_epochs(span.folder, span.columns, span.epochs, span.needed)
+            else:
+                found[log] = self._spread(span, exchange).part(cell)
+        return found
+
+    def _spread(self, span: Span, exchange: Exchange) -> Spread:
+        """Epochs of a log by cell, found once for all cells that a message asks for."""
+        place = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
+        if place not in self._spreads:
+            stored = stored_tables(span.folder, span.epochs, span.needed)
+            self._spreads[place] = Spread(exchange, span.columns, stored)
+        return self._spreads[place]
+
+    def _dated(
+        self,
+        made: pa.Table,
+        tables: Mapping[str, pa.Table],
+        spans: Mapping[str, Span],
+        program: UnitProgram,
+    ) -> pa.Table:
+        """Results with the moments at which they were due: those that time has released have no arrival.
+
+        Also tuples of other cells move time.
+        """
+        last = max(spans.values(), key=lambda span: span.reached_us)
+        by_clock = last.watermark if last.by_clock and last.watermark < END else None
+        exchanges = program.plan.exchanges
+        arrivals = (
+            self._spread(span, exchanges[log]).arrivals if log in exchanges else arrivals_of([tables[log]])
+            for log, span in spans.items()
+        )
+        return dated(made, arrivals, last.reached_us, by_clock)
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
         cell = self.cells[item.mill, item.unit, item.cell]
@@ -194,8 +246,10 @@ class Worker:
         clock.append(time.perf_counter())
         written = {}
         for role, folder in stream.plan.logs.items():
+            output = Output(folder, stream.plan.exchanges if role == "rows" else ())
             tables = [getattr(part, role) for part in found.admitted]
-            parts = [self._append(folder, table) for table in tables if table.num_rows]
+            schema = stream.plan.stream.schema
+            parts = [self._append(output, table, schema) for table in tables if table.num_rows]
             if parts:
                 written[role] = joined(parts)
         clock.append(time.perf_counter())
@@ -241,8 +295,14 @@ class Worker:
 
     # -- segments --------------------------------------------------------------------------------------
 
-    def _append(self, folder: Path, table: pa.Table, *, compress: bool = False) -> Appended:
-        extent = self._writers.append(folder, table, compress=compress and table.num_rows >= _COMPRESSED_ROWS)
+    def _append(self, output: Output, table: pa.Table, schema: Schema, *, compress: bool = False) -> Appended:
+        if is_large(table.num_rows, output.exchanges):
+            # Not compressed: cells map their parts of it.
+            stored = ordered_by_cell(table, output.exchanges, schema)
+            extent = self._ordered.append(output.folder, stored)
+        else:
+            compress = compress and table.num_rows >= _COMPRESSED_ROWS
+            extent = self._writers.append(output.folder, table, compress=compress)
         ts = table.column(0)
         arrival = pc.min(table.column(ARRIVAL)).as_py()
         return Appended([extent], ts[0].as_py(), ts[-1].as_py(), arrival)
@@ -250,7 +310,7 @@ class Worker:
 
 def make(context: WorkerContext) -> Worker:
     """The handler of a worker process."""
-    return Worker(context, SegmentWriters(context.name))
+    return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
 
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:
@@ -261,20 +321,6 @@ def _failed(item: Item, problem: Exception) -> ItemFailed | None:
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
     """How long each stage took, by the moments between them."""
     return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
-
-
-def _read_span(span: Span, program: UnitProgram, log: str) -> pa.Table:
-    epochs = [epoch for epoch in span.epochs if epoch.rows]
-    if not epochs:
-        return program.empty_input(log)
-    return read_epochs(span.folder, span.columns, epochs, span.needed)
-
-
-def _dated(table: pa.Table, tables: Mapping[str, pa.Table], spans: Mapping[str, Span]) -> pa.Table:
-    """Results with the moments at which they were due: those that time has released have no arrival."""
-    last = max(spans.values(), key=lambda span: span.reached_us)
-    by_clock = last.watermark if last.by_clock and last.watermark < END else None
-    return dated(table, tables.values(), last.reached_us, by_clock)
 
 
 def _arrivals(table: pa.Table) -> Arrivals:

@@ -7,6 +7,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     complete     {log: µs}         the watermark of each output
     due          µs                how far inputs must come for something held back to come out
     checkpoint   {cursors, told, files, bytes}   the state as it was then, cell by cell
+    latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     cells, outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
@@ -26,18 +27,27 @@ from pyspark import cloudpickle
 
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.work import CheckpointDone, CheckpointUnit, Restore, RunDone, RunUnit, Span, Watermark
+from slicemill.engine.work import (
+    CheckpointDone,
+    CheckpointUnit,
+    Output,
+    Restore,
+    RunDone,
+    RunUnit,
+    Span,
+    Watermark,
+)
 from slicemill.ingest.needs import columns_read
 from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.operators import Sink
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.plan.slices.coverage import Covers
 from slicemill.shedding.control import Backlog
-from slicemill.shedding.report import Report
+from slicemill.shedding.report import Report, merged
 from slicemill.storage.changes import Appended, Change, joined
 from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, END
 
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
@@ -80,9 +90,9 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
         self._home = home
-        self.plan = replace(
-            plan, cells=cell_count(plan.unit, plan.graph, int(home.units[plan.unit.id]["cells"]))
-        )
+        cells = int(home.units[plan.unit.id]["cells"])
+        self.plan = replace(plan, exchanges=exchanges_of(plan.unit, plan.graph, cells))
+        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
         self.id = plan.unit.id
         self.pickled: bytes = cloudpickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
@@ -91,6 +101,7 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
+        self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: Run | None = None
         self._mill = mill
         self._runs = 0
@@ -168,8 +179,13 @@ class RunningUnit:
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
+            # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
+            read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # What is left for the next run is still to come.
-            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING))
+            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING), *read)
+            if read and told[log] == END and self.cells > 1 and self.plan.has_last_words:
+                # What cells say at the end depends on the last tuple of all: they are told of it first.
+                told[log] = max(read)
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -184,7 +200,10 @@ class RunningUnit:
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
         """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
-        outputs = {log: self._home.logs[log].folder for _, log in self.plan.unit.outputs}
+        outputs = {
+            log: Output(self._home.logs[log].folder, self.read_by.get(log, ()))
+            for _, log in self.plan.unit.outputs
+        }
         return RunUnit(
             self._mill,
             self.id,
@@ -195,6 +214,7 @@ class RunningUnit:
             self._spans,
             outputs,
             self.state_folder,
+            self._field("latest"),
             self._dropping,
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
@@ -232,10 +252,13 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
+        self._checkpoint_files = {}  # of an earlier run, where not all cells answered
+        self.warm_us = now if self.warm_us is None else self.warm_us
         failed = dict(self.failed)
         for done in run.done:
             failed |= done.errors
-            self.sheds |= done.sheds
+        for node_id in {node_id for done in run.done for node_id in done.sheds}:
+            self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
         outputs = [log for _, log in self.plan.unit.outputs]
         self.statistics.add(run.rows, outputs, run.done)
@@ -255,12 +278,22 @@ class RunningUnit:
         fields["due"] = min((done.due for done in run.done if done.due is not None), default=None)
         if failed != self.failed:
             fields["failed"] = failed
+        if latest := self._latest(run.done):
+            fields["latest"] = latest
         if (load := self._load.plain()) is not None:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
         if self.plan.unit.stateful and all(part is not None for part in files):
             self._note_checkpoint(fields, fields["cursors"], fields["told"], files)
         return run.done
+
+    def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
+        """The last tuple of all cells, by node."""
+        known = self._field("latest")
+        return {
+            node_id: max([known.get(node_id, ts), *(part.latest[node_id] for part in parts)])
+            for node_id, ts in parts[0].latest.items()
+        }
 
     def abandon(self, why: str, change: Change) -> None:
         """A run that could not be done: it is tried again, and after some times its queries are stopped.

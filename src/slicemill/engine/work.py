@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from slicemill.engine.steps.drop import Dropping
 from slicemill.ingest.stream import Handed
+from slicemill.plan.partitions import Exchange
 from slicemill.plan.slices.coverage import Covers
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
@@ -58,6 +59,14 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """Where the rows of a log are appended, and by which exchanges units read them."""
+
+    folder: Path
+    exchanges: tuple[Exchange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunUnit:
     """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`."""
 
@@ -68,8 +77,9 @@ class RunUnit:
     run: int
     after: int  # the last run that is committed: a cell in memory goes on from it
     inputs: Mapping[str, Span]
-    outputs: Mapping[str, Path]
+    outputs: Mapping[str, Output]
     state_folder: Path
+    latest: Mapping[str, int] = field(default_factory=dict)  # what all cells have told of it, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
@@ -140,6 +150,7 @@ class RunDone:
     rows: Mapping[str, int]  # out of each node
     arrivals: Mapping[str, Arrivals]
     due: int | None
+    latest: Mapping[str, int]  # the last tuple that came to nodes whose last words are said then
     sheds: Mapping[str, Report]
     state_bytes: int
     cpu_s: float

@@ -61,10 +61,11 @@ class Coalesce(SlidingPartitions[_Partition]):
         self._taken = 0
 
     def state(self) -> Any:
-        return {"partitions": self._partitions, "next_end": self._next_end}
+        return {"partitions": self._partitions, "next_end": self._next_end, "taken": self._taken}
 
     def restore(self, state: Any) -> None:
         self._partitions, self._next_end = state["partitions"], state["next_end"]
+        self._taken = state["taken"]
 
     def _new_partition(self, head: Row) -> _Partition:
         return _Partition(head)

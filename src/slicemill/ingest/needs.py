@@ -6,6 +6,7 @@ and not take the stream with it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.esl.catalog import LATE
@@ -67,10 +68,15 @@ def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
                 conditions.append(condition)
     if not conditions:
         return Literal(False, BOOLEAN)
-    wanted = conditions[0]
-    for condition in conditions[1:]:
-        wanted = Call("or", (wanted, condition), BOOLEAN)
-    return wanted
+    return _disjunction(conditions)
+
+
+def _disjunction(parts: Sequence[Expr]) -> Expr:
+    """The condition that some part holds, as a balanced tree: thousands of queries must not make it deep."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return Call("or", (_disjunction(parts[:half]), _disjunction(parts[half:])), BOOLEAN)
 
 
 def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:

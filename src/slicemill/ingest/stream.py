@@ -20,6 +20,7 @@ from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
 from slicemill.ingest.needs import Need
 from slicemill.ingest.reader import Batch, SourceReader, open_readers
 from slicemill.kernels.expressions import compile_vector
+from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.segments import Extent, read_extent
 
@@ -37,6 +38,7 @@ class StreamPlan:
     logs: Mapping[str, Path]  # of its rows, its errors, its late rows, and what is held back
     spool: Path
     handed: bool  # rows come by way of the driver: from Spark, or from a program
+    exchanges: tuple[Exchange, ...] = ()  # by which units read its rows
 
     @property
     def external(self) -> bool:

@@ -20,7 +20,15 @@ from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.program import Arrived, Program
 from slicemill.kernels.vectors import arrow_type, to_arrow
 
-__all__ = ["ExpressionError", "Outcome", "compile_many", "compile_vector", "fallbacks", "vectorised"]
+__all__ = [
+    "ExpressionError",
+    "Outcome",
+    "compile_many",
+    "compile_or_null",
+    "compile_vector",
+    "fallbacks",
+    "vectorised",
+]
 
 # An expression that fails stops its query, not those it is evaluated with.
 Outcome: TypeAlias = pa.ChunkedArray | ExpressionError
@@ -36,6 +44,18 @@ def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], l
             results if isinstance(results, ExpressionError) else pa.chunked_array(results, type_)
             for results, type_ in zip(program.run(table, to_arrow), types, strict=True)
         ]
+
+    return evaluate
+
+
+def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[pa.ChunkedArray]]:
+    """The column of each expression over a table; NULL on rows where it fails."""
+    program = Program(exprs, schema)
+    types = [arrow_type(expr.type) for expr in exprs]
+
+    def evaluate(table: Arrived) -> list[pa.ChunkedArray]:
+        found = program.run(table, to_arrow, or_null=True)
+        return [pa.chunked_array(results, type_) for results, type_ in zip(found, types, strict=True)]
 
     return evaluate
 

@@ -6,7 +6,6 @@ key of a table, not per row: rows only carry the place of their key in the list 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,11 +33,6 @@ class DistinctKeys:
     codes: NDArray[np.int64]
     values: list[Any]
     rows: NDArray[np.int64]
-
-    def buckets(self, count: int) -> NDArray[np.int64]:
-        """For each row the bucket of its key: the same in every process, run and version of Python."""
-        places = [zlib.crc32(repr(value).encode()) % count for value in self.values]
-        return np.array(places, np.int64)[self.codes] if places else np.zeros(len(self.codes), np.int64)
 
 
 # By the memory that key columns lie in; the columns are held, so that no others come to lie there.

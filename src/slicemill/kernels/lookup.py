@@ -1,4 +1,4 @@
-"""Join of a stream with a stored table (M40) over whole tables of tuples.
+"""Join of a stream with a stored table, or with what a window holds (M40), over whole tables of tuples.
 
 Equalities between the two sides are looked up (NULL equals nothing); what remains of the condition is
 evaluated on the pairs found. Without an equality every pair is a candidate. Pairs are made block by block, so
@@ -74,12 +74,97 @@ def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> t
     return None
 
 
-class Lookup:
-    """A stored table made ready for joins: its rows grouped by key.
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """For each tuple, the rows [start, end) of the table that it can meet."""
+
+    starts: Places
+    ends: Places
+
+
+class Matching:
+    """A condition between tuples of a stream and rows of a table, made ready to find those that go together.
 
     Columns of both sides have different names, as the condition calls them. A left join keeps tuples without
     a match, with NULLs in place of the table's columns.
     """
+
+    def __init__(
+        self, stream_schema: Schema, table_schema: Schema, condition: Expr | None, left: bool = False
+    ) -> None:
+        keys = keys_of(condition, stream_schema, table_schema)
+        both = Schema((*stream_schema.columns, *table_schema.columns))
+        self._columns = stream_schema.names
+        self._left = left
+        self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
+        self._table_keys = [compile_vector(key, table_schema) for key in keys.table]
+        self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
+        # A condition without columns still needs the number of pairs.
+        self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
+
+    def index(self, table: pa.Table) -> Index:
+        return Index([key(table) for key in self._table_keys], table.num_rows)
+
+    def join(
+        self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: Stretch | None = None
+    ) -> pa.Table:
+        """System columns and columns of the stream, then those of the table.
+
+        Without an index of the table one is made of the rows that these tuples can meet.
+        """
+        keys = [key(stream) for key in self._stream_keys]
+        if index is None:
+            index = Index([key(table) for key in self._table_keys], table.num_rows, keys)
+        first, counts = index.groups(keys, stream.num_rows, stretch)
+        tuples: list[Places] = []
+        rows: list[Places] = []
+        for start, stop in _blocks(counts):
+            count = counts[start:stop]
+            of = np.repeat(np.arange(start, stop), count)
+            within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+            candidates = index.rows[np.repeat(first[start:stop], count) + within]
+            tuple_places, row_places = self._matches(stream, table, of, candidates, range(start, stop))
+            tuples.append(tuple_places)
+            rows.append(row_places)
+        return self._joined(stream, table, _concatenated(tuples), _concatenated(rows))
+
+    def _matches(
+        self, stream: pa.Table, table: pa.Table, tuples: Places, rows: Places, block: range
+    ) -> tuple[Places, Places]:
+        """Places of the tuples and rows that go together; row -1 for a tuple without a match."""
+        if self._rest is not None and len(tuples):
+            held = self._rest(self._pairs(stream, table, tuples, rows))
+            keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
+            tuples, rows = tuples[keep], rows[keep]
+        if not self._left:
+            return tuples, rows
+        alone = np.setdiff1d(np.arange(block.start, block.stop), tuples)
+        tuples = np.concatenate([tuples, alone])
+        rows = np.concatenate([rows, np.full(len(alone), -1)])
+        order = np.argsort(tuples, kind="stable")
+        return tuples[order], rows[order]
+
+    def _pairs(self, stream: pa.Table, table: pa.Table, tuples: Places, rows: Places) -> pa.Table:
+        """The columns that the rest of the condition reads."""
+        columns = {
+            name: (stream if name in self._columns else table)
+            .column(name)
+            .take(pa.array(tuples if name in self._columns else rows))
+            for name in self._read
+        }
+        return pa.table(columns)
+
+    def _joined(self, stream: pa.Table, table: pa.Table, tuples: Places, rows: Places) -> pa.Table:
+        carried = [name for name in stream.column_names if is_system_column(name)]
+        left = stream.select([*carried, *self._columns]).take(pa.array(tuples))
+        right = table.take(pa.array(rows, mask=rows < 0))
+        for name in right.column_names:
+            left = left.append_column(name, right.column(name))
+        return left
+
+
+class Lookup:
+    """A stored table made ready for joins: its rows grouped by key."""
 
     def __init__(
         self,
@@ -89,96 +174,54 @@ class Lookup:
         table: pa.Table,
         left: bool = False,
     ) -> None:
-        keys = keys_of(condition, stream_schema, table_schema)
-        both = Schema((*stream_schema.columns, *table_schema.columns))
-        self._columns = stream_schema.names
+        self._matching = Matching(stream_schema, table_schema, condition, left)
         self._table = table.select(table_schema.names).combine_chunks()
-        self._left = left
-        self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
-        self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
-        # A condition without columns still needs the number of pairs.
-        self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
-        found = [compile_vector(key, table_schema)(self._table) for key in keys.table]
-        self._index = _Index(found, self._table.num_rows)
+        self._index = self._matching.index(self._table)
 
     def join(self, stream: pa.Table) -> pa.Table:
-        """System columns and columns of the stream, then those of the table."""
-        first, counts = self._index.groups([key(stream) for key in self._stream_keys], stream.num_rows)
-        tuples: list[Places] = []
-        rows: list[Places] = []
-        for start, stop in _blocks(counts):
-            tuple_places, row_places = self._matches(stream, first, counts, start, stop)
-            tuples.append(tuple_places)
-            rows.append(row_places)
-        return self._joined(stream, _concatenated(tuples), _concatenated(rows))
-
-    def _matches(
-        self, stream: pa.Table, first: Places, counts: Places, start: int, stop: int
-    ) -> tuple[Places, Places]:
-        """Places of the tuples and rows that go together; row -1 for a tuple without a match."""
-        count = counts[start:stop]
-        tuples = np.repeat(np.arange(start, stop), count)
-        within = np.arange(len(tuples)) - np.repeat(np.cumsum(count) - count, count)
-        rows = self._index.rows[np.repeat(first[start:stop], count) + within]
-        if self._rest is not None and len(tuples):
-            held = self._rest(self._pairs(stream, tuples, rows))
-            keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
-            tuples, rows = tuples[keep], rows[keep]
-        if not self._left:
-            return tuples, rows
-        alone = np.setdiff1d(np.arange(start, stop), tuples)
-        tuples = np.concatenate([tuples, alone])
-        rows = np.concatenate([rows, np.full(len(alone), -1)])
-        order = np.argsort(tuples, kind="stable")
-        return tuples[order], rows[order]
-
-    def _pairs(self, stream: pa.Table, tuples: Places, rows: Places) -> pa.Table:
-        """The columns that the rest of the condition reads."""
-        columns = {
-            name: (stream if name in self._columns else self._table)
-            .column(name)
-            .take(pa.array(tuples if name in self._columns else rows))
-            for name in self._read
-        }
-        return pa.table(columns)
-
-    def _joined(self, stream: pa.Table, tuples: Places, rows: Places) -> pa.Table:
-        carried = [name for name in stream.column_names if is_system_column(name)]
-        left = stream.select([*carried, *self._columns]).take(pa.array(tuples))
-        right = self._table.take(pa.array(rows, mask=rows < 0))
-        for name in right.column_names:
-            left = left.append_column(name, right.column(name))
-        return left
+        return self._matching.join(stream, self._table, self._index)
 
 
-class _Index:
-    """Rows numbered by key: `rows` holds them grouped, in table order within a group."""
+class Index:
+    """Rows numbered by key: `rows` holds them grouped, in table order within a group.
 
-    def __init__(self, keys: list[pa.ChunkedArray], rows: int) -> None:
+    With the keys that are `wanted`, rows of others are left out.
+    """
+
+    def __init__(
+        self, keys: list[pa.ChunkedArray], rows: int, wanted: list[pa.ChunkedArray] | None = None
+    ) -> None:
         self._levels: list[tuple[pa.Array, pa.Array]] = []
-        group: Places = np.zeros(rows, np.int64)
-        for key in keys:
-            comparable = _comparable(key)
+        comparables = [_comparable(key) for key in keys]
+        places = np.arange(rows)
+        if comparables and wanted is not None:
+            asked = pc.is_in(comparables[0], value_set=pc.unique(_comparable(wanted[0])))
+            places = np.flatnonzero(asked.to_numpy())
+            comparables = [comparable.take(pa.array(places)) for comparable in comparables]
+        group: Places = np.zeros(len(places), np.int64)
+        for comparable in comparables:
             values = pc.unique(comparable).drop_null()
             combined = _combined(group, comparable, values)
             groups = pa.array(np.unique(combined[combined >= 0]))
             group = _codes(_nullable(combined), groups)
             self._levels.append((values, groups))
-        order = np.argsort(group, kind="stable")
-        self.rows: Places = order[np.count_nonzero(group < 0) :]
-        self._sizes = np.bincount(group[group >= 0], minlength=1)
-        self._starts = np.cumsum(self._sizes) - self._sizes
+        order = np.argsort(group, kind="stable") if keys else places
+        order = order[np.count_nonzero(group < 0) :]
+        self.rows: Places = places[order]
+        # By group, then by row, in one number: what a tuple can meet lies between two of them.
+        self._span = rows + 1
+        self._places: Places = group[order] * self._span + self.rows
 
-    def groups(self, keys: list[pa.ChunkedArray], tuples: int) -> tuple[Places, Places]:
-        """For each tuple where its group begins in `rows`, and how many rows it has."""
+    def groups(
+        self, keys: list[pa.ChunkedArray], tuples: int, stretch: Stretch | None = None
+    ) -> tuple[Places, Places]:
+        """For each tuple where those of its group begin in `rows`, and how many there are."""
         group: Places = np.zeros(tuples, np.int64)
         for key, (values, groups) in zip(keys, self._levels, strict=True):
             group = _codes(_nullable(_combined(group, _comparable(key), values)), groups)
-        found = group >= 0
-        first = np.zeros(tuples, np.int64)
-        counts = np.zeros(tuples, np.int64)
-        first[found], counts[found] = self._starts[group[found]], self._sizes[group[found]]
-        return first, counts
+        starts, ends = (0, self._span - 1) if stretch is None else (stretch.starts, stretch.ends)
+        first, last = (np.searchsorted(self._places, group * self._span + row) for row in (starts, ends))
+        return first, np.where(group < 0, 0, last - first)
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -53,8 +53,8 @@ class Root:
     def _reference(self) -> Reference:
         return compile_expression(self.expr, self._read)
 
-    def settled(self, vector: Vector, batch: pa.RecordBatch) -> Vector:
-        """The vector without doubt; the first error of the reference is raised."""
+    def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
+        """The vector without doubt; the first error of the reference is raised, or all are NULL."""
         if vector.unsure is None:
             return vector
         rows = batch.num_rows
@@ -64,8 +64,16 @@ class Root:
             for column in self._read
         ]
         given: Iterator[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter([()] * len(places))
-        values = [representable(self._reference(row), vector.type) for row in given]
+        values = [self._value(row, vector, or_null=or_null) for row in given]
         return replace(patched(vector, rows, places, values), unsure=None)
+
+    def _value(self, row: tuple[Any, ...], vector: Vector, *, or_null: bool) -> object:
+        try:
+            return representable(self._reference(row), vector.type)
+        except ExpressionError:
+            if or_null:
+                return None
+            raise
 
 
 class Program:
@@ -76,8 +84,13 @@ class Program:
         self.roots = [Root(expr, steps.add(expr), schema) for expr in exprs]
         self.steps = tuple(steps.steps)
 
-    def run(self, table: Arrived, use: Callable[[Vector, int], R]) -> list[list[R] | ExpressionError]:
-        """For each expression what `use` makes of its vector, block by block, or its first error."""
+    def run(
+        self, table: Arrived, use: Callable[[Vector, int], R], *, or_null: bool = False
+    ) -> list[list[R] | ExpressionError]:
+        """For each expression what `use` makes of its vector, block by block, or its first error.
+
+        With `or_null` there are no errors: a row on which an expression fails has NULL.
+        """
         found: list[list[R] | ExpressionError] = [[] for _ in self.roots]
         for batch in blocks(table):
             vectors = self._evaluated(batch)
@@ -86,7 +99,7 @@ class Program:
                 if isinstance(results, ExpressionError):
                     continue
                 try:
-                    vector = root.settled(vectors[root.place], batch)
+                    vector = root.settled(vectors[root.place], batch, or_null=or_null)
                 except ExpressionError as error:
                     found[index] = error
                 else:

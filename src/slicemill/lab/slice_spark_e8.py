@@ -213,7 +213,7 @@ def _younger(pairs: str, window_s: float) -> str:
 def _measured(setting: Setting, way: str, seed: int) -> Measured:
     catalog = bind(script(setting, way)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    programs = [UnitProgram(UnitPlan(unit, graph, catalog, {}), 0) for unit in cut(graph)]
+    programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in cut(graph)]
     measured = Measured()
     with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as folder:
         for number, tables in enumerate(_batches(setting, seed)):

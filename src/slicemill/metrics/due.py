@@ -20,6 +20,7 @@ that what is made of them later counts from there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,8 @@ from numpy.typing import NDArray
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 
 Integers = NDArray[np.int64]
+# Timestamps, which never fall, and when the first tuple at or behind each of them arrived.
+Moments: TypeAlias = tuple[Integers, Integers]
 
 
 def released_by_time(at: Integers) -> Integers:
@@ -62,18 +65,32 @@ def due_moments(
     return np.where(released, np.minimum(arrived, reached), arr)
 
 
+def arrivals_of(tables: Iterable[pa.Table]) -> Moments:
+    """When tuples have arrived, as few moments as tell it: many tuples arrive at one."""
+    none = np.empty(0, np.int64)
+    given = list(tables)
+    times, arrivals = (
+        np.concatenate([none, *(part.column(name).to_numpy() for part in given)]) for name in (TS, ARRIVAL)
+    )
+    order = np.argsort(times, kind="stable")
+    earliest = np.minimum.accumulate(arrivals[order][::-1])[::-1]
+    last = np.flatnonzero(np.append(earliest[1:] != earliest[:-1], [True] * min(len(order), 1)))
+    return times[order[last]], earliest[last]
+
+
 def dated(
-    table: pa.Table, inputs: Iterable[pa.Table], watermark_us: int, by_clock: int | None = None
+    table: pa.Table, inputs: Iterable[Moments], watermark_us: int, by_clock: int | None = None
 ) -> pa.Table:
-    """The results of a run on these inputs, with the moments at which they were due as arrivals."""
+    """The results of a run, with the moments at which they were due as arrivals.
+
+    `inputs` says when the tuples of its inputs arrived; it is asked only if time has released something.
+    """
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table
     none = np.empty(0, np.int64)
-    given = list(inputs)
-    times, arrivals = (
-        np.concatenate([none, *(part.column(name).to_numpy() for part in given)]) for name in (TS, ARRIVAL)
-    )
+    given = [(none, none), *inputs]
+    times, arrivals = (np.concatenate(parts) for parts in zip(*given, strict=True))
     order = np.argsort(times, kind="stable")
     moments = due_moments(ts, arr, times[order], arrivals[order], watermark_us, by_clock)
     place = table.schema.get_field_index(ARRIVAL)

@@ -1,6 +1,8 @@
 """How a query is doing: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
-Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds.
+Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds. Results
+whose cause arrived before the query's unit had run once belong to the warm-up: processes start, code is
+compiled, and what came meanwhile has waited. They are counted apart.
 """
 
 from __future__ import annotations
@@ -43,28 +45,42 @@ class QueryMetrics:
     ideal_s: float = math.nan
     figures: QueryFigures = field(default_factory=QueryFigures)
     responses: Quantiles = field(default_factory=Quantiles)
+    warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
     stale: StaleTime = field(default_factory=StaleTime)
     memory: Memory = Memory()
     shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
 
-    def add(self, rows: int, arrivals: Arrivals, now_s: float, ideal: IdealTime, record: Record) -> None:
-        """Count results that are there now, by the arrival of what caused them."""
+    def add(
+        self,
+        rows: int,
+        arrivals: Arrivals,
+        now_s: float,
+        ideal: IdealTime,
+        record: Record,
+        warm_s: float = -math.inf,
+    ) -> None:
+        """Count results that are there now, by the arrival of what caused them; it is warm since `warm_s`."""
         self.rows += rows
         self.ideal_s = ideal.whole_s
         if not arrivals:
             return
         came, times = np.array(arrivals, np.float64).T
         came = np.minimum(came / 1_000_000, now_s)
+        warm = came > warm_s
+        self.warm_up.add(now_s - came[~warm], times[~warm].astype(int))
+        begin, end = self.stale.add_batch(np.maximum(came, self.since_s), now_s)
         oldest = int(now_s // record.bucket) - BUCKETS_KEPT
         record.forget(oldest)
+        record.missing(self.query, max(begin, oldest * record.bucket), end)
+        came, times = came[warm], times[warm]
+        if not len(came):
+            return
         for figures in (self.figures, record.at(self.query, now_s)):
             figures.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
             if self.slo is not None:
                 figures.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
         self.responses.add(now_s - came, times.astype(int))
-        begin, end = self.stale.add_batch(np.maximum(came, self.since_s), now_s)
-        record.missing(self.query, max(begin, oldest * record.bucket), end)
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:
         """What has waited for the query's unit so far: by bucket, the mean of rows, and the most."""
@@ -79,7 +95,7 @@ class QueryMetrics:
         return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
-        """A quantile of response times in milliseconds; None before the first result."""
+        """A quantile of response times in milliseconds; None before the first result after the warm-up."""
         return None if not self.responses.counts else 1000 * self.responses.at(quantile)
 
     @property
@@ -115,6 +131,7 @@ class QueryMetrics:
                 **_plain(response),
                 **{f"p{share}": _number(self.responses.at(share / 100)) for share in (50, 95, 99)},
             },
+            "warm_up": {"count": self.warm_up.count, "p50": _number(self.warm_up.at(0.5))},
             "ideal_s": _number(self.ideal_s),
             "slowdown": _plain(self.figures.slowdown),
             "staleness": _number(self.staleness),

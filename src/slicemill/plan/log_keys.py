@@ -16,7 +16,8 @@ Keys = tuple[Expr, ...]
 def partition_keys(operator: op.Operator) -> Keys | None:
     """The expressions by whose values an operator's work can be split; None if it cannot.
 
-    A join has those of its first input here: those of the second are their equals.
+    A join has those of its first input here: those of the second are their equals. One that counts rows
+    counts those of all keys.
     """
     keys: Keys = ()
     if isinstance(operator, op.Coalesce) and operator.budget is not None:
@@ -29,7 +30,7 @@ def partition_keys(operator: op.Operator) -> Keys | None:
     elif isinstance(operator, (op.SharedWindows, op.SharedModels)):
         keys = operator.keys
     elif isinstance(operator, op.SharedJoin):
-        keys = operator.keys[0]
+        keys = () if operator.counts_rows else operator.keys[0]
     elif isinstance(operator, op.WindowAggregate):
         partitions = {call.partition_by for call in operator.calls}
         keys = partitions.pop() if len(partitions) == 1 else ()

@@ -1,6 +1,6 @@
 """The operators of a query graph: immutable data that says what to compute, not how.
 
-Both engines take these: `execution` tuple at a time, `runtime` set at a time.
+Both engines take these: `execution` tuple at a time, `engine` set at a time.
 """
 
 from __future__ import annotations
@@ -126,6 +126,12 @@ class SharedJoin:
     members: tuple[JoinMember, ...]
     deadlines: tuple[tuple[str, int], ...] = ()
     measured: Statistics | None = field(default=None, compare=False)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Is there a window that holds so many rows, whatever their keys are?"""
+        windows = (window for member in self.members for window in member.windows)
+        return any(window.frame is Frame.ROWS for window in windows)
 
 
 @dataclass(frozen=True, slots=True)

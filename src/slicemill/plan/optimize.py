@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from slicemill.esl.catalog import Catalog
 from slicemill.plan.graph import QueryGraph
+from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 from slicemill.plan.rules.drop_boxes import drop_boxes
 from slicemill.plan.rules.name_by_content import name_by_content
 from slicemill.plan.rules.push_selections import push_selections
@@ -22,6 +23,7 @@ RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
 SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     drop_boxes,
     name_by_content,
+    arrivals_to_over,
     split_joins,
     share_joins,
     share_windows,

@@ -1,46 +1,64 @@
-"""Into how many cells a unit can be split, and by which columns of the logs it reads."""
+"""Into how many cells a unit can be split, and by which keys of the logs that it reads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 from slicemill.plan import operators as op
+from slicemill.plan.content import digest
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.log_keys import Keys, in_log, keys_in_log, partition_keys
+from slicemill.plan.log_keys import Keys, in_log, partition_keys
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
+# The number of a cell is stored in two bytes.
+MOST_CELLS = 1 << 16
 
-def cell_count(unit: Unit, graph: QueryGraph, wanted: int) -> int:
-    """How many cells a unit can be split into.
 
-    More than one if all that it keeps is kept by the same keys, and each result comes from what it keeps.
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How the rows of a log are spread over cells: by keys, which are expressions over its columns."""
+
+    keys: Keys
+    cells: int
+
+    @property
+    def id(self) -> str:
+        """Names it among all exchanges of a log."""
+        return digest(self.keys, self.cells)
+
+
+def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell.
+
+    It can have several if all that it keeps is kept by keys that are expressions over its logs' columns, one
+    set of keys for a log, and each result comes from what it keeps.
     """
     computing = _computing(unit, graph)
-    if not computing or any(partition_keys(node.operator) is None for node in computing):
-        return 1
-    in_logs = [keys_in_log(graph, node) for node in computing]
-    if len(computing) > 1 and (None in in_logs or len(set(in_logs)) > 1):
-        return 1
     ids = {node.id for node in computing}
-    return wanted if all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs) else 1
+    if cells == 1 or not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
+        return {}
+    found: dict[str, Exchange] = {}
+    for node in computing:
+        operator, keys = node.operator, partition_keys(node.operator)
+        if keys is None:
+            return {}
+        both = operator.keys if isinstance(operator, op.SharedJoin) else (keys,)
+        for source, of_source in zip(node.inputs, both, strict=True):
+            log, own = _log_below(graph, graph[source]), in_log(graph, graph[source], of_source)
+            if log is None or own is None or found.setdefault(log, Exchange(own, cells)).keys != own:
+                return {}
+    return found if found.keys() == set(unit.inputs) else {}
 
 
-def exchange_keys(unit: Unit, graph: QueryGraph) -> dict[str, Keys] | None:
-    """For each log that a unit reads, the keys by which its rows are spread over the unit's cells.
-
-    None where rows cannot be spread before the unit has read them: it has one cell, its keys are not columns
-    of the log, or it reads one log by several keys.
-    """
-    if cell_count(unit, graph, 2) == 1:
-        return None
-    found: dict[str, Keys] = {}
-    for node in _computing(unit, graph):
-        operator = node.operator
-        both = operator.keys if isinstance(operator, op.SharedJoin) else (partition_keys(operator) or (),)
-        for source, keys in zip(node.inputs, both, strict=True):
-            log, own = _log_below(graph, graph[source]), in_log(graph, graph[source], keys)
-            if log is None or own is None or found.setdefault(log, own) != own:
-                return None
-    return found
+def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
+    """By which exchanges each log is read, of all units."""
+    found: dict[str, dict[Exchange, None]] = {}
+    for exchanges in readers:
+        for log, exchange in exchanges.items():
+            found.setdefault(log, {})[exchange] = None
+    return {log: tuple(by) for log, by in found.items()}
 
 
 def _log_below(graph: QueryGraph, node: Node) -> str | None:

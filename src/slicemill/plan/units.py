@@ -104,6 +104,11 @@ def cut(graph: QueryGraph) -> tuple[Unit, ...]:
     return tuple(units)
 
 
+def part_of(graph: QueryGraph, unit: Unit) -> QueryGraph:
+    """A unit's part of the graph: it stays the same while other queries come and go."""
+    return graph.only(frozenset(node_id for root, _ in unit.outputs for node_id in graph.ancestors(root)))
+
+
 def keeping_state(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
     """Those of some nodes that keep something from run to run."""
     return [node_id for node_id in node_ids if not isinstance(graph[node_id].operator, _KEEPS_NOTHING)]

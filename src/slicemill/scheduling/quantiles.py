@@ -22,6 +22,10 @@ class Quantiles:
 
     counts: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
         """Count values, each so many times."""
         given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
@@ -35,7 +39,7 @@ class Quantiles:
 
     def at(self, share: float) -> float:
         """The value below which a share of all lies; not a number where there is none."""
-        left = share * sum(self.counts.values())
+        left = share * self.count
         for place in sorted(self.counts):
             left -= self.counts[place]
             if left <= 0:

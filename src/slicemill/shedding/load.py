@@ -1,7 +1,8 @@
 """Which tuples a query gives up under load.
 
 A drop box stands between a stream and a query. Each function here says which tuples of a batch stay, of which
-a share can be afforded; the same batch and share give the same answer wherever it is asked.
+a share can be afforded. Chance goes by a tuple's timestamp and arrival number, so that the same tuples stay
+in however many cells and batches they come.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ Mask = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.int64]
 
 
-def keep_random(times: Times, share: float) -> Mask:
-    """Every tuple stays with the same probability, told by its time and place."""
-    return _chances(times) < share
+def keep_random(times: Times, seqs: Times, share: float) -> Mask:
+    """Every tuple stays with the same probability."""
+    return _chances(times, seqs) < share
 
 
-def keep_useful(times: Times, utility: npt.NDArray[np.float64], share: float) -> Mask:
+def keep_useful(times: Times, seqs: Times, utility: npt.NDArray[np.float64], share: float) -> Mask:
     """The most useful tuples stay, among equals any; what has no utility (NaN) goes first."""
     count = math.ceil(share * len(times))
-    order = np.lexsort((_chances(times), -np.nan_to_num(utility, nan=-np.inf)))
+    order = np.lexsort((_chances(times, seqs), -np.nan_to_num(utility, nan=-np.inf)))
     kept = np.zeros(len(times), np.bool_)
     kept[order[:count]] = True
     return kept
@@ -56,10 +57,10 @@ def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
     return whole
 
 
-def _chances(times: Times) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for each tuple, by its time and its place among the others (splitmix64)."""
+def _chances(times: Times, seqs: Times) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for each tuple (splitmix64)."""
     bits = times.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    bits += np.arange(len(times), dtype=np.uint64)
+    bits += seqs.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
     bits ^= bits >> np.uint64(31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicemill.shedding.accuracy import Sums
@@ -38,10 +39,7 @@ class Report:
     buckets: list[Bucket] = field(default_factory=list)
 
     def add(self, ts: int, sums: Sums) -> None:
-        self.buckets.append(Bucket(ts, ts, *sums))
-        if len(self.buckets) > BUCKETS:
-            pairs = zip(self.buckets[::2], [*self.buckets[1::2], None], strict=False)
-            self.buckets = [left if right is None else _joined(left, right) for left, right in pairs]
+        self.buckets = _few([*self.buckets, Bucket(ts, ts, *sums)])
 
     @property
     def accuracy(self) -> float:
@@ -92,5 +90,23 @@ class MemoryReport(Report):
         }
 
 
+def merged(reports: Sequence[Report]) -> Report:
+    """The reports of all cells of a query as one."""
+    if len(reports) == 1:
+        return reports[0]
+    buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)
+    arrived, dropped = (sum(found) for found in zip(*((r.arrived, r.dropped) for r in reports), strict=True))
+    return Report(arrived, dropped, _few(buckets))
+
+
+def _few(buckets: list[Bucket]) -> list[Bucket]:
+    while len(buckets) > BUCKETS:
+        pairs = zip(buckets[::2], [*buckets[1::2], None], strict=False)
+        buckets = [left if right is None else _joined(left, right) for left, right in pairs]
+    return buckets
+
+
 def _joined(left: Bucket, right: Bucket) -> Bucket:
-    return Bucket(left.begin, right.end, left.shares + right.shares, left.results + right.results)
+    return Bucket(
+        left.begin, max(left.end, right.end), left.shares + right.shares, left.results + right.results
+    )

@@ -10,7 +10,7 @@ from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import Unit, cut
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.storage.home_reader import HomeReader
@@ -50,7 +50,7 @@ def _cost(
         unit.id,
         unit.inputs,
         outputs,
-        splits=cell_count(unit, graph, 2) > 1,
+        splits=bool(exchanges_of(unit, graph, 2)),
         driver_s=0.0,
         task_s=cost.overhead - job_s,
         row_s=cost.per_row * cells,

@@ -2,7 +2,7 @@
 
 A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
 are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
-columns of integers, some 70 bytes for an epoch of one extent, because a log of a day has millions of them:
+columns of integers, some 80 bytes for an epoch of one extent, because a log of a day has millions of them:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows
@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -306,11 +306,18 @@ def read_epochs(
     lacks a column which the reader needs was stored when that reader was not there: it is left out.
     """
     schema = with_system_columns(columns)
-    tables = []
+    found = stored_tables(folder, epochs, needed, files)
+    tables = [conform(table, schema, arrival_us) for table, arrival_us in found]
+    return merge_sorted(tables) if tables else schema.empty_table()
+
+
+def stored_tables(
+    folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
+) -> Iterator[tuple[pa.Table, int]]:
+    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`."""
     for epoch in epochs:
         for extent in epoch.extents:
             if extent.rows:
                 table = read_extent(folder, extent, files)
                 if not needed or needed.issubset(table.column_names):
-                    tables.append(conform(table, schema, epoch.arrival_us))
-    return merge_sorted(tables) if tables else schema.empty_table()
+                    yield table, epoch.arrival_us

@@ -45,14 +45,14 @@ def run(items: str, parts: list[list[Timed]], folder: Path | None) -> list[Timed
     graph = build_graph(catalog)
     (unit,) = cut(graph)
     plan = UnitPlan(unit, graph, catalog, {})
-    schema, program, out = graph[graph.streams["S"]].schema, UnitProgram(plan, 0), []
+    schema, program, out = graph[graph.streams["S"]].schema, UnitProgram(plan), []
     for number, part in enumerate(parts):
         complete = END if number == len(parts) - 1 else part[-1].ts
         outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})
         assert not outcome.errors
         out += timed_rows(outcome.tables["q"], catalog.queries["q"].schema)
         if folder is not None:
-            program = UnitProgram(plan, 0, read_checkpoint(folder, write_checkpoint(folder, program.states)))
+            program = UnitProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -72,7 +72,7 @@ def test_the_query_of_a_user_s_own_aggregate_has_another_step() -> None:
     ).catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema = graph[graph.streams["S"]].schema
     outcome = program.run({"S": to_table(parts[0], schema, [0] * 5)}, {"S": END})
     assert outcome.tables["q"].column("a").to_pylist() == [0.0] * 5

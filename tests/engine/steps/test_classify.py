@@ -90,7 +90,7 @@ def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
 
 def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], folder: Path) -> list[Timed]:
     plan, _, graph = plan_of(policy)
-    program, out = UnitProgram(plan, 0), []
+    program, out = UnitProgram(plan), []
     cuts = [0, *sorted(edge for edge in edges if edge < len(tuples)), len(tuples)]
     for number, (first, last) in enumerate(pairwise(cuts)):
         part = tuples[first:last]
@@ -102,7 +102,7 @@ def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], fold
         outcome = program.run(tables, dict.fromkeys("ab", complete))
         assert not outcome.errors
         out += timed_rows(outcome.tables["c"], graph["c"].schema)
-        program = UnitProgram(plan, 0, read_checkpoint(folder, write_checkpoint(folder, program.states)))
+        program = UnitProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -127,7 +127,7 @@ def test_rows_are_those_of_the_reference(
 
 def test_something_is_due_at_the_end_of_the_time_unit() -> None:
     plan, _, graph = plan_of("bff")
-    program = UnitProgram(plan, 0)
+    program = UnitProgram(plan)
     tables = {
         "a": to_table([Timed(17, ("p", 1.0, 17))], graph["a"].schema, [0]),
         "b": to_table([], graph["b"].schema, []),

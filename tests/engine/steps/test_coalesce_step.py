@@ -23,9 +23,10 @@ from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from support.units import run_cells
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"
@@ -55,11 +56,11 @@ def rows(random: Random, count: int) -> list[Timed]:
     return out
 
 
-def plan(name: str, buckets: int) -> UnitPlan:
+def plan(name: str, cells: int) -> UnitPlan:
     catalog = bind(STREAM + QUERIES[name]).catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    return UnitPlan(unit, graph, catalog, {}, cell_count(unit, graph, buckets))
+    return UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
 
 
 def reference(name: str, stream: list[Timed]) -> list[str]:
@@ -79,25 +80,26 @@ def test_units_give_the_rows_of_the_reference(name: str, seed: int) -> None:
     made = plan(name, random.choice([1, 3]))
     schema, out = made.graph[made.graph.streams["S"]].schema, []
     with tempfile.TemporaryDirectory() as folder:
-        programs = [UnitProgram(made, bucket) for bucket in range(made.cells)]
+        programs = [UnitProgram(made) for _ in range(made.cells)]
         start = 0
         while start < len(stream):
             part = stream[start : start + random.choice([1, 3, 9])]
             start += len(part)
             complete = END if start == len(stream) else part[-1].ts
-            for bucket, program in enumerate(programs):
-                outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})
-                assert not outcome.errors
-                out += timed_rows(outcome.tables["q"], made.catalog.queries["q"].schema)
-                state = write_checkpoint(Path(folder), program.states)
-                programs[bucket] = UnitProgram(made, bucket, read_checkpoint(Path(folder), state))
+            table = to_table(part, schema, [0] * len(part))
+            for outcomes in run_cells(programs, {"S": table}, {"S": complete}):
+                for cell, outcome in enumerate(outcomes):
+                    assert not outcome.errors
+                    out += timed_rows(outcome.tables["q"], made.catalog.queries["q"].schema)
+                    state = write_checkpoint(Path(folder), programs[cell].states)
+                    programs[cell] = UnitProgram(made, read_checkpoint(Path(folder), state))
     assert sorted(map(repr, out)) == reference(name, stream)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_queries_with_a_budget_have_one_bucket_and_some_are_run_tuple_by_tuple(name: str) -> None:
+def test_queries_with_a_budget_have_one_cell_and_some_are_run_tuple_by_tuple(name: str) -> None:
     made = plan(name, 4)
-    program = UnitProgram(made, 0)
+    program = UnitProgram(made)
     (step,) = program._stateful.values()
     budget = "memory" in QUERIES[name]
     assert isinstance(step, RowStep if name in ("by chance", "runs") else CoalesceStep)

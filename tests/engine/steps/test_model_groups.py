@@ -40,7 +40,7 @@ def found() -> dict[tuple[int, int], tuple[object, ...]]:
     known = catalog()
     graph = share(optimize(build_graph(known)), known)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, known, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, known, {}))
     rows: dict[tuple[int, int], tuple[object, ...]] = {}
     for first in range(0, len(ROWS), 9):
         tuples = [Timed(row[3], row) for row in ROWS[first : first + 9]]

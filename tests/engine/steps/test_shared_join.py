@@ -26,12 +26,13 @@ from slicemill.esl.catalog import Catalog
 from slicemill.execution.operator import Timed
 from slicemill.kernels.join import shared, side
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.oracle import Oracle
+from support.units import run_cells
 
 STREAMS = """
 CREATE STREAM A (k int, s varchar, d double, v int, ts timestamp) ORDER BY ts;
@@ -115,11 +116,11 @@ def tables(run: Sequence[Event], catalog: Catalog) -> dict[str, pa.Table]:
 class Machine:
     """Units of a graph, as tasks run them; state goes through storage when `folder` is given."""
 
-    def __init__(self, buckets: int, sharing: bool) -> None:
-        self.buckets = buckets if sharing else 1
+    def __init__(self, cells: int, sharing: bool) -> None:
+        self.cells = cells if sharing else 1
         self.sharing = sharing
         self.catalog: Catalog
-        self.programs: list[UnitProgram] = []
+        self.units: list[list[UnitProgram]] = []
         self.results: Rows = {}
 
     def plan(self, named: Mapping[str, str], folder: Path | None = None) -> None:
@@ -127,38 +128,36 @@ class Machine:
         self.catalog = catalog_of(named)
         graph = optimize(build_graph(self.catalog))
         graph = share_joins(graph, self.catalog) if self.sharing else graph
-        kept = {(p.plan.unit.id, bucket): states for p, bucket, states in self._states(folder)}
-        self.programs = []
+        kept = {
+            (cells[0].plan.unit.id, number): _stored(program, folder)
+            for cells in self.units
+            for number, program in enumerate(cells)
+        }
+        self.units = []
         for unit in cut(graph):
-            plan = UnitPlan(unit, graph, self.catalog, {}, self.buckets if _keyed(graph, unit.nodes) else 1)
-            self.programs += [UnitProgram(plan, b, kept.get((unit.id, b))) for b in range(plan.cells)]
+            plan = UnitPlan(unit, graph, self.catalog, {}, exchanges_of(unit, graph, self.cells))
+            self.units.append([UnitProgram(plan, kept.get((unit.id, cell))) for cell in range(plan.cells)])
         self.results |= {name: [] for name in named if name not in self.results}
-
-    def _states(self, folder: Path | None) -> Iterator[tuple[UnitProgram, int, Mapping[str, object]]]:
-        for program in self.programs:
-            states: Mapping[str, object] = program.states
-            if folder is not None:
-                states = read_checkpoint(folder, write_checkpoint(folder, states))
-            yield program, program._bucket, states
 
     def run(self, run: Sequence[Event], complete: Mapping[str, int]) -> None:
         given = tables(run, self.catalog)
         found: dict[str, list[tuple[int, tuple[object, ...]]]] = {}
-        for program in self.programs:
-            outcome = program.run({log: given[log] for log in program.plan.unit.inputs}, complete)
-            assert not outcome.errors
-            for node_id, log in program.plan.unit.outputs:
-                schema = program.plan.graph[node_id].schema
-                new = [(t.ts, t.row) for t in timed_rows(outcome.tables[log], schema)]
-                assert all(ts >= 0 for ts, _ in new)
-                found.setdefault(log, []).extend(new)
+        for cells in self.units:
+            plan = cells[0].plan
+            runs = run_cells(cells, {log: given[log] for log in plan.unit.inputs}, complete)
+            for outcome in (outcome for outcomes in runs for outcome in outcomes):
+                assert not outcome.errors
+                for node_id, log in plan.unit.outputs:
+                    new = [(t.ts, t.row) for t in timed_rows(outcome.tables[log], plan.graph[node_id].schema)]
+                    assert all(ts >= 0 for ts, _ in new)
+                    found.setdefault(log, []).extend(new)
         for log, new in found.items():
-            self.results[log] += sorted(new, key=lambda pair: pair[0]) if self.buckets > 1 else new
+            self.results[log] += sorted(new, key=lambda pair: pair[0]) if self.cells > 1 else new
 
 
-def _keyed(graph: QueryGraph, nodes: Sequence[str]) -> bool:
-    operators = [graph[node].operator for node in nodes]
-    return all(join.keys[0] for join in operators if isinstance(join, shared.SharedJoin))
+def _stored(program: UnitProgram, folder: Path | None) -> Mapping[str, object]:
+    states = program.states
+    return states if folder is None else read_checkpoint(folder, write_checkpoint(folder, states))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -186,10 +185,10 @@ def _completeness(phases: Sequence[Phase]) -> list[dict[str, int]]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
-    tmp_path: Path, phases: list[Phase], buckets: int, stored: bool
+    tmp_path: Path, phases: list[Phase], cells: int, stored: bool
 ) -> None:
     folder = tmp_path if stored else None
-    together = Machine(buckets, sharing=True)
+    together = Machine(cells, sharing=True)
     alone: dict[str, Machine] = {}
     complete = iter(_completeness(phases))
     for phase in phases:
@@ -197,7 +196,7 @@ def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
         for name in list(alone):
             if name not in phase.queries:
                 # Should it come back, it is another query, and its results start anew.
-                _same(together.results.pop(name), alone.pop(name).results[name], buckets)
+                _same(together.results.pop(name), alone.pop(name).results[name], cells)
         for name, text in phase.queries.items():
             if name not in alone:
                 together.results[name] = []
@@ -209,15 +208,15 @@ def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
             for machine in alone.values():
                 machine.run(run, told)
     for name, machine in alone.items():
-        _same(together.results[name], machine.results[name], buckets)
+        _same(together.results[name], machine.results[name], cells)
 
 
 def _same(
-    got: list[tuple[int, tuple[object, ...]]], expected: list[tuple[int, tuple[object, ...]]], buckets: int
+    got: list[tuple[int, tuple[object, ...]]], expected: list[tuple[int, tuple[object, ...]]], cells: int
 ) -> None:
-    """The same rows in the same order; of several buckets, those of one timestamp in any order."""
+    """The same rows in the same order; of several cells, those of one timestamp in any order."""
     assert [ts for ts, _ in got] == sorted(ts for ts, _ in got)
-    if buckets == 1:
+    if cells == 1:
         assert [repr(pair) for pair in got] == [repr(pair) for pair in expected]
     else:
         assert sorted(map(repr, got)) == sorted(map(repr, expected))
@@ -232,7 +231,7 @@ def _machine(named: Mapping[str, str], runs: Sequence[Sequence[Event]], complete
 
 
 def _held(machine: Machine) -> int:
-    states = [state for program in machine.programs for state in program.states.values()]
+    states = [state for cells in machine.units for program in cells for state in program.states.values()]
     return sum(held.rows for state in states if isinstance(state, shared.JoinState) for held in state.held())
 
 
@@ -281,7 +280,7 @@ def test_a_query_that_fails_stops_alone() -> None:
             "WHERE A.k = B.k AND 6 / (A.v - B.v) > 1",
         }
     )
-    (program,) = machine.programs
+    ((program,),) = machine.units
     run: list[Event] = [(1, "A", (1, "a", 0.0, 0)), (3, "B", (1, "a", 0.0, 0))]
     outcome = program.run(tables(run, machine.catalog), {"A": END, "B": END})
     assert set(outcome.errors) == {"selection", "pair"}
@@ -324,7 +323,7 @@ def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
     }
     oracle = Oracle(catalog, streams, {})
     for unit in cut(graph):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+        program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
         found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in unit.outputs}
         for first, end, told in ((-1, border * SECOND, border * SECOND), (border * SECOND, END, END)):
             given_ = {}
@@ -352,7 +351,7 @@ def test_masks_grow_and_shrink_with_the_number_of_queries() -> None:
     for phase, numbers in enumerate((range(2), range(70), range(140), range(139, 140))):
         together.plan(named(numbers))
         for name, machine in alone.items():
-            if name in named(numbers) and not machine.programs:
+            if name in named(numbers) and not machine.units:
                 machine.plan({name: named(numbers)[name]})
         for event in events[20 * phase : 20 * phase + 20]:
             told = {"A": event[0] * SECOND, "B": event[0] * SECOND}

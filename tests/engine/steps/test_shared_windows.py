@@ -25,9 +25,10 @@ from slicemill.execution.translate import translate
 from slicemill.kernels.panes import state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from support.units import run_cells
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;
@@ -162,7 +163,7 @@ def plain(value: object) -> object:
 
 
 def together(
-    chosen: list[Query], given: list[tuple[list[Timed], int]], buckets: int, folder: Path
+    chosen: list[Query], given: list[tuple[list[Timed], int]], cells: int, folder: Path
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """All queries in one graph that changes between runs, with state that is stored and loaded."""
     found: dict[str, list[str]] = {f"q{i}": [] for i in range(len(chosen))}
@@ -178,36 +179,39 @@ def together(
         stored = {}
         for unit in cut(graph):
             assert unit.stateful
-            count = cell_count(unit, graph, buckets)
-            plan = UnitPlan(unit, graph, catalog, {}, count)
-            for bucket in range(count):
-                program = UnitProgram(plan, bucket, read_checkpoint(folder, kept.get((unit.id, bucket), ())))
-                outcome = program.run({"A": table}, {"A": until})
-                stored[unit.id, bucket] = write_checkpoint(folder, program.states)
-                failed |= outcome.errors
-                for log, rows in outcome.tables.items():
-                    schema = graph[log].schema
-                    made = timed_rows(rows, schema)
-                    assert [t.ts for t in made] == sorted(t.ts for t in made)
-                    assert all(t.ts >= complete.get((log, bucket), -END) for t in made)
-                    complete[log, bucket] = outcome.complete[log]
-                    found[log] += map(shown, made)
-                if until == END:
-                    assert outcome.due is None
+            plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+            programs = [
+                UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
+                for cell in range(plan.cells)
+            ]
+            for outcomes in run_cells(programs, {"A": table}, {"A": until}):
+                for cell, outcome in enumerate(outcomes):
+                    failed |= outcome.errors
+                    for log, rows in outcome.tables.items():
+                        schema = graph[log].schema
+                        made = timed_rows(rows, schema)
+                        assert [t.ts for t in made] == sorted(t.ts for t in made)
+                        assert all(t.ts >= complete.get((log, cell), -END) for t in made)
+                        complete[log, cell] = outcome.complete[log]
+                        found[log] += map(shown, made)
+            for cell, program in enumerate(programs):
+                stored[unit.id, cell] = write_checkpoint(folder, program.states)
+            if until == END:
+                assert all(outcome.due is None for outcome in outcomes)
     return found, failed
 
 
 @settings(max_examples=60)
 @given(st.lists(queries(), min_size=1, max_size=5), runs(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_query_gives_what_it_gives_alone(
-    chosen: list[Query], given: list[tuple[list[Timed], int]], buckets: int, forgetful: bool
+    chosen: list[Query], given: list[tuple[list[Timed], int]], cells: int, forgetful: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         if forgetful:
             # Keys and patterns get other numbers whenever some are not used any more.
             patch.setattr(state, "_FEW", 0)
             patch.setattr(state, "_SMALL", 0)
-        found, failed = together(chosen, given, buckets, Path(folder))
+        found, failed = together(chosen, given, cells, Path(folder))
     for number, query in enumerate(chosen):
         name = f"q{number}"
         expected = by_reference(query, given)
@@ -226,7 +230,7 @@ def alone(text: str, given: list[tuple[list[Timed], int]]) -> list[list[Timed]]:
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     made = []
     for tuples, until in given:
         outcome = program.run({"A": to_table(tuples, SCHEMA, [t.ts for t in tuples])}, {"A": until})
@@ -266,7 +270,7 @@ def test_what_is_kept_does_not_grow() -> None:
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     for second in range(6):
         tuples = [Timed(second * SECOND, (1, "a", 1000 * second + n, 1.0, None)) for n in range(1000)]
         outcome = program.run({"A": to_table(tuples, SCHEMA, [0] * 1000)}, {"A": second * SECOND})

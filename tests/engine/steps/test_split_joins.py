@@ -46,7 +46,7 @@ def queries(draw: st.DrawFn) -> str:
 def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> list[Timed]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {text};").catalog
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), 0)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     found: list[Timed] = []
     reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)
     for number, run in enumerate(runs):

@@ -26,11 +26,12 @@ from slicemill.execution.operator import Timed
 from slicemill.execution.window_frame import Frame
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import cell_count
+from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls
+from support.units import run_cells
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
 CREATE MODEL spread(x REAL) AS let m = mean(x) in sum((x - m)^2)/n;
@@ -101,7 +102,7 @@ def run(
     texts: dict[str, str],
     lives: dict[str, range],
     runs: Runs,
-    buckets: int,
+    cells: int,
     seen: list[CallsState] | None = None,
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The rows of queries that come and go, with state that is stored and loaded between runs; and errors."""
@@ -117,17 +118,18 @@ def run(
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
             for unit in cut(graph):
-                count = cell_count(unit, graph, buckets)
-                plan = UnitPlan(unit, graph, catalog, {}, count)
-                for bucket in range(count):
-                    program = UnitProgram(
-                        plan, bucket, read_checkpoint(folder, kept.get((unit.id, bucket), ()))
-                    )
-                    outcome = program.run({"s": table}, {"s": until})
-                    stored[unit.id, bucket] = write_checkpoint(folder, program.states)
-                    failed |= outcome.errors
-                    for log, rows in outcome.tables.items():
-                        found[log] += [repr((t.ts, t.row)) for t in timed_rows(rows, graph[log].schema)]
+                plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+                programs = [
+                    UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
+                    for cell in range(plan.cells)
+                ]
+                for outcomes in run_cells(programs, {"s": table}, {"s": until}):
+                    for outcome in outcomes:
+                        failed |= outcome.errors
+                        for log, rows in outcome.tables.items():
+                            found[log] += [repr((t.ts, t.row)) for t in timed_rows(rows, graph[log].schema)]
+                for cell, program in enumerate(programs):
+                    stored[unit.id, cell] = write_checkpoint(folder, program.states)
                     if seen is not None:
                         seen += [s for s in program.states.values() if isinstance(s, CallsState)]
     return {name: sorted(rows) for name, rows in found.items()}, failed
@@ -157,14 +159,14 @@ def as_python() -> Iterator[None]:
 
 @settings(max_examples=15)
 @given(st.lists(queries(), min_size=2, max_size=4), runs(), st.sampled_from([1, 2]))
-def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, buckets: int) -> None:
+def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, cells: int) -> None:
     texts = {f"q{n}": query.text(f"q{n}") for n, query in enumerate(chosen)}
     lives = {f"q{n}": range(query.first, query.last + 1) for n, query in enumerate(chosen)}
     with as_python():
-        found, failed = run(texts, lives, given, buckets)
+        found, failed = run(texts, lives, given, cells)
         assert not failed
         for name, text in texts.items():
-            assert run({name: text}, lives, given, buckets)[0][name] == found[name]
+            assert run({name: text}, lives, given, cells)[0][name] == found[name]
 
 
 def kept(state: CallsState) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ import pytest
 from engine.workers.pools import Driver, driving
 from slicemill.engine.workers.jobs import JobPool
 from slicemill.engine.workers.pool import WorkerPool
+from slicemill.engine.workers.sharing import stop_idle
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 OBEDIENT = "worker_handlers:obedient"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def context(spark: SparkSession) -> SparkContext:
+    # With those of other tests there would be no slot left for anything else.
+    stop_idle(spark.sparkContext)
     spark.sparkContext.addPyFile(str(Path(__file__).parent / "worker_handlers.py"))
     return spark.sparkContext
 

@@ -1,4 +1,4 @@
-"""Workers on executors of a cluster, over TCP: an executor is killed, a worker hangs (`make recovery`)."""
+"""Workers on executors of a cluster, over TCP: an executor is killed, a worker hangs (`make test-slow`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TESTS = SCRIPT.parents[2]
 def test_workers_survive_the_death_of_their_executor_and_end_themselves_when_they_hang(
     tmp_path: Path,
 ) -> None:
-    with local_cluster(tmp_path) as cluster:
+    with local_cluster(tmp_path, cores=1) as cluster:
         path = os.pathsep.join((str(TESTS), *sys.path[1:], os.environ.get("PYTHONPATH", "")))
         done = subprocess.run(
             [sys.executable, str(SCRIPT), cluster.master],

@@ -59,7 +59,7 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
     hosted = _coalesce(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)
-    reference = RowStep(hosted, [SCHEMA], output(made), None)
+    reference = RowStep(hosted, [SCHEMA], output(made))
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
     for part, complete in parts:
         expected, until = reference.run([table(part)], [complete])

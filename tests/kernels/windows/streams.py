@@ -98,7 +98,7 @@ def reference(calls: list[WindowCall], known: RowState | None = None) -> RowStep
     catalog = Catalog()
     translator = Translator(build_graph(catalog), catalog, {})
     operator = WindowAggregate([translator._window_call(call, SCHEMA) for call in calls])
-    return RowStep(operator, [SCHEMA], output_schema(calls), None, known)
+    return RowStep(operator, [SCHEMA], output_schema(calls), known=known)
 
 
 def output_schema(calls: list[WindowCall]) -> Schema:

@@ -121,17 +121,6 @@ def test_partitions_without_rows_are_forgotten() -> None:
     assert len(windows.state.partitions[0].keys) <= 4
 
 
-def test_buckets_share_the_partitions_among_them() -> None:
-    random = Random(5)
-    rows = tuples(random, 40)
-    made = [call(random, "sum", Window(Frame.RANGE, 5), (column("k"),), 0)]
-    parts = [
-        WindowCalls(made, SCHEMA, bucket=bucket, buckets=3).run(table(rows), END)[0] for bucket in range(3)
-    ]
-    assert all(0 < part.num_rows < 40 for part in parts)
-    assert sorted(line for part in parts for line in shown(part, made)) == sorted(by_reference(made, rows))
-
-
 def test_state_is_written_once_and_in_few_pieces() -> None:
     made = WindowCall("count", (), False, (), Window(Frame.RANGE, 400), (Column("x", t.BIGINT),))
     windows, written = WindowCalls([made], SCHEMA), {}

@@ -73,7 +73,7 @@ class Pace:
         """So many since the last call.
 
         >>> pace = Pace(1000, 5.0)
-        >>> pace.due(5.0105), pace.due(5.0105), pace.due(9.0), pace.due(9.001)
+        >>> pace.due(5.0105), pace.due(5.0105), pace.due(9.0), pace.due(9.0015)
         (10, 0, 100, 1)
         """
         due = int((now_s - self._since) * self._rate) - self._sent

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns, Partitioned
 from slicemill.engine.steps.shared_windows import shared_windows
@@ -22,6 +23,7 @@ from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.time import BEGINNING
 from slicemill.uda.run import Answers, Tuples, Uda, prepare
 
 
@@ -49,12 +51,13 @@ class GroupCallsStep:
     ) -> None:
         schema = making.schemas[0]
         self.state = state
+        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = Columns([call.arguments for call in operator.calls], schema)
         keys = [item.expr for item in operator.group_by]
-        self._groups = Partitioned(keys, schema, making.bucket, making.buckets)
-        # Without GROUP BY there is one group, also over no tuple at all; one bucket answers for it.
+        self._groups = Partitioned(keys, schema)
+        # Without GROUP BY there is one group, also over no tuple at all.
         self._always = not keys
         self._schema = with_system_columns(to_arrow(making.node.schema))
         self._key_names = [item.name for item in operator.group_by]
@@ -68,7 +71,7 @@ class GroupCallsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state = self.state
-        table = self._groups.mine(tables[0])
+        table = tables[0]
         groups = self._groups.numbers(table, state.keys[0])
         ts = table.column(TS).to_numpy()
         answers = [
@@ -77,8 +80,7 @@ class GroupCallsStep:
                 self.udas, state.calls, self._arguments.of(table), self._types, strict=True
             )
         ]
-        # Also tuples of other cells tell the time.
-        state.latest_ts = max([state.latest_ts, *(ts.as_py() for ts in tables[0].column(TS)[-1:])])
+        state.latest_ts = max([state.latest_ts, *ts[-1:].tolist()])
         self._note_firsts(groups, table.column(SEQ).to_numpy())
         keyed = table.select([TS, SEQ, ARRIVAL])
         for name, column in zip(self._key_names, state.keys[0].values(groups), strict=True):
@@ -86,8 +88,13 @@ class GroupCallsStep:
         out = self._assembly.run(keyed, answers).select(self._schema.names).cast(self._schema)
         if complete[0] == END and not state.finished:
             state.finished = True
+            state.latest_ts = max(state.latest_ts, self.latest_elsewhere)
             out = pa.concat_tables([out, self._terminated()])
         return out, complete[0]
+
+    @property
+    def latest_ts(self) -> int:
+        return self.state.latest_ts
 
     def due(self) -> int | None:
         return None
@@ -131,7 +138,7 @@ class GroupCallsStep:
 
 def warm(making: Making) -> None:
     """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
-    for maker in (window_calls, shared_models, shared_windows, group_calls):
+    for maker in (window_calls, shared_models, shared_windows, group_calls, count_windows):
         step = maker(making)
         if step is not None:
             for uda in step.udas:

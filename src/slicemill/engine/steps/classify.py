@@ -35,7 +35,7 @@ class ClassifyState:
 
 
 class ClassifyStep:
-    """Decides on all tasks of a classifier: its capacity is theirs together, so there is one bucket."""
+    """Decides on all tasks of a classifier: its capacity is theirs together, so there is one cell."""
 
     def __init__(self, state: ClassifyState, definition: Definition, making: Making) -> None:
         self.state = state

@@ -21,12 +21,14 @@ from slicemill.plan import operators as op
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.time import BEGINNING
 
 
 class CoalesceStep:
     """One temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
+        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
         self._coalescing = coalescing
         self._output = output
         self._numbering = numbering
@@ -36,10 +38,14 @@ class CoalesceStep:
         return self._coalescing.state
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table, until = self._coalescing.run(tables[0], complete[0])
+        table, until = self._coalescing.run(tables[0], complete[0], self.latest_elsewhere)
         if table is None:
             return self._output.empty_table(), until
         return self._numbering.applied(table).cast(self._output), until
+
+    @property
+    def latest_ts(self) -> int:
+        return self._coalescing.state.now
 
     @property
     def shed(self) -> Report | None:
@@ -59,8 +65,7 @@ def coalesce(making: Making) -> CoalesceStep | None:
         return _budgeted(operator, operator.budget, making)
     state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
     kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
-    share = (making.bucket, making.buckets)
-    coalescing = kind(operator, making.schemas[0], making.node.schema.names, state, share)
+    coalescing = kind(operator, making.schemas[0], making.node.schema.names, state)
     numbering = Numbering(making.seq_bits, fans=True)
     return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)), numbering)
 

@@ -17,7 +17,7 @@ from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
 from slicemill.shedding.load_budget import UTILITY
 from slicemill.shedding.report import Report
-from slicemill.storage.arrow_schema import TS
+from slicemill.storage.arrow_schema import SEQ, TS
 from slicemill.storage.codec import stored_as
 
 
@@ -39,12 +39,11 @@ class DropState:
 
 
 class DropStep:
-    """`dropping` is set before each run. Every bucket sees all tuples and drops the same: one counts them."""
+    """`dropping` is set before each run."""
 
     def __init__(self, operator: op.Drop, making: Making) -> None:
         self.dropping = NOTHING
         self._operator = operator
-        self._counts = making.bucket == 0
         self._state = making.state if isinstance(making.state, DropState) else DropState()
         utility = operator.utility
         self._utility = compile_vector(utility, making.schemas[0]) if utility is not None else None
@@ -54,8 +53,8 @@ class DropStep:
         return self._state
 
     @property
-    def shed(self) -> Report | None:
-        return self._state.report if self._counts else None
+    def shed(self) -> Report:
+        return self._state.report
 
     def due(self) -> int | None:
         return None
@@ -63,7 +62,7 @@ class DropStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
         kept = self._kept(table)
-        if self._counts and table.num_rows:
+        if table.num_rows:
             self._count(table, kept)
         if kept is not None:
             table = table.filter(pa.array(kept))
@@ -74,12 +73,12 @@ class DropStep:
         dropping, operator = self.dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
-        times = table.column(TS).to_numpy()
+        times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))
         if operator.range_us is not None:
             return keep_windows(times, operator.range_us, dropping.skipped)
         if operator.budget.method == UTILITY and self._utility is not None:
-            return keep_useful(times, _numbers(self._utility(table)), dropping.share)
-        return keep_random(times, dropping.share)
+            return keep_useful(times, seqs, _numbers(self._utility(table)), dropping.share)
+        return keep_random(times, seqs, dropping.share)
 
     def _count(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
         arrived = table.num_rows

@@ -4,12 +4,15 @@ It is handed its tuples in order, as far as all inputs are complete. What the ho
 say which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of
 one with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an
 order that rows of one timestamp have by their values: any order will do that is the same in all cells.
+
+Hosted are: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
+priority_sample), a user's own with a base and a window version, or a user's own over a join or a count of
+rows that slides; joins of three and more streams over counts of rows; and runs under a budget of runs.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -20,7 +23,6 @@ import pyarrow as pa
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.step import END
 from slicemill.esl.types import Schema
-from slicemill.execution.aggregate import shown
 from slicemill.execution.coalesce_shedding import SheddingCoalesce
 from slicemill.execution.operator import Holding, Operator, Restorable, Row, Timed
 from slicemill.kernels.order import Numbering
@@ -47,19 +49,6 @@ class RowState:
     finished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The part of the keys that one bucket takes care of."""
-
-    key: Callable[[Row], Row]
-    bucket: int
-    buckets: int
-
-    def takes(self, row: Row) -> bool:
-        # Not Python's hash, which differs from process to process. Both zeros are one key.
-        return zlib.crc32(repr(shown(self.key(row))).encode()) % self.buckets == self.bucket
-
-
 class RowStep:
     """Hosts an operator of the reference engine; `numbering` is that of one with keys.
 
@@ -72,7 +61,6 @@ class RowStep:
         operator: Operator,
         schemas: Sequence[Schema],
         output: Schema,
-        share: Share | None,
         numbering: Numbering | None = None,
         known: RowState | None = None,
     ) -> None:
@@ -80,7 +68,6 @@ class RowStep:
         self._operator = operator
         self._schemas = schemas
         self._output = output
-        self._share = share
         self._numbering = numbering
         self._waiting: list[list[Arrived]] = [[] for _ in schemas]
         self._next_seq = 0
@@ -96,7 +83,7 @@ class RowStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):
-            waiting += self._mine(table, schema)
+            waiting += _arrived(table, schema)
         until = min(complete)
         operator = self._operator
         out: list[Caused] = []
@@ -138,11 +125,6 @@ class RowStep:
         held = operator.due() if isinstance(operator, Holding) else None
         return min([*waiting, *([] if held is None else [held])], default=None)
 
-    def _mine(self, table: pa.Table, schema: Schema) -> list[Arrived]:
-        seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
-        rows = zip(timed_rows(table, schema), seqs, arrivals, strict=True)
-        return [row for row in rows if self._share is None or self._share.takes(row[0].row)]
-
     def _ready(self, until: int) -> list[tuple[int, Arrived]]:
         """Tuples that may go in now, in order; the others wait on."""
         single = len(self._waiting) == 1
@@ -153,6 +135,11 @@ class RowStep:
             ready += [(port, arrived) for arrived in waiting[:count]]
             self._waiting[port] = waiting[count:]
         return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
+
+
+def _arrived(table: pa.Table, schema: Schema) -> list[Arrived]:
+    seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
+    return list(zip(timed_rows(table, schema), seqs, arrivals, strict=True))
 
 
 def _count_before(waiting: list[Arrived], until: int) -> int:

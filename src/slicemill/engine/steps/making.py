@@ -22,8 +22,6 @@ class Making:
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    bucket: int
-    buckets: int
     state: object | None  # what the step kept in the last run
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
 

@@ -1,4 +1,4 @@
-"""Rows of one bucket and their partitions, and expressions over new tuples."""
+"""The partitions of rows, and expressions over new tuples."""
 
 from __future__ import annotations
 
@@ -37,18 +37,10 @@ class Columns:
 
 
 class Partitioned:
-    """Rows of one bucket, and the number of each row's partition."""
+    """The number of each row's partition."""
 
-    def __init__(self, keys: Sequence[Expr], schema: Schema, bucket: int, buckets: int) -> None:
+    def __init__(self, keys: Sequence[Expr], schema: Schema) -> None:
         self._columns = Columns([keys], schema)
-        self._bucket = bucket
-        self._buckets = buckets
-
-    def mine(self, table: pa.Table) -> pa.Table:
-        if self._buckets == 1:
-            return table
-        keys = distinct_keys(self._columns.of(table)[0], table.num_rows)
-        return table.filter(pa.array(keys.buckets(self._buckets) == self._bucket))
 
     def numbers(self, table: pa.Table, keys: Keys) -> NDArray[np.int32]:
         columns = self._columns.of(table)[0]

@@ -12,17 +12,19 @@ from typing import TypeAlias
 from slicemill.engine.steps.aggregates import group_calls
 from slicemill.engine.steps.classify import classify
 from slicemill.engine.steps.coalesce import coalesce
+from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.drop import DropStep, WholeWindowsStep
-from slicemill.engine.steps.hosted import RowState, RowStep, Share
+from slicemill.engine.steps.hosted import RowState, RowStep
+from slicemill.engine.steps.living_windows import living_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.merge import MergeState, MergeStep
 from slicemill.engine.steps.shared_join import shared_join
 from slicemill.engine.steps.shared_windows import shared_windows
 from slicemill.engine.steps.stateless import FilterStep, InOrderStep, LookupStep, ProjectStep, SinkStep
 from slicemill.engine.steps.step import SharedStep, StatefulStep, Step
+from slicemill.engine.steps.view_lookup import view_lookup
 from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.engine.steps.windows import builtin_windows
-from slicemill.execution.translate import row_of_expressions
 from slicemill.kernels.order import Numbering
 from slicemill.plan import operators as op
 from slicemill.plan import state_codecs  # noqa: F401 - says how states store what they hold of a plan
@@ -69,15 +71,11 @@ def _drop(making: Making) -> StatefulStep | None:
 
 
 def _hosted(making: Making) -> StatefulStep:
-    schemas = making.schemas
     keys = partition_keys(making.node.operator)
-    share = None
-    if making.buckets > 1 and keys is not None:
-        share = Share(row_of_expressions(keys, schemas[0]), making.bucket, making.buckets)
     known = making.state if isinstance(making.state, RowState) else None
     operator = making.translator.operator(making.node)
     numbering = None if keys is None else Numbering(making.seq_bits, ranks=True, fans=True)
-    return RowStep(operator, schemas, making.node.schema, share, numbering, known)
+    return RowStep(operator, making.schemas, making.node.schema, numbering, known)
 
 
 MAKERS: tuple[Maker, ...] = (
@@ -89,6 +87,9 @@ MAKERS: tuple[Maker, ...] = (
     window_calls,
     group_calls,
     builtin_windows,
+    count_windows,
+    living_windows,
+    view_lookup,
     coalesce,
     classify,
 )

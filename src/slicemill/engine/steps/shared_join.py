@@ -24,10 +24,9 @@ def shared_join(making: Making) -> StatefulStep | SharedStep | None:
     if not isinstance(operator, SharedJoin):
         return None
     state = making.state if isinstance(making.state, JoinState) else JoinState()
-    share = (making.bucket, making.buckets)
-    join = Join(operator, making.schemas, state, *share, making.newcomers, making.seq_bits)
+    join = Join(operator, making.schemas, state, making.newcomers, making.seq_bits)
     limited = [member.name for member in operator.members if member.limit is not None]
-    step = SharedJoinStep(join, limited if making.bucket == 0 else [])
+    step = SharedJoinStep(join, limited)
     readers = making.graph.consumers(making.node.id)
     return step if any(isinstance(reader.operator, PartOperator) for reader in readers) else JoinStep(step)
 
@@ -37,7 +36,7 @@ class SharedJoinStep:
 
     def __init__(self, join: Join, counted: Sequence[str] = ()) -> None:
         self._join = join
-        self._counted = counted  # queries whose pairs may be left out: one bucket notes how many
+        self._counted = counted  # queries whose pairs may be left out
         self._shares: Mapping[str, float] = {}
 
     @property

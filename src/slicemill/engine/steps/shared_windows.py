@@ -42,7 +42,6 @@ class SharedWindowsStep:
         schema: Schema,
         state: PaneState,
         translator: Translator,
-        share: tuple[int, int],
         newcomers: Collection[str],
         seq_bits: int,
     ) -> None:
@@ -55,7 +54,7 @@ class SharedWindowsStep:
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
         self._windows = SharedWindows(
-            Input(schema, shared.keys, *share),
+            Input(schema, shared.keys),
             members,
             {member.name: conjunction(member.conditions) for member in shared.members},
             edge_grids(window for member in shared.members for window in member.windows),
@@ -92,10 +91,9 @@ def shared_windows(making: Making) -> SharedWindowsStep | None:
     if not isinstance(operator, op.SharedWindows):
         return None
     state = making.state if isinstance(making.state, PaneState) else PaneState()
-    share = (making.bucket, making.buckets)
     newcomers = making.newcomers.keys()
     return SharedWindowsStep(
-        operator, making.schemas[0], state, making.translator, share, newcomers, making.seq_bits
+        operator, making.schemas[0], state, making.translator, newcomers, making.seq_bits
     )
 
 
@@ -123,7 +121,7 @@ def _by_value(
     returned = tuple(column for call in operator.calls for column in call.columns)
     run, catalog = _by_reference(operator, translator), translator.catalog
     models = models_together(operator.calls, catalog)
-    kernels = [_has_kernel(call, catalog) for call in operator.calls]
+    kernels = [has_group_kernel(call, catalog) for call in operator.calls]
     functions = tuple(
         function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
     )
@@ -141,8 +139,8 @@ def calls_read(member: op.WindowMember) -> list[AggregateCall]:
     return [call for call in member.operator.calls if call.columns[0].name in read]
 
 
-def _has_kernel(call: Call, catalog: Catalog) -> bool:
-    """Synopses take tuples by their numbers, which a window of FROM does not give."""
+def has_group_kernel(call: Call, catalog: Catalog) -> bool:
+    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
     defined = catalog.aggregates(call.name) != (None, None)
     return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
 

@@ -93,7 +93,7 @@ class SharedCallsStep:
         }
         schema = making.schemas[0]
         self._partitions = {
-            routine.partition_by: Partitioned(routine.partition_by, schema, making.bucket, making.buckets)
+            routine.partition_by: Partitioned(routine.partition_by, schema)
             for routine in self.state.routines.values()
         }
         self._arguments = Arguments([e for r in self.state.routines.values() for e in r.arguments], schema)
@@ -114,9 +114,7 @@ class SharedCallsStep:
         return [routine.uda for routine in self._routines.values()]
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
-        until = complete[0]
-        # With several buckets all calls have the same partitions.
-        table = next(iter(self._partitions.values())).mine(tables[0])
+        table, until = tables[0], complete[0]
         given = self._arguments.of(table)
         numbers = {
             key: partitioned.numbers(table, self._keys(key)) for key, partitioned in self._partitions.items()

@@ -41,7 +41,5 @@ def builtin_windows(making: Making) -> WindowsStep | None:
         if any(making.catalog.aggregates(call.name)) or not has_kernel(call):
             return None
     state = making.state if isinstance(making.state, WindowState) else None
-    calls = WindowCalls(
-        operator.calls, making.schemas[0], state, making.bucket, making.buckets, making.seq_bits
-    )
+    calls = WindowCalls(operator.calls, making.schemas[0], state, making.seq_bits)
     return WindowsStep(calls, with_system_columns(to_arrow(making.node.schema)))

@@ -80,8 +80,12 @@ def kept_workers(context: SparkContext) -> Iterator[None]:
     finally:
         with _kept.lock:
             _kept.contexts.discard(id(context))
-            pools = [
-                pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)
-            ]
-        for pool in pools:
-            pool.stop()
+        stop_idle(context)
+
+
+def stop_idle(context: SparkContext) -> None:
+    """End the workers that no mill works with: the slots that they hold are free again."""
+    with _kept.lock:
+        pools = [pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)]
+    for pool in pools:
+        pool.stop()

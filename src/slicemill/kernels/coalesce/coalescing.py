@@ -16,7 +16,7 @@ import pyarrow as pa
 from slicemill.esl.expression import ColumnRef, Expr
 from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
-from slicemill.kernels.coalesce.runs import Runs, as_before, runs_of, shown
+from slicemill.kernels.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.kernels.coalesce.spans import Spans
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import distinct_keys
@@ -70,17 +70,23 @@ class Content:
         return out
 
     def changes(self) -> Mask:
-        """Rows that are not just what the row before them is: they tell all that windows without a beginning
-        show, since there a run always begins with its first tuple."""
-        out = np.ones(len(self.order), np.bool_)
-        same = self.partitions[1:] == self.partitions[:-1]
-        same &= self.selected[1:] == self.selected[:-1]
-        out[1:] = ~(same & (as_before(self.values) | ~self.selected[1:]))
+        """Rows that hold for some time and are not just what the one before them is.
+
+        They tell all that windows without a beginning show: there a run always begins with its first tuple.
+        """
+        places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
+        partitions, selected = self.partitions[places], self.selected[places]
+        same = partitions[1:] == partitions[:-1]
+        same &= selected[1:] == selected[:-1]
+        same &= as_before([column.take(pa.array(places)) for column in self.values]) | ~selected[1:]
+        out = np.zeros(len(self.order), np.bool_)
+        out[places[:1]] = True
+        out[places[1:][~same]] = True
         return out
 
 
 class Coalescing(ABC):
-    """One operator's runs, for one bucket of its partitions."""
+    """One operator's runs."""
 
     def __init__(
         self,
@@ -88,13 +94,11 @@ class Coalescing(ABC):
         schema: Schema,
         names: Sequence[str],
         state: CoalescingState,
-        share: tuple[int, int] = (0, 1),
     ) -> None:
         """`names` are the output's: keys that are shown, attributes, and the period."""
         assert operator.window.slide is not None, "the grammar asks for SLIDES"
         self.state = state
         self._slide, self._extent = operator.window.slide, operator.window.extent
-        self._bucket, self._buckets = share
         self._names = list(names)
         self._keys = [item.expr for item in operator.partition_by]
         # A key that is an attribute as well is shown once, as the attribute.
@@ -108,10 +112,15 @@ class Coalescing(ABC):
         conditions = [] if operator.where is None else [operator.where]
         self._evaluate = compile_many([*self._keys, *attributes, *conditions], schema)
 
-    def run(self, table: pa.Table, complete: int) -> tuple[pa.Table | None, int]:
-        """New rows in order, and a time below which no later one is; the same of the output."""
-        # Also tuples of other buckets tell the time: results do not depend on how many buckets there are.
-        known = [ts.as_py() for ts in table.column(TS)[-1:]] + ([] if complete == END else [complete])
+    def run(
+        self, table: pa.Table, complete: int, latest_elsewhere: int = BEGINNING
+    ) -> tuple[pa.Table | None, int]:
+        """New rows in order, and a time below which no later one is; the same of the output.
+
+        At the end, time stands still at the last tuple, here or elsewhere.
+        """
+        known = [ts.as_py() for ts in table.column(TS)[-1:]]
+        known.append(latest_elsewhere if complete == END else complete)
         self.state.now = max([self.state.now, *known])
         new, arrivals = self._taken(table)
         out = self._report(new, arrivals, ended=complete == END)
@@ -127,7 +136,7 @@ class Coalescing(ABC):
         """What comes out with new rows and the time that has passed, and what is kept."""
 
     def _taken(self, table: pa.Table) -> tuple[pa.Table, Places]:
-        """What is kept of this bucket's new rows, and when they arrived."""
+        """What is kept of new rows, and when they arrived."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
@@ -135,12 +144,6 @@ class Coalescing(ABC):
             found.append(outcome)
         arrivals: Places = numbers(table.column(ARRIVAL).combine_chunks())
         ts, seqs = table.column(TS), table.column(SEQ)
-        if self._buckets > 1 and len(table):
-            mine = distinct_keys(found[: len(self._keys)], len(table)).buckets(self._buckets)
-            chosen = np.flatnonzero(mine == self._bucket)
-            places = pa.array(chosen)
-            found, arrivals = [c.take(places) for c in found], arrivals[chosen]
-            ts, seqs = ts.take(places), seqs.take(places)
         keys, values = found[: len(self._keys)], found[len(self._keys) :]
         numbered = self.state.keys.number(distinct_keys(keys, len(ts)), keys)
         selected = pa.repeat(pa.scalar(True), len(ts))

@@ -35,10 +35,8 @@ class Shown(NamedTuple):
 
 
 def runs_of(partitions: Numbers, ts: Places, selected: Mask, values: Sequence[pa.Array]) -> Runs:
-    """The runs of rows that are sorted by partition and arrival; the last row of a partition is open."""
-    ends = np.full(len(ts), FOREVER)
-    follows = partitions[1:] == partitions[:-1]
-    ends[:-1][follows] = ts[1:][follows]
+    """The runs of rows that are sorted by partition and arrival."""
+    ends = ends_of(partitions, ts)
     places = np.flatnonzero(selected & (ends > ts))
     begins, ends, of = ts[places], ends[places], partitions[places]
     begun = np.ones(len(places), np.bool_)
@@ -50,6 +48,14 @@ def runs_of(partitions: Numbers, ts: Places, selected: Mask, values: Sequence[pa
     firsts = np.flatnonzero(begun)
     lasts = np.append(firsts[1:], len(places))[: len(firsts)] - 1
     return Runs(places, of, begins, np.cumsum(begun) - 1, firsts, ends[lasts])
+
+
+def ends_of(partitions: Numbers, ts: Places) -> Places:
+    """Until when each row holds: until the next of its partition; the last one is open."""
+    ends = np.full(len(ts), FOREVER)
+    follows = partitions[1:] == partitions[:-1]
+    ends[:-1][follows] = ts[1:][follows]
+    return ends
 
 
 def shown(runs: Runs, spans: Spans) -> Shown:

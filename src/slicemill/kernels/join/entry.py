@@ -1,13 +1,12 @@
 """How rows enter a join: with the hash of their key and the mask of the queries that want them.
 
-Rows without a key, of another bucket's keys, or that nobody wants are left outside.
+Rows without a key, or that nobody wants, are left outside.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from slicemill.esl.types import Schema
 from slicemill.execution.expressions import ExpressionError
@@ -15,7 +14,7 @@ from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.join.arrays import Times
 from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
 from slicemill.kernels.join.conditions import Selections
-from slicemill.kernels.join.hashing import HashedKeys, hash_keys
+from slicemill.kernels.join.hashing import hash_keys
 from slicemill.kernels.join.windows import Seats, counts_rows
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import SharedJoin
@@ -25,13 +24,10 @@ from slicemill.plan.slices.coverage import columns_kept
 class Entry:
     """The way into one side of a join; `schema` is that of the rows inside."""
 
-    def __init__(
-        self, operator: SharedJoin, side: int, schema: Schema, seats: Seats, bucket: int, buckets: int
-    ) -> None:
+    def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
         self._selections = Selections(operator.members, side, schema, seats)
         self._deadlines = operator.deadlines if side == 0 else ()
-        self._bucket, self._buckets = bucket, buckets
         self.schema = _schema(operator, side, schema, seats)
 
     def prepared(
@@ -39,13 +35,11 @@ class Entry:
     ) -> pa.Table:
         """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`."""
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
-        rows = np.flatnonzero(self._mine(hashed)) if self._buckets > 1 else np.arange(table.num_rows)
-        if len(rows) < table.num_rows:
-            table = table.take(pa.array(rows))
+        rows = np.arange(table.num_rows)
         words = self._selections.masks(table, errors)
         wanted = words.any(axis=1)
         if hashed.valid is not None:
-            wanted &= hashed.valid[rows]
+            wanted &= hashed.valid
         if not wanted.all():
             table, words, rows = table.filter(pa.array(wanted)), words[wanted], rows[wanted]
         columns = [table.column(name) for name in ("_ts", "_seq", "_arr")]
@@ -60,15 +54,6 @@ class Entry:
         names = [name for name in self.schema.names if name.startswith(DATA)]
         columns += [table.column(name.removeprefix(DATA)) for name in names]
         return pa.table(columns, schema=self.schema)
-
-    def _mine(self, hashed: HashedKeys) -> NDArray[np.bool_]:
-        """The rows of this bucket's keys; those without a key are looked at by the first one."""
-        # By other bits than those that the directories of blocks go by.
-        low = hashed.hashes & np.uint64(0xFFFFFFFF)
-        buckets = (low * np.uint64(self._buckets)) >> np.uint64(32)
-        if hashed.valid is not None:
-            buckets[~hashed.valid] = 0
-        return np.asarray(buckets == self._bucket)
 
 
 def asks_for_numbers(operator: SharedJoin, side: int) -> bool:

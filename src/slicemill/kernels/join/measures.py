@@ -1,6 +1,6 @@
 """What a join has seen of its streams and of itself: the plan of its cuts is made from that (S18, S20, S52).
 
-Every bucket measures and plans for itself, with its state, so that nothing has to be collected. Costs are in
+Every cell measures and plans for itself, with its state, so that nothing has to be collected. Costs are in
 comparisons of a pair; what writing rows anew takes is measured beside that (Csys), both in processor time of
 this machine while the join runs.
 """
@@ -119,7 +119,7 @@ class Measures:
         return a_row / a_pair
 
     def statistics(self) -> Statistics | None:
-        """What the formulas for operators take, of this bucket; None while nothing is known."""
+        """What the formulas for operators take, of this cell; None while nothing is known."""
         if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
             return None
         rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)

@@ -60,15 +60,13 @@ class _Target:
 
 
 class Join:
-    """The join of a plan, with what it has kept; it takes the rows of one bucket of keys."""
+    """The join of a plan, with what it has kept."""
 
     def __init__(
         self,
         operator: SharedJoin,
         schemas: Sequence[Schema],
         state: JoinState,
-        bucket: int = 0,
-        buckets: int = 1,
         newcomers: Covers | None = None,
         seq_bits: int = SEQ_BITS,
     ) -> None:
@@ -83,7 +81,7 @@ class Join:
         new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
         known, before = state.seats, state.seats.without(new)
         state.seats = before.taken_by(operator.members)
-        self._entries = [Entry(operator, side, schemas[side], state.seats, bucket, buckets) for side in SIDES]
+        self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
         self._sides = [
             Side(
                 state.sides[side],

@@ -174,7 +174,7 @@ class Side:
         return int(table_of(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
 
     def pass_by(self, moments: Times) -> None:
-        """Rows of the stream that have been met, with or without a key, in this bucket or another."""
+        """Rows of the stream that have been met, with or without a key."""
         self.state.seen += len(moments)
         self.state.moments = self.state.moments[len(moments) :]
 

@@ -26,12 +26,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Input:
-    """What the members have in common: the schema of the stream, its keys, and which of them are ours."""
+    """What the members have in common: the schema of the stream, and its keys."""
 
     schema: Schema
     keys: tuple[Expr, ...]
-    bucket: int = 0
-    buckets: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Selection:
         self._keys = compile_many(given.keys, given.schema)
 
     def select(self, table: pa.Table, live: Collection[str]) -> tuple[Selected, dict[str, ExpressionError]]:
-        """The tuples of our bucket that live members take, with their keys; and the members that fail."""
+        """The tuples that live members take, with their keys; and the members that fail."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
         selected = Selected(table, masks.words)
@@ -90,14 +88,7 @@ class Selection:
             selected = selected.only(rows)
             keys = self._keys(selected.table)
         found = [key for key in keys if isinstance(key, pa.ChunkedArray)]
-        return self._ours(Selected(selected.table, selected.words, found)), failed
-
-    def _ours(self, selected: Selected) -> Selected:
-        """What has keys of our bucket."""
-        if self._given.buckets == 1 or not selected.keys:
-            return selected
-        buckets = distinct_keys(selected.keys, selected.table.num_rows).buckets(self._given.buckets)
-        return selected.only(np.asarray(buckets == self._given.bucket))
+        return Selected(selected.table, selected.words, found), failed
 
     def takes(self, name: str, selected: Selected) -> Mask:
         place = self._place[name]

@@ -78,21 +78,18 @@ class Placed:
 
 
 class WindowCalls:
-    """The calls of one operator. `buckets` splits the work by key: this instance takes care of `bucket`."""
+    """The calls of one operator."""
 
     def __init__(
         self,
         calls: Sequence[WindowCall],
         schema: Schema,
         state: WindowState | None = None,
-        bucket: int = 0,
-        buckets: int = 1,
         seq_bits: int = SEQ_BITS,
     ) -> None:
         self._calls = calls
         self._seq_bits = seq_bits
         self._names = list(schema.names)
-        self._bucket, self._buckets = bucket, buckets
         self._types = [arrow_type(call.columns[0].type) for call in calls]
         partitions = list(dict.fromkeys(call.partition_by for call in calls))
         arguments = [call.arguments[: stored_arguments(call)] for call in calls]
@@ -113,7 +110,8 @@ class WindowCalls:
         names = [*_SYSTEM, *self._names]
         # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
         table = pa.table([table.column(name) for name in names], names=names)
-        table, keys, columns = self._mine(table)
+        keys, columns = self._evaluated(table)
+        table = table.combine_chunks()
         came = table
         if self._active and len(table):
             seqs = ranked(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
@@ -148,23 +146,19 @@ class WindowCalls:
 
     # -- input -----------------------------------------------------------------------------------------
 
-    def _mine(self, table: pa.Table) -> tuple[pa.Table, list[list[pa.Array]], list[pa.Array]]:
-        """This bucket's rows, with their keys for each PARTITION BY and all arguments."""
+    def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
+        """The keys of rows for each PARTITION BY, and all arguments."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
                 raise outcome
             found.append(whole(outcome))
         of_keys = sum(self._partition_sizes)
-        if self._buckets > 1 and len(table):
-            mine = distinct_keys(found[: self._partition_sizes[0]], len(table)).buckets(self._buckets)
-            chosen = pa.array(np.flatnonzero(mine == self._bucket))
-            table, found = table.take(chosen), [column.take(chosen) for column in found]
         keys, start = [], 0
         for size in self._partition_sizes:
             keys.append(found[start : start + size])
             start += size
-        return table.combine_chunks(), keys, found[of_keys:]
+        return keys, found[of_keys:]
 
     def _spans(self, keys: list[list[pa.Array]], rows: int, before: int, now: int) -> list[Span]:
         spans = []

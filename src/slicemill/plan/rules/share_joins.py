@@ -6,9 +6,10 @@
     B ─┘
 
 Selections below a join go into the shared node: masks say which tuples each query wants. Below a window that
-counts rows they stay where they are, since they decide which rows are the last ones. A lone join gets the
-same form, so that others can join it later and find its state. A join that is not all there is between logs
-is rewritten where it stands, for itself alone.
+counts rows they stay where they are, since they decide which rows are the last ones. Joins that count rows
+share a node of their own, since they count the rows of all keys, and cannot be split by key. A lone join gets
+the same form, so that others can join it later and find its state. A join that is not all there is between
+logs is rewritten where it stands, for itself alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import conjuncts
+from slicemill.esl.query import Frame
 from slicemill.esl.render import render
 from slicemill.plan.content import digest, short
 from slicemill.plan.graph import Node, QueryGraph
@@ -63,7 +65,8 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         windows = (join.windows[0], join.windows[1])
         member = JoinMember(node.id, windows, (left_where, right_where), residual, columns, join.limit)
         if between_logs(graph, node):
-            label, name = _name(graph, (left, right), keys)
+            counted = any(window.frame is Frame.ROWS for window in windows)
+            label, name = _name(graph, (left, right), keys, counted=counted)
             found = shared.setdefault(name, _Shared(label, (left, right), keys))
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
             found.members.append(member)
@@ -87,9 +90,10 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Nod
     return without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
-def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys) -> tuple[str, str]:
+def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys, *, counted: bool) -> tuple[str, str]:
     """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
     inputs = " and ".join(source_name(graph, source) for source in sources)
     equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
+    label += " by rows" if counted else ""
     return label, f"{label} #{digest('joins', [content_of(graph, source) for source in sources], keys)}"

@@ -10,7 +10,8 @@ Selections go into the shared node: its members' tuples are told apart by what t
 A lone aggregate gets the same form, so that others can join it later and find it running.
 
 Only what lies between logs with nothing but selections and projections around it is shared: then the unit of
-the node is that of its stream and key, whichever queries come and go.
+the node is that of its stream and key, whichever queries come and go. Windows of FROM that are
+not shared have a node of their own.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from slicemill.plan.operators import (
 from slicemill.plan.panes import kept_in_panes
 from slicemill.plan.rules.sharing import (
     SharedByKey,
+    alone,
     between_logs,
     columns_read,
     shared_by_key,
@@ -44,14 +46,21 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     parts: dict[str, Node] = {}
     for node in graph:
         keys = _keys(node.operator)
-        if keys is None or not between_logs(graph, node):
+        if keys is None:
             continue
+        apart = not between_logs(graph, node)
+        if apart and isinstance(node.operator, WindowAggregate):
+            continue  # by the kernels of OVER
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
             continue  # such a call runs an aggregate's window version, which is told of every tuple
-        source, conditions = _input(graph, node)
-        found = shared_by_key(shared, "windows", graph, source, keys)
+        source, conditions = (graph[node.inputs[0]], ()) if apart else _input(graph, node)
+        found = (
+            alone(shared, "windows", node, source, keys)
+            if apart
+            else shared_by_key(shared, "windows", graph, source, keys)
+        )
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         member = WindowMember(node.id, conditions, node.operator, columns, partial)
         parts[node.id] = found.add(node, columns, member)

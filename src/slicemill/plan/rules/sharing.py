@@ -61,6 +61,15 @@ def shared_by_key(
     return known.setdefault(name, SharedByKey(name, label, source, keys))
 
 
+def alone(
+    known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
+) -> SharedByKey[M]:
+    """A node of the same kind for one member that cannot be shared."""
+    made: SharedByKey[M] = SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys)
+    known[made.id] = made
+    return made
+
+
 def between_logs(graph: QueryGraph, node: Node) -> bool:
     """Is there nothing that keeps tuples between the node and the logs around it?
 

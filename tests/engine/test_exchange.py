@@ -1,0 +1,149 @@
+"""Parts of logs by cell: they are a partition of the rows, in order, however the rows were stored."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.engine import exchange
+from slicemill.engine.exchange import Spread, ordered_by_cell
+from slicemill.engine.mill import Mill
+from slicemill.engine.program import Outcome, UnitProgram
+from slicemill.esl.expression import Call, ColumnRef, Literal
+from slicemill.esl.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
+from slicemill.plan.partitions import Exchange
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.storage.order import merge_sorted
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+
+SCHEMA = Schema((Column("k", INT), Column("name", VARCHAR), Column("x", DOUBLE), Column("n", BIGINT)))
+K, NAME, X, N = (ColumnRef(column.name, column.type) for column in SCHEMA)
+KEYS = [
+    (K,),
+    (NAME,),
+    (X,),
+    (K, NAME),
+    (X, N, K),
+    (Call("%", (N, Literal(3, BIGINT)), BIGINT),),
+    (Call("/", (K, N), DOUBLE),),  # fails where n is 0
+]
+
+rows = st.tuples(
+    st.sampled_from([None, 0, 1, 2, -5]),
+    st.sampled_from([None, "", "a", "b"]),
+    st.sampled_from([None, 0.0, -0.0, 1.5, math.nan]),
+    st.sampled_from([None, 0, 1, 10**12]),
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[pa.Table]:
+    """Tables that are sorted each in itself, and may overlap."""
+    number, made = 0, []
+    for _ in range(draw(st.integers(1, 4))):
+        values = draw(st.lists(rows, max_size=12))
+        times = sorted(draw(st.lists(st.integers(0, 9), min_size=len(values), max_size=len(values))))
+        system = [times, range(number, number + len(values)), [5] * len(values)]
+        number += len(values)
+        columns = [*system, *(zip(*values, strict=True) if values else [[]] * 4)]
+        types = with_system_columns(to_arrow(SCHEMA))
+        made.append(
+            pa.table([pa.array(c, f.type) for c, f in zip(columns, types, strict=True)], schema=types)
+        )
+    return made
+
+
+def plain(table: pa.Table) -> list[str]:
+    return [repr(row) for row in table.to_pylist()]
+
+
+def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
+    spread = Spread(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
+    found = [spread.part(cell) for cell in range(by.cells)]
+    for part in found:
+        positions = list(zip(part["_ts"].to_pylist(), part["_seq"].to_pylist(), strict=True))
+        assert positions == sorted(positions)
+        assert part.column_names == ["_ts", "_seq", "_arr", *SCHEMA.names]
+    return [plain(part) for part in found]
+
+
+@given(batches(), st.sampled_from(KEYS), st.integers(1, 9), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_parts_are_a_partition_of_the_rows_however_they_are_stored(
+    tables: list[pa.Table], keys: Any, cells: int, ordered: list[bool]
+) -> None:
+    by, other = Exchange(keys, cells), Exchange((NAME, K), 3)
+    found = parts(tables, by)
+    assert sorted(row for part in found for row in part) == sorted(plain(merge_sorted(tables)))
+    stored = [
+        ordered_by_cell(table, [other, by], SCHEMA) if own else table
+        for table, own in zip(tables, ordered, strict=False)
+    ]
+    assert parts(stored, by) == found
+
+
+QUERIES = """
+CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;
+CREATE QUERY sums AS SELECT k, sum(v) OVER (PARTITION BY k RANGE 3 SECONDS PRECEDING) AS s FROM S;
+CREATE STREAM D AS SELECT k, v FROM S WHERE v > 2;
+CREATE QUERY counts AS SELECT k, count(*) OVER (PARTITION BY k ROWS 5 PRECEDING) AS n FROM D;
+CREATE QUERY pairs AS SELECT A.k, A.v, B.v AS w
+  FROM S [RANGE 1 SECOND] A, D [RANGE 1 SECOND] B WHERE A.k = B.k;
+"""
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the rows that programs of units with several cells are given."""
+    counted: list[int] = []
+    run = UnitProgram.run
+
+    def count(self: UnitProgram, inputs: dict[str, pa.Table], *told: Any, **more: Any) -> Outcome:
+        counted.extend(inputs[log].num_rows for log in self.plan.exchanges)
+        return run(self, inputs, *told, **more)
+
+    monkeypatch.setattr(UnitProgram, "run", count)
+    return counted
+
+
+def run_queries(home: Path, cells: int) -> tuple[dict[str, list[Any]], Mill]:
+    with fed_mill(home, Clock(1), inline_pool(), cells) as mill:
+        mill.execute(QUERIES)
+        mill.open()
+        chance = np.random.default_rng(3)
+        for batch in range(4):
+            times = batch * 1_000_000 + np.sort(chance.integers(0, 1_000_000, 200))
+            keys, values = chance.integers(0, 20, (2, 200))
+            table = list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True))
+            feed_rows(mill, "S", table)
+            mill.dispatcher.run_some()
+        finish(mill)
+        results = {name: [(t.ts, t.row) for t in query.rows()] for name, query in mill.queries.items()}
+        assert all(query.error is None for query in mill.queries.values())
+        return results, mill
+
+
+@pytest.mark.parametrize("large", [1, 10**9], ids=["stored", "on reading"])
+def test_cells_together_are_handed_every_row_once(
+    tmp_path: Path, handed: list[int], large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_LARGE", large)
+    monkeypatch.setattr(exchange, "_LARGE_PER_CELL", 0)
+    one, _ = run_queries(tmp_path / "one", 1)
+    assert handed == []
+    for cells in (8, 64):
+        several, mill = run_queries(tmp_path / str(cells), cells)
+        assert several == one
+        log = mill.home.logs["S"]
+        # `sums` and `pairs` read S, `counts` and `pairs` read D.
+        assert sum(handed) == 2 * log.rows + 2 * mill.home.logs["D"].rows
+        assert all((".ordered-" in segment) == (large == 1) for segment in log.used_segments())
+        # Nobody else sees the order.
+        assert log.read(log.epochs()[0]).column_names == ["_ts", "_seq", "_arr", "k", "v", "ts"]
+        handed.clear()
