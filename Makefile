@@ -5,12 +5,13 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+QUICK  := tests/esl tests/plan tests/ingest tests/storage tests/metrics tests/scheduling tests/model tests/uda
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test recovery lint bench lab lock clean
+.PHONY: help venv demo quick test test-slow lint bench lab lock clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
@@ -37,12 +38,17 @@ lint: $(READY) ## ruff and mypy --strict
 # output comes when both are done.
 test: lint ## lint, then the whole test suite
 	@mkdir -p out
-	@$(BIN)/python -m pytest -p no:cacheprovider -m "not spark" > out/plain-tests.log 2>&1 & plain=$$!; \
-	$(BIN)/python -m pytest -m spark; spark=$$?; \
+	@$(BIN)/python -m pytest -p no:cacheprovider -m "not first_process" > out/plain-tests.log 2>&1 & plain=$$!; \
+	$(BIN)/python -m pytest -m first_process; spark=$$?; \
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
 
-recovery: $(READY) ## kill drivers and workers at every step of every commit (some minutes)
-	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py tests/engine/workers/slow_cluster.py
+# Fewer examples of property tests than elsewhere, and nothing that starts Spark.
+quick: $(READY) ## unit tests without Spark, under a minute
+	$(BIN)/python -m pytest -p no:cacheprovider -x --hypothesis-profile=quick -m "not spark" $(QUICK)
+
+test-slow: $(READY) ## kill drivers, workers and executors at every step of a commit, on clusters too (some minutes)
+	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
+	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

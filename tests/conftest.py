@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quick", settings.get_profile("tests"), max_examples=5)
 settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
@@ -27,22 +28,16 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs in one process: what uses the session, and what belongs to the engine.
+    """Mark what uses the session, and what `make test` runs in the process that has it.
 
     The other process takes about as long.
     """
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if "spark" in getattr(item, "fixturenames", ()) or folder in (
-            "bench",
-            "engine",
-            "storage",
-            "ingest",
-            "connectors",
-            "metrics",
-            "recovery",
-        ):
+        uses_session = "spark" in getattr(item, "fixturenames", ())
+        if uses_session:
             item.add_marker(pytest.mark.spark)
+        if uses_session or item.path.relative_to(TESTS).parts[0] in _WITH_SPARK:
+            item.add_marker(pytest.mark.first_process)
 
 
 @pytest.fixture(scope="session")
