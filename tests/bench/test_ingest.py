@@ -1,42 +1,34 @@
-"""The parts of the ingest benchmark, on a few rows: both sides count what a batch query counts."""
+"""Filters over bids: what all systems should count."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from slicemill.bench.bids import many_conditions
-from slicemill.bench.ingest import IngestBench, Sizes
+import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-FEW = Sizes(
-    rows_per_file=500,
-    files_per_batch=2,
-    warm_files=1,
-    warm_files_for_many=1,
-    files_for_one=3,
-    files_for_many=3,
-    rounds=1,
-    small_rows=20,
-    small_files=6,
-    every_s=0.05,
-)
+from slicemill.bench.bids import COLUMNS, expected_counts, many_conditions, one_condition, write_bids
+from slicemill.bench.ingest import filters
+from slicemill.esl import bind
 
 
-def test_both_sides_count_the_rows_of_a_batch_query(tmp_path: Path, spark: SparkSession) -> None:
-    compared = IngestBench(spark, tmp_path, FEW).compare(many_conditions()[8:11], 3, 1)
-    assert compared["rows"] > 1_400
-    assert compared["rows too many or missing"] == 0
-    assert compared["slicemill"]["cpu_s"] > 0 and compared["spark"]["cpu_s"] > 0
-    stages = compared["where our time goes, s, last round"]
-    assert stages["run: kernels"]["times"] > 0 and stages["commit"]["s"] > 0
+def test_every_bid_passes_two_of_twenty_filters_and_about_a_tenth_the_one(tmp_path: Path) -> None:
+    paths = write_bids(tmp_path, 2, 5_000)
+    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+    assert list(rows[0]) == list(COLUMNS)
+    counts = expected_counts(paths, many_conditions())
+    assert sum(counts) == 2 * len(rows)
+    assert counts[-3] == sum(row["bidder"] % 10 == 7 for row in rows)
+    assert 0.05 < expected_counts(paths, one_condition())[0] / len(rows) < 0.15
 
 
-def test_latencies_are_measured_on_both_sides(tmp_path: Path, spark: SparkSession) -> None:
-    latency = IngestBench(spark, tmp_path, FEW).latencies()
-    assert (
-        0 < latency["p50 batch, native count, ms"] <= latency["p50 from arrival to result, native count, ms"]
+def test_filters_are_right_in_esl_and_have_results_of_the_first_file_and_of_all(tmp_path: Path) -> None:
+    workload = filters(write_bids(tmp_path, 3, 500), many_conditions())
+    declared = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
+    script = [f"CREATE STREAM bid ({declared}) ORDER BY ts USING parquet OPTIONS (path '{tmp_path}');"]
+    script += [f"CREATE QUERY q{n} AS {query.text['esl']};" for n, query in enumerate(workload.queries)]
+    assert len(bind("\n".join(script)).catalog.queries) == 20
+    assert sum(query.first for query in workload.queries) == 2 * (
+        pq.read_metadata(tmp_path / "00000.parquet").num_rows
     )
-    assert latency["p50 from arrival to result, slicemill, ms"] > 0
+    assert all(query.first <= query.expected for query in workload.queries)
+    assert workload.rows == sum(pq.read_metadata(path).num_rows for path in sorted(tmp_path.iterdir())[1:])

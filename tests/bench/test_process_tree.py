@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-
-import pytest
+import time
 
 from slicemill.bench.process_tree import Usage, measured
-
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="the benchmarks read /proc, which only Linux has"
-)
 
 # The kernel counts time in hundredths of a second, and cuts off what is less, process by process.
 BURNT_S = 0.4 - 2 * 0.01
@@ -86,6 +81,22 @@ def test_a_child_that_started_before_the_phase_counts_from_then_on() -> None:
         child.kill()
         child.stdout.close()
     assert 0 < usage.cpu_s < 0.7
+
+
+def test_another_process_is_measured_with_its_children_and_without_us() -> None:
+    code = (
+        "import subprocess, sys\n"
+        f"input()\nsubprocess.run([sys.executable, '-c', {BURN.format(0.4)!r}])\nprint(flush=True)\ninput()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None and child.stdout is not None
+    with measured() as ours, measured(child.pid) as usage:
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        exec(BURN.format(time.process_time() + 0.4))
+        child.stdout.readline()
+    child.communicate(b"\n")
+    assert BURNT_S <= usage.cpu_s < ours.cpu_s - 0.3
 
 
 def test_the_peak_of_memory_is_that_of_all_processes_together() -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicemill.bench import events
+from slicemill.bench.bare_numba import BareWindows
 from slicemill.bench.events import Expected, write_events
 from slicemill.bench.panes_kept import entries_kept
 
@@ -47,3 +48,14 @@ def test_what_is_expected_is_what_windows_hold(tmp_path: Path, monkeypatch: pyte
 def test_panes_keep_a_value_per_slide_and_not_per_tuple() -> None:
     assert entries_kept(20, 5, 100) <= 5
     assert entries_kept(20, 1, 100) <= 21
+
+
+def test_bare_numba_has_the_means_of_numpy_whatever_was_taken_before(tmp_path: Path) -> None:
+    paths = write_events(tmp_path / "events", 3, 15_000)
+    expected = Expected(paths)
+    bare = BareWindows((1, 3, 20), events.KEYS, events.FIRST_S, expected.seconds)
+    for taken in (paths[:1], paths[1:]):
+        bare.take(taken)
+    for range_s, tables in bare.results.items():
+        assert bare.count(range_s) == expected.count(range_s)
+        assert expected.differences(range_s, pa.concat_tables(tables)) == 0

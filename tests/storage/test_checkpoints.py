@@ -179,6 +179,7 @@ def test_what_must_outlive_a_loss_of_power_is_synced_before_it_is_named(tmp_path
 
     write(tmp_path, encode_states({"node": Slice(rows(1))}), Noting(), durable=True)
     assert steps == [
+        ("sync", ""),  # the folder that the checkpoints' own folder is in
         *(("write", ".arrow"), ("sync", ".arrow")),
         *(("write", ".state"), ("sync", ".state")),
         ("sync", ""),

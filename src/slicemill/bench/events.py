@@ -16,13 +16,13 @@ KEYS = 1_000
 SCHEMA = "k BIGINT, v BIGINT, ts TIMESTAMP"
 
 _SECOND = 1_000_000
-_FIRST_S = 1_700_000_000
+FIRST_S = 1_700_000_000
 
 
 def write_events(folder: Path, files: int, rows_per_file: int) -> list[Path]:
     """Files of events in the order of their times, each going on where the one before has ended."""
     random, rows = np.random.default_rng(1), files * rows_per_file
-    ts = _FIRST_S * _SECOND + np.arange(rows) * (_SECOND // EVENTS_PER_S)
+    ts = FIRST_S * _SECOND + np.arange(rows) * (_SECOND // EVENTS_PER_S)
     columns = {
         "k": random.integers(0, KEYS, rows),
         "v": random.integers(0, 10_000, rows),
@@ -39,7 +39,7 @@ def write_parts(folder: Path, table: pa.Table, rows_per_file: int) -> list[Path]
         paths.append(folder / f"{number:05d}.parquet")
         pq.write_table(table.slice(start, rows_per_file), paths[-1])
         # Spark takes files by their times, which for small ones would be the same.
-        os.utime(paths[-1], (_FIRST_S + number, _FIRST_S + number))
+        os.utime(paths[-1], (FIRST_S + number, FIRST_S + number))
     return paths
 
 
@@ -50,10 +50,11 @@ class Expected:
         table = pa.concat_tables([pq.read_table(path) for path in paths])
         k, v = table.column("k").to_numpy(), table.column("v").to_numpy()
         ts = table.column("ts").cast(pa.int64()).to_numpy()
-        second = ts // _SECOND - _FIRST_S
-        self._ends = int(ts[-1] // _SECOND - _FIRST_S)
+        second = ts // _SECOND - FIRST_S
+        self.seconds = int(second[-1]) + 1
+        self._ends = int(ts[-1] // _SECOND - FIRST_S)
         cells = (second * KEYS + k).astype(np.int64)
-        size = (int(second[-1]) + 1) * KEYS
+        size = self.seconds * KEYS
         # Whole numbers below 2**53: exact.
         self._counts, self._sums = (
             np.vstack([np.zeros(KEYS), np.cumsum(values.reshape(-1, KEYS), axis=0)])
@@ -73,7 +74,7 @@ class Expected:
         """How many results, as k, mean and e, are not what they should be."""
         counts, sums = self._windows(range_s)
         end, key = np.nonzero(counts)
-        right = np.array([(_FIRST_S + 1 + end) * _SECOND, key, sums[end, key] / counts[end, key]])
+        right = np.array([(FIRST_S + 1 + end) * _SECOND, key, sums[end, key] / counts[end, key]])
         columns = (table.column("e").cast(pa.int64()), table.column("k"), table.column("mean"))
         found = np.array([column.to_numpy().astype(np.float64) for column in columns])
         if found.shape != right.shape:

@@ -10,12 +10,10 @@ The engine before is that of commit 94f781c, taken from the repository that this
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import slicemill
+from slicemill.bench.before import BEFORE, source_before
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.many_data import STREAMS, Expected, make_batches, write_batch
 from slicemill.bench.query_sets import filter_query, join_query, mixed_queries, over_query, window_query
@@ -30,7 +29,6 @@ from slicemill.errors import SlicemillError
 from slicemill.lab.claims import Claim, at_most, timed
 from slicemill.lab.experiment import Result, Scale
 
-BEFORE = "94f781c"
 KINDS = ("filter", "window", "over", "join")
 _PATIENCE_S = 3_600
 
@@ -52,7 +50,7 @@ def run(scale: Scale) -> Result:
         folder = Path(name)
         now = _side(folder / "now", source, sizes)
         try:
-            before: dict[str, Any] | None = _side(folder / "before", _source_before(folder / "old"), sizes)
+            before: dict[str, Any] | None = _side(folder / "before", source_before(folder / "old"), sizes)
             why = ""
         except SlicemillError as error:
             before, why = None, f"not measured: {error}"
@@ -146,23 +144,6 @@ def _side(folder: Path, source: Path, sizes: Sizes) -> dict[str, Any]:
         raise SlicemillError(f"the run in {source} failed: {done.stderr.strip()[-500:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def _source_before(folder: Path) -> Path:
-    """The packages of the commit before, out of the repository; without one, an error."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        top = subprocess.run(
-            [*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True
-        )
-        git = ["git", "-C", top.stdout.strip()]
-        packed = subprocess.run([*git, "archive", f"{BEFORE}:src"], capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise SlicemillError(f"commit {BEFORE} is not at hand: {error}") from None
-    folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
 
 
 BENCHMARK = Benchmark("A thousand queries, beside the engine before", run)

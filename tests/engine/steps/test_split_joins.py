@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.engine.program import UnitPlan, UnitProgram
@@ -49,11 +49,14 @@ def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> li
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     found: list[Timed] = []
     reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)
+    arrived: dict[str, int] = dict.fromkeys(unit.inputs, 0)
     for number, run in enumerate(runs):
         given_ = {}
         for stream in unit.inputs:
             mine = [Timed(ts * SECOND, row) for ts, of, row in run if of == stream]
-            given_[stream] = to_table(mine, graph[stream].schema, [timed.ts for timed in mine])
+            seqs = range(arrived[stream], arrived[stream] + len(mine))
+            given_[stream] = to_table(mine, graph[stream].schema, [timed.ts for timed in mine], seqs)
+            arrived[stream] += len(mine)
             reached[stream] = max([reached[stream], *(timed.ts for timed in mine)])
         told: Mapping[str, int] = dict.fromkeys(reached, END) if number == len(runs) - 1 else reached
         outcome = program.run(given_, told)
@@ -63,6 +66,11 @@ def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> li
 
 
 @settings(max_examples=50)
+@example(
+    "SELECT * FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND], C [RANGE 1 SECOND]",
+    [(0, "A", (0, 0)), (0, "A", (0, 0)), (0, "A", (0, 1)), (0, "B", (0, 0)), (0, "C", (0, 0))],
+    [2],
+)
 @given(queries(), st.lists(events, max_size=22), st.lists(st.integers(0, 22), max_size=2))
 def test_a_row_of_joins_gives_what_one_join_of_all_streams_gives(
     text: str, arriving: list[Event], cuts: list[int]

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicemill.bench.join import joins
-from slicemill.bench.join_rivals import WindowedJoin, write_input
+from slicemill.bench.join_input import WindowedJoin, write_input
 
 
 @pytest.mark.parametrize("files", [1, 3])

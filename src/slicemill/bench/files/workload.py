@@ -1,0 +1,105 @@
+"""What all systems run: streams of files, queries over them in each system's language, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+Format: TypeAlias = Literal["parquet", "csv", "csv with epoch times"]
+Language: TypeAlias = Literal["esl", "spark", "flink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows in the order of their times, in whole milliseconds where rows near a border matter.
+
+    The first of the Parquet files is taken before anything is measured. As CSV there are only two files: the
+    first one, and one with all the others, since Flink takes files that it finds together in any order, and
+    would drop rows as late. Numbers of milliseconds are cheaper for Flink to read than times as text.
+    """
+
+    columns: Mapping[str, str]
+    parquet: Sequence[Path]
+
+    def files(self, form: Format) -> Sequence[Path]:
+        """In this format; made when first asked for, beside the Parquet files."""
+        if form == "parquet":
+            return self.parquet
+        folder = self.parquet[0].parent / f"{form}, {len(self.parquet)} files"
+        paths = [folder / "00000.csv", folder / "00001.csv"]
+        if not folder.exists():
+            folder.mkdir()
+            for path, parts in zip(paths, (self.parquet[:1], self.parquet[1:]), strict=True):
+                table = pa.concat_tables([pq.read_table(part) for part in parts])
+                options = arrow_csv.WriteOptions(include_header=False, quoting_style="none")
+                arrow_csv.write_csv(_with_times(table, form), path, options)
+        return paths
+
+    @property
+    def rows(self) -> int:
+        """Those that are measured."""
+        return sum(pq.read_metadata(path).num_rows for path in self.parquet[1:])
+
+
+def _with_times(table: pa.Table, form: Format) -> pa.Table:
+    place = table.column_names.index("ts")
+    times = table.column("ts")
+    if form == "csv":
+        # As text without a zone, which is UTC for everybody here.
+        found = pc.strftime(times.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
+    else:
+        found = pc.divide(times.cast(pa.int64()), 1_000)
+    return table.set_column(place, "ts", found)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query in each language; `first` results are there after the first files, `expected` after all."""
+
+    text: Mapping[Language, str]
+    first: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Queries that run at once. Without `watermarks` no system has to keep track of time for them."""
+
+    name: str
+    streams: Mapping[str, Stream]
+    queries: Sequence[Query]
+    watermarks: bool = True
+
+    @property
+    def rows(self) -> int:
+        return sum(stream.rows for stream in self.streams.values())
+
+    def job(self, language: Language, form: Format, folder: Path) -> dict[str, Any]:
+        """As a side is told; the streams' files will come to folders of their names in `folder`."""
+        return {
+            "folder": str(folder),
+            "format": "parquet" if form == "parquet" else "csv",
+            "streams": {
+                name: {"columns": dict(stream.columns), "folder": str(folder / name)}
+                for name, stream in self.streams.items()
+            },
+            "queries": [query.text[language] for query in self.queries],
+            "watermarks": self.watermarks,
+            "first": [query.first for query in self.queries],
+            "expected": [query.expected for query in self.queries],
+        }
+
+
+def reading(name: str, stream: Stream) -> Workload:
+    """A stream that is only read and counted: what of another workload's cost is reading."""
+    select = f"SELECT {', '.join(stream.columns)} FROM {name}"
+    first = pq.read_metadata(stream.parquet[0]).num_rows
+    texts: Mapping[Language, str] = {"esl": select, "spark": select, "flink": select}
+    return Workload("reading", {name: stream}, [Query(texts, first, first + stream.rows)], watermarks=False)
