@@ -51,8 +51,8 @@ _STARTING = (
     Point("before a statement is noted", DRIVER, APPEND, r"^journal/.* catalog", nth=2),
     Point("before a unit exists", DRIVER, APPEND, r"^journal/.* new "),
     Point("some units exist", DRIVER, APPEND, r"^journal/.* new ", AFTER, 3),
-    Point("before a worker reads anything", WORKER, MESSAGE, r"read bid"),
 )
+_FIRST_READ = Point("before a worker reads anything", WORKER, MESSAGE, r"read bid")
 
 _READING = (
     Point("before rows of a stream are appended", WORKER, APPEND, r"^logs/bid/", nth=3),
@@ -228,7 +228,7 @@ def _seeded(seed: int, count: int) -> Iterator[Point]:
 
 
 CHAINS: Mapping[str, tuple[Point, ...]] = {
-    "starting": _in(ANYWHERE, _STARTING),
+    "starting": (*_in(ANYWHERE, _STARTING), _FIRST_READ),
     "reading": _READING,
     "running": _RUNNING,
     "checkpointing": _CHECKPOINTING,
