@@ -24,6 +24,7 @@ def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
         rows={"node": rows},
         arrivals={},
         due=None,
+        latest={},
         sheds={},
         state_bytes=0,
         cpu_s=seconds,

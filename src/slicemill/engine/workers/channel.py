@@ -261,7 +261,9 @@ class Entrance:
             each.close()
         if self._folder is not None:
             Path(str(self.address)).unlink(missing_ok=True)
-            self._folder.rmdir()
+            # A worker that found nobody there any more may have removed it just now.
+            with contextlib.suppress(FileNotFoundError):
+                self._folder.rmdir()
 
     def _accept(self) -> None:
         poll = select.poll()
