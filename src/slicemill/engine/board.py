@@ -65,6 +65,7 @@ class Board:
         self.position = {unit.id: position for position, unit in enumerate(units)}
         self._logs = logs
         self._goals = goals
+        self.strictest_s = min((goal.within_s for goal in goals.values()), default=np.inf)
         count = len(units)
         read: dict[str, list[int]] = {}
         for position, unit in enumerate(units):

@@ -8,8 +8,9 @@ There is no barrier: a worker that answers gets its next message while others ar
 reads of sources first, then runs of units in the order of the policy, as many as fit into a quantum of
 estimated cost. A unit that is not picked falls behind in its logs; nothing is lost.
 
-Pacing: what arrives while a round is under way goes into the next one, and reads of a trickle wait until a
-round is worth its cost: rounds take at most a share of one core while little comes. Under load batches grow.
+Pacing: what arrives while a round is under way goes into the next one, and reads of a trickle wait until they
+are worth what follows from them: a quarter of a core is spent while little comes, unless service levels ask
+for more. Under load batches grow.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ from slicemill.time import US
 
 AfterRun = Callable[[RunningUnit, list[RunDone]], None]
 
-# Of one core, what rounds over a trickle may take: the time between reads is at least their cost over this.
-_PACE = 0.2
-_LONGEST_PAUSE_S = 0.05
+# Of one core, what is spent on a trickle: between two reads passes at least the cost of all that follows from
+# one, over this. It is no longer than that, or than a part of what the strictest service level allows.
+_PACE = 0.25
+_LONGEST_PAUSE_S = 0.1
+_PART_OF_LEVEL = 0.25
 # A full decision ranks all ready units; a message never holds more than these.
 _UNITS_PER_ROUND = 256
 _POLL_S = 0.05
@@ -106,7 +109,9 @@ class Dispatcher:
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
-        self._round_cost_s = 0.001
+        self._cost_of_reads_s = 0.001  # of reading once and of all that follows from it
+        self._spent_s = 0.0  # since the last reads, by workers
+        self._thread_s = 0.0  # this thread's processor time at the last reads
         self._next_reads_s = 0.0
         self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
@@ -301,11 +306,21 @@ class Dispatcher:
         if self._reads_sources and time.monotonic() >= self._next_reads_s:
             asked = self._give_reads()
             if asked:
-                pause = min(self._round_cost_s / _PACE, _LONGEST_PAUSE_S)
-                self._next_reads_s = time.monotonic() + pause
+                self._next_reads_s = time.monotonic() + self._pause_s()
         asked |= self._give_runs(self._ranked(), self.quantum_s)
         if not asked:
             self._give_due_checkpoints()
+
+    def _pause_s(self) -> float:
+        """How long to let tuples gather before the next reads; called with each of them."""
+        if any(stream.catching_up for stream in self.streams.values()):
+            return 0.0
+        thread_s = time.thread_time()
+        spent_s, self._spent_s = self._spent_s + thread_s - self._thread_s, 0.0
+        self._thread_s = thread_s
+        self._cost_of_reads_s += 0.2 * (spent_s - self._cost_of_reads_s)
+        allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * self.board.strictest_s)
+        return min(self._cost_of_reads_s / _PACE, allowed_s)
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -396,7 +411,7 @@ class Dispatcher:
                     unit.checkpointed(done, change)
             elif isinstance(done, ItemFailed):
                 self._item_failed(done, change, now)
-        self._round_cost_s += 0.2 * (cost_s - self._round_cost_s)
+        self._spent_s += cost_s
 
     def _ran(
         self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]

@@ -90,6 +90,7 @@ class UnitProgram:
     def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None) -> None:
         self.plan = plan
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
+        self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
         # A query that went and came again between two runs starts anew: its nodes have the ids of before.
         self._steps = {
@@ -198,8 +199,10 @@ class UnitProgram:
         return self.plan.graph[node_id].schema
 
     def empty_input(self, log: str) -> pa.Table:
-        node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
-        return with_system_columns(to_arrow(node.schema)).empty_table()
+        if log not in self._empty:
+            node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
+            self._empty[log] = with_system_columns(to_arrow(node.schema)).empty_table()
+        return self._empty[log]
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         """A node's step; tables and views have none, they live in what looks them up, nor has a part."""

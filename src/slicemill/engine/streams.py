@@ -37,6 +37,8 @@ from slicemill.time import BEGINNING, END, wall_clock_us
 HELD = "_held"
 # A read takes at most so many rows, so that a large file does not keep others waiting for long.
 ROWS_PER_READ = 200_000
+# So many rows are worth a round at once; fewer may gather.
+_MANY_ROWS = 1_000
 # As long as a notice may be under way from a reader's thread to the dispatcher.
 _NOTICE_US = 50_000
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
@@ -77,6 +79,7 @@ class RunningStream:
         self.reading_us: int | None = None  # when the read under way was sent
         self.next_read_us: int | None = 0  # None: when the reader says that there is something
         self.behind = False  # the last read left something that is there already
+        self.catching_up = False  # … and brought much
         self._inbox: deque[Handed] = deque()
         self._home = home
         self._mill = mill
@@ -186,6 +189,7 @@ class RunningStream:
         self.counts.bad += _rows(done, "errors")
         self._free_held(change)
         self.behind = done.more
+        self.catching_up = done.more and done.rows_read >= _MANY_ROWS
         self.ended = self.ended or done.ended
         if done.more or self._noticed:
             self.next_read_us = 0
