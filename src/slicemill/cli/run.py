@@ -73,12 +73,17 @@ def run(
         _run_reference(catalog, rows, as_json)
         return
     seconds = seconds_of(duration)
+    if home is not None:
+        _check(home)
+    from slicemill.engine.session import begin_session
+
+    # The JVM starts while the engine is imported.
+    spark = begin_session(master)
     from slicemill.engine.console import RunOptions, run_on_spark
 
     options = RunOptions(
         seconds,
         home,
-        master,
         policy,
         execution.value,
         durability.value,
@@ -87,7 +92,18 @@ def run(
         as_json,
         metrics,
     )
-    run_on_spark(source, options)
+    run_on_spark(source, options, spark)
+
+
+def _check(home: Path) -> None:
+    """Say what is wrong with a home before Spark starts."""
+    from slicemill.storage.home_format import check_format
+    from slicemill.storage.home_lock import HomeLock
+
+    check_format(home)
+    lock = HomeLock(home)
+    lock.take()
+    lock.release()
 
 
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from slicemill.engine.live import Rates, queries_table, troubles, watch
 from slicemill.engine.mill import Mill
+from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
-from slicemill.esl import Source
+from slicemill.esl import Source, bind
 from slicemill.show import show_counts, show_rows, show_timestamp
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,6 @@ class RunOptions:
 
     seconds: float | None = None
     home: Path | None = None
-    master: str | None = None
     policy: str | None = None
     execution: Execution = "workers"
     durability: Durability = "process"
@@ -35,16 +41,20 @@ class RunOptions:
     metrics: Path | None = None
 
 
-def run_on_spark(source: Source, options: RunOptions) -> None:
+def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession]) -> None:
     """Run a script for a time, or until interrupted; then print results and figures.
 
     Without a home the streams are ended, so that windows still open report too. With one they go on next
-    time.
+    time. While `spark` starts, code is compiled.
     """
     console = Console(stderr=True)
-    with _opened(options, console) as mill:
+    warming = threading.Thread(target=_warm_up, args=(source,), daemon=True)
+    warming.start()
+    with _opened(options, spark, console) as mill:
         with console.status("planning"):
             mill.execute(source)
+        with console.status("compiling"):
+            warming.join()
         if options.policy is not None:  # it goes before what the script sets
             mill.policy = options.policy
         mill.start()
@@ -65,12 +75,18 @@ def run_on_spark(source: Source, options: RunOptions) -> None:
             options.metrics.write_text(content, encoding="utf-8")
 
 
-def _opened(options: RunOptions, console: Console) -> Mill:
+def _warm_up(source: Source) -> None:
+    # What is wrong with a query is said when it is registered.
+    with contextlib.suppress(Exception):
+        warm_up_script(bind(source).catalog)
+
+
+def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:
     """The mill, which opens its home and then starts Spark; both take a while."""
     with console.status("opening the home") as status:
         return Mill(
-            home=options.home,
-            master=options.master,
+            spark,
+            options.home,
             execution=options.execution,
             durability=options.durability,
             cells=options.cells,

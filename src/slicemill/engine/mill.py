@@ -13,9 +13,10 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
@@ -26,14 +27,15 @@ from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.board import Goal
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.joining import joined, new_fields, without_newcomers
-from slicemill.engine.program import UnitPlan, warm_up
+from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
-from slicemill.engine.session import configure, session, worker_count
+from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
+from slicemill.engine.warming import warm_up
 from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
@@ -78,12 +80,12 @@ class Mill:
     long results can be read after all who follow them have them, `policy` which query runs next where several
     could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
     well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
-    `read_sources` all rows come by `feed`.
+    `read_sources` all rows come by `feed`. A session that is yet to come (`begin_session`) is the mill's own.
     """
 
     def __init__(
         self,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Future[SparkSession] | None = None,
         home: str | Path | None = None,
         *,
         master: str | None = None,
@@ -109,10 +111,13 @@ class Mill:
         self.home.lock()
         try:
             self.home.open(progress)
-            self._owns_session = spark is None and pool is None
-            if self._owns_session and progress is not None:
+            begun = spark if isinstance(spark, Future) else None
+            if spark is None and pool is None:
+                begun = begin_session(master)
+            self._owns_session = begun is not None
+            if begun is not None and progress is not None:
                 progress("starting Spark")
-            self._spark = session(master) if self._owns_session else spark
+            self._spark = begun.result() if begun is not None else cast("SparkSession | None", spark)
             if self._spark is not None:
                 configure(self._spark)
             self._execution: Execution = execution

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from slicemill.engine.steps import Part, SharedStep, StatefulStep, Step
-from slicemill.engine.steps.aggregates import GroupCallsStep, warm
+from slicemill.engine.steps.aggregates import GroupCallsStep
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
 from slicemill.engine.steps.hosted import RowStep
@@ -24,7 +24,6 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import Schema
 from slicemill.execution.operator import Row
 from slicemill.execution.translate import fed_by
-from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
@@ -60,14 +59,6 @@ class UnitPlan:
         """Says an operator something at the end, at the time of the last tuple?"""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
         return any(isinstance(operator, (op.GroupAggregate, op.Coalesce)) for operator in operators)
-
-
-def warm_up(plan: UnitPlan) -> None:
-    """Compile what a unit will run, so that workers find it compiled."""
-    if any(isinstance(plan.graph[node_id].operator, op.SharedJoin) for node_id in plan.unit.nodes):
-        warm_joins()
-    for node_id in plan.unit.nodes:
-        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +79,20 @@ def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
     if master is None:
         return local_session(name=name)
     return _started(master, name, {})
+
+
+def begin_session(master: str | None = None) -> Future[SparkSession]:
+    """A session that starts beside other work: most of the time is the JVM's."""
+    found: Future[SparkSession] = Future()
+
+    def start() -> None:
+        try:
+            found.set_result(session(master))
+        except BaseException as problem:
+            found.set_exception(problem)
+
+    threading.Thread(target=start, name="slicemill session", daemon=True).start()
+    return found
 
 
 def local_session(
