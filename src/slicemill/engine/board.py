@@ -207,7 +207,8 @@ class Board:
         end of an input has to be told once, also to units that hold nothing: others read their logs.
         """
         can = self._epochs > 0
-        free = self._alive & np.array([unit.run is None for unit in self.units], np.bool_)
+        idle = [unit.run is None and unit.compiled for unit in self.units]
+        free = self._alive & np.array(idle, np.bool_)
         if can.all():
             return can & free
         reached = np.full(len(self.units), END)

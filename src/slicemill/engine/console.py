@@ -48,13 +48,10 @@ def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession
     time. While `spark` starts, code is compiled.
     """
     console = Console(stderr=True)
-    warming = threading.Thread(target=_warm_up, args=(source,), daemon=True)
-    warming.start()
+    threading.Thread(target=_warm_up, args=(source,), daemon=True).start()
     with _opened(options, spark, console) as mill:
         with console.status("planning"):
             mill.execute(source)
-        with console.status("compiling"):
-            warming.join()
         if options.policy is not None:  # it goes before what the script sets
             mill.policy = options.policy
         mill.start()

@@ -35,7 +35,7 @@ from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.warming import warm_up
+from slicemill.engine.warming import compile_beside, warm_up
 from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
@@ -254,12 +254,13 @@ class Mill:
 
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
-        self.open()
         self._started = True
+        self.open()
         if self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
+        compile_beside(self.dispatcher.board.units, self.dispatcher.notify)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -380,6 +381,7 @@ class Mill:
             self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
+        compile_beside(self.dispatcher.board.units, self.dispatcher.notify)
 
     def _rows_of(self, table: Table) -> Sequence[Row]:
         found = read_table(table, self._folder)
@@ -461,13 +463,15 @@ class Mill:
         running = self.dispatcher.board.unit(unit_id)
         if running is not None and (running.plan.unit, running.plan.graph) == (plan.unit, plan.graph):
             return running
-        warm_up(plan)
+        if not self._started:
+            warm_up(plan)
         if unit_id not in self.home.units:
             self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
         else:
             self.home.commit(Change(created=created))
             self._change_members(plan, running)
         unit = RunningUnit(plan, self.home, self._id)
+        unit.compiled = not self._started
         for log, ts in unit.told().items():
             if log in self.streams:
                 self.streams[log].promise_at_least(ts)

@@ -101,6 +101,7 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
+        self.compiled = True  # else it waits, while others run
         self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: Run | None = None
         self._mill = mill

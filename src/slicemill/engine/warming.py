@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.steps.aggregates import warm
 from slicemill.engine.steps.making import Making
+from slicemill.engine.unit import RunningUnit
 from slicemill.esl.catalog import Catalog
 from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.plan import operators as op
@@ -18,6 +23,25 @@ def warm_up(plan: UnitPlan) -> None:
         warm_joins()
     for node_id in plan.unit.nodes:
         warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
+
+
+def compile_beside(units: Iterable[RunningUnit], compiled: Callable[[], None]) -> None:
+    """Compile units that are not, beside those that run: nobody waits for another's code.
+
+    Those with the least to compile come first; `compiled` is called when one more may run.
+    """
+    waiting = sorted((u for u in units if not u.compiled), key=lambda unit: unit.plan.unit.stateful)
+
+    def compile_all() -> None:
+        for unit in waiting:
+            # What is wrong with its code is said when it runs, and stops its own queries.
+            with contextlib.suppress(Exception):
+                warm_up(unit.plan)
+            unit.compiled = True
+            compiled()
+
+    if waiting:
+        threading.Thread(target=compile_all, name="slicemill compiler", daemon=True).start()
 
 
 def warm_up_script(catalog: Catalog) -> None:
