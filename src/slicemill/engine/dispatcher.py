@@ -52,9 +52,11 @@ from slicemill.time import US
 
 AfterRun = Callable[[RunningUnit, list[RunDone]], None]
 
-# Of one core, what is spent on a trickle: between two reads passes at least the cost of all that follows from
-# one, over this. It is no longer than that, or than a part of what the strictest service level allows.
+# Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
+# over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
+# than a part of what the strictest service level allows.
 _PACE = 0.25
+_LET_OFF_S = 0.012
 _LONGEST_PAUSE_S = 0.1
 _PART_OF_LEVEL = 0.25
 # A full decision ranks all ready units; a message never holds more than these.
@@ -321,7 +323,7 @@ class Dispatcher:
         self._thread_s = thread_s
         self._cost_of_reads_s += 0.2 * (spent_s - self._cost_of_reads_s)
         allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * self.board.strictest_s)
-        return min(self._cost_of_reads_s / _PACE, allowed_s)
+        return min(max(self._cost_of_reads_s / _PACE - _LET_OFF_S, 0.0), allowed_s)
 
     # -- answers ---------------------------------------------------------------------------------------
 
