@@ -56,7 +56,7 @@ AfterRun = Callable[[RunningUnit, list[RunDone]], None]
 # over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
 # than a part of what the strictest service level allows.
 _PACE = 0.25
-_LET_OFF_S = 0.012
+_LET_OFF_S = 0.01
 _LONGEST_PAUSE_S = 0.1
 _PART_OF_LEVEL = 0.25
 # A full decision ranks all ready units; a message never holds more than these.
