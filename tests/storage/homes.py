@@ -14,7 +14,7 @@ from slicemill.storage.segments import SegmentWriters
 from storage.faulty_files import MemoryFiles
 from storage.tables import rows
 
-FOLDER = Path("/work/home")
+FOLDER = Path("/mill/home")
 
 
 def memory_files() -> MemoryFiles:
