@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from slicemill.cli import app
 from slicemill.engine import console as engine_console
-from slicemill.engine import mill as engine_mill
+from slicemill.engine import session
 from slicemill.engine.console import logs_table
 from slicemill.engine.live import Rates, picture, troubles
 from slicemill.errors import SlicemillError
@@ -43,7 +43,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(master: str | None) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(engine_mill, "session", start)
+    monkeypatch.setattr(session, "begin_session", start)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -70,17 +70,21 @@ def test_a_home_of_another_format_is_told_before_spark_starts(tmp_path: Path) ->
 def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
-    def make(**options: Any) -> None:
-        given.update(options)
+    def begin(master: str | None) -> str:
+        return f"a session at {master}"
+
+    def make(spark: str, home: Path, **options: Any) -> None:
+        given.update(options, spark=spark, home=home)
         raise SlicemillError("that is enough")
 
+    monkeypatch.setattr(session, "begin_session", begin)
     monkeypatch.setattr(engine_console, "Mill", make)
     run(tmp_path / "home", "--execution", "jobs", "--durability", "machine", "--cells", "3", "--master", "x")
     progress = given.pop("progress")
     assert callable(progress)
     assert given == {
+        "spark": "a session at x",
         "home": tmp_path / "home",
-        "master": "x",
         "execution": "jobs",
         "durability": "machine",
         "cells": 3,
