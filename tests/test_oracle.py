@@ -9,13 +9,13 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.execution.engine import Engine
-from slicemill.execution.operator import Timed as TimedTuple
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
+from slicemill.reference.engine import Engine
+from slicemill.reference.operator import Timed as TimedTuple
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 from support.oracle import Oracle, Timed
 
 SCRIPT = """

@@ -12,9 +12,9 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.execution.operator import Row, Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Row, Timed
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 RUNS = """

@@ -11,9 +11,9 @@ import pytest
 from slicemill.bench import coalesce
 from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
 from slicemill.bench.coalesce_rivals import FORMULATIONS
-from slicemill.execution.coalesce import Coalesce
-from slicemill.execution.coalesce_windows import Temporal
-from slicemill.execution.operator import Timed
+from slicemill.reference.coalesce import Coalesce
+from slicemill.reference.coalesce_windows import Temporal
+from slicemill.reference.operator import Timed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from slicemill.bench.many_data import STREAMS, Batch, Expected, make_batches
 from slicemill.bench.many_side import memory_mb
 from slicemill.bench.query_sets import mixed_queries
 from slicemill.esl import bind
-from slicemill.execution.runner import run_script
+from slicemill.reference.runner import run_script
 
 
 def test_a_thousand_queries_are_all_different_and_right(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from slicemill.connectors.generators.spark_source import GeneratorStreamReader, 
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.execution.runner import run_script
+from slicemill.reference.runner import run_script
 from slicemill.sources import nexmark
 
 ROOT = Path(__file__).parents[2]

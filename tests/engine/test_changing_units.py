@@ -15,11 +15,11 @@ from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.esl.expression import ColumnRef
 from slicemill.esl.types import INT
-from slicemill.execution.operator import Timed
 from slicemill.kernels import keys
 from slicemill.plan.members import names_of_state, node_changes, without_outputs
 from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.plan.planner import Planner
+from slicemill.reference.operator import Timed
 from support.units import run_cells
 
 DECLARED = """

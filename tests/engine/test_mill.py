@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
-from slicemill.execution.runner import run_script
+from slicemill.reference.runner import run_script
 
 ROOT = Path(__file__).parents[2]
 

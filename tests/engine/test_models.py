@@ -12,13 +12,13 @@ from slicemill.engine.mill import Mill
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
-from slicemill.execution.engine import Engine
-from slicemill.execution.operator import Timed
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
+from slicemill.reference.engine import Engine
+from slicemill.reference.operator import Timed
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

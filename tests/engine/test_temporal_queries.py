@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from slicemill.engine.live import Rates, queries_table
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
-from slicemill.execution.runner import run_script
+from slicemill.reference.runner import run_script
 
 WINDOW = "FROM reading(level) AS R RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY sensor"
 SCRIPT = f"""

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from kernels.calls import NAMES, Maker
 from kernels.rows import SCHEMA, as_table, random_rows
 from slicemill.esl.expression import Expr
-from slicemill.execution.expressions import ExpressionError, compile_expression
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.fallback import representable
 from slicemill.kernels.vectors import from_arrow, to_values
+from slicemill.reference.expressions import ExpressionError, compile_expression
 
 # Rows that keep away from extremes, and rows that seek them.
 TABLES = [

@@ -6,12 +6,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.execution.engine import Engine
-from slicemill.execution.ets import NoEts
-from slicemill.execution.graph import OperatorSpec, SinkSpec
-from slicemill.execution.sources import Arrival, SourceSpec
-from slicemill.execution.stateless import Union
 from slicemill.kernels.merge import BEGINNING, END, Merged, merge
+from slicemill.reference.engine import Engine
+from slicemill.reference.ets import NoEts
+from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Union
 
 Batch = tuple[int, list[int], int | None]
 """An input, the steps between its timestamps, and how far beyond them an enabling timestamp goes."""

@@ -7,12 +7,12 @@ import pytest
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
-from slicemill.execution.engine import Engine
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
+from slicemill.reference.engine import Engine
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 
 SECOND = 1_000_000
 STREAMS = """CREATE STREAM A(at timestamp, a real) ORDER BY at;

@@ -34,11 +34,6 @@ from slicemill.esl.expression import (
 )
 from slicemill.esl.query import Frame, Window
 from slicemill.esl.relation import RelationInput, RelationQuery
-from slicemill.execution.aggregate import Special
-from slicemill.execution.coalesce import _Partition
-from slicemill.execution.coalesce_accuracy import Newest, Partition
-from slicemill.execution.operator import Timed
-from slicemill.execution.window_slide import Answer
 from slicemill.kernels.join.state import JoinState
 from slicemill.kernels.join.windows import Seats
 from slicemill.kernels.panes.state import MemberState, PaneState
@@ -48,6 +43,11 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.operators import AgeLimit, JoinMember
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
+from slicemill.reference.aggregate import Special
+from slicemill.reference.coalesce import _Partition
+from slicemill.reference.coalesce_accuracy import Newest, Partition
+from slicemill.reference.operator import Timed
+from slicemill.reference.window_slide import Answer
 from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.chains import Follower
 from slicemill.shedding.classify.policies.greedy import Greedy

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicemill.esl.catalog import Catalog
-from slicemill.execution.operator import Timed
-from slicemill.execution.translate import Translator, fed_by
 from slicemill.plan import operators as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
+from slicemill.reference.operator import Timed
+from slicemill.reference.translate import Translator, fed_by
 from support.corpus import Event, Row, TimedRow
 
 

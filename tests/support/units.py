@@ -15,12 +15,12 @@ from slicemill.engine.program import Outcome, UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl.catalog import Catalog, Stream, TimestampKind
-from slicemill.execution.operator import Timed
 from slicemill.kernels.order import put_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.corpus import Event, Row, TimedRow

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.execution.runner import run_script
+from slicemill.reference.runner import run_script
 from slicemill.sources import nexmark
 from slicemill.uda.ones import Ones
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from slicemill.bench.benchmark import Benchmark
-from slicemill.execution.costs import fixed
-from slicemill.execution.engine import Engine
-from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.execution.nos import Strategy
-from slicemill.execution.operator import Row
-from slicemill.execution.sources import Arrival, SourceSpec
-from slicemill.execution.stateless import Select, Union
 from slicemill.lab.claims import at_least
 from slicemill.lab.experiment import Result, Scale
+from slicemill.reference.costs import fixed
+from slicemill.reference.engine import Engine
+from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.reference.nos import Strategy
+from slicemill.reference.operator import Row
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Select, Union
 from slicemill.scheduling.charts import Objective, Path, Stage
 from slicemill.scheduling.loop import simulate
 from slicemill.scheduling.registry import make

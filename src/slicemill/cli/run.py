@@ -109,7 +109,7 @@ def _check(home: Path) -> None:
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
     from rich.console import Console
 
-    from slicemill.execution.runner import run_script
+    from slicemill.reference.runner import run_script
     from slicemill.show import show_counts, show_rows, show_shed
 
     with Console(stderr=True).status("running"):

@@ -43,9 +43,6 @@ from slicemill.esl import Source, bind
 from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
 from slicemill.esl.catalog import Query as QueryDefinition
 from slicemill.esl.relation import RelationQuery
-from slicemill.execution.operator import Row
-from slicemill.execution.relation_query import evaluate_relation
-from slicemill.execution.translate import relation_rows
 from slicemill.ingest.needs import need_of
 from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
@@ -58,6 +55,9 @@ from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
+from slicemill.reference.operator import Row
+from slicemill.reference.relation_query import evaluate_relation
+from slicemill.reference.translate import relation_rows
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow

@@ -22,8 +22,6 @@ from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import Schema
-from slicemill.execution.operator import Row
-from slicemill.execution.translate import fed_by
 from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
@@ -31,6 +29,8 @@ from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit
+from slicemill.reference.operator import Row
+from slicemill.reference.translate import fed_by
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING

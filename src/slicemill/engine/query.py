@@ -12,8 +12,8 @@ import pyarrow as pa
 from slicemill.engine.rows import timed_rows
 from slicemill.engine.state_view import HeldSlice
 from slicemill.esl.types import Schema
-from slicemill.execution.operator import Timed
 from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.reference.operator import Timed
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, to_arrow, with_system_columns
 from slicemill.storage.log import Log
 

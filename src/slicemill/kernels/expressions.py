@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from slicemill.esl.expression import Expr
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.program import Arrived, Program
 from slicemill.kernels.vectors import arrow_type, to_arrow
+from slicemill.reference.expressions import ExpressionError
 
 __all__ = [
     "ExpressionError",

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from slicemill.esl.expression import Call, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types import Column, Kind, Schema, Type
-from slicemill.execution.expressions import ExpressionError, compile_expression
 from slicemill.kernels.vectors import (
     Mask,
     Vector,
@@ -25,6 +24,7 @@ from slicemill.kernels.vectors import (
     take,
     to_values,
 )
+from slicemill.reference.expressions import ExpressionError, compile_expression
 
 Codes = NDArray[np.int64]
 Reference = Callable[[tuple[Any, ...]], object]

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from slicemill.esl.expression import Expr, columns_of
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError, compile_expression
 from slicemill.kernels.fallback import Reference, representable
 from slicemill.kernels.steps import Steps
 from slicemill.kernels.vectors import Vector, from_arrow, full_length, patched, take, to_values
+from slicemill.reference.expressions import ExpressionError, compile_expression
 
 BLOCK_ROWS = 131_072
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from slicemill.esl.types import Kind, Type
-from slicemill.execution.scalars_table import IMPLEMENTED
 from slicemill.kernels.arithmetic import ARITHMETIC
 from slicemill.kernels.casts import cast_kernel
 from slicemill.kernels.compare import COMPARISON
@@ -13,6 +12,7 @@ from slicemill.kernels.maths import MATH
 from slicemill.kernels.periods import PERIODS, RELATIONS
 from slicemill.kernels.text import TEXT
 from slicemill.kernels.times import TIME
+from slicemill.reference.scalars_table import IMPLEMENTED
 
 __all__ = ["cast_kernel", "kernel_of", "types_taken"]
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from slicemill.esl.expression import Expr
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import Outcome
 from slicemill.kernels.forms import holds
 from slicemill.kernels.program import Arrived, Program
 from slicemill.kernels.vectors import Mask, Vector
+from slicemill.reference.expressions import ExpressionError
 from slicemill.storage.arrow_schema import is_system_column
 
 WORD_BITS = 64

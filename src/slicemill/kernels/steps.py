@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, children, walk
 from slicemill.esl.types import Kind, Schema, Type
-from slicemill.execution.expressions import ExpressionError, compile_expression
 from slicemill.kernels.fallback import by_distinct_row, inputs_of, local_reference, patch, representable
 from slicemill.kernels.forms import converted, form_of, nothing
 from slicemill.kernels.kernel import VARIES, Bound, Free, Kernel, Unfit, apply
 from slicemill.kernels.registry import cast_kernel, kernel_of, types_taken
 from slicemill.kernels.vectors import Vector, constant, either, from_arrow, to_values
+from slicemill.reference.expressions import ExpressionError, compile_expression
 
 Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.execution.ets import EtsMode, NoEts, OnDemand
-from slicemill.execution.nos import Strategy
 from slicemill.lab.claims import at_least, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_graphs import E3_RATES, run_union, union_query
 from slicemill.lab.plotting import curve, draw_curves
+from slicemill.reference.ets import EtsMode, NoEts, OnDemand
+from slicemill.reference.nos import Strategy
 
 SECONDS: Mapping[Scale, float] = {"small": 10, "full": 200}
 STRATEGIES: tuple[Strategy, ...] = ("DFS", "BFS")

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
-from slicemill.execution.engine import Engine
-from slicemill.execution.ets import NoEts
-from slicemill.execution.nos import Strategy
-from slicemill.execution.sources import Arrival
 from slicemill.lab.claims import Claim, ascending, at_least, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_graphs import E3_RATES, SECOND_US, poisson, union_query
 from slicemill.lab.plotting import curve, draw_curves
+from slicemill.reference.engine import Engine
+from slicemill.reference.ets import NoEts
+from slicemill.reference.nos import Strategy
+from slicemill.reference.sources import Arrival
 
 SECONDS: Mapping[Scale, float] = {"small": 4, "full": 60}
 BURSTS = (1, 10, 30, 100)

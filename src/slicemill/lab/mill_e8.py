@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from slicemill.execution.ets import NoEts, OnDemand, Propagation
 from slicemill.lab.claims import Claim, ascending, at_least
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_graphs import SECOND_US, poisson, slide_query
 from slicemill.lab.plotting import curve, draw_curves
+from slicemill.reference.ets import NoEts, OnDemand, Propagation
 
 SECONDS: Mapping[Scale, float] = {"small": 4, "full": 100}
 PER_SECOND = {"S1": 100, "S2": 10, "S3": 100}

@@ -12,14 +12,14 @@ from functools import cache
 from itertools import pairwise
 from random import Random
 
-from slicemill.execution.costs import Cost
-from slicemill.execution.engine import Engine
-from slicemill.execution.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
-from slicemill.execution.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.execution.nos import Strategy
-from slicemill.execution.operator import Row, Timed
-from slicemill.execution.sources import Arrival, SourceSpec
-from slicemill.execution.stateless import Project, Select, Union
+from slicemill.reference.costs import Cost
+from slicemill.reference.engine import Engine
+from slicemill.reference.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
+from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.reference.nos import Strategy
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Project, Select, Union
 
 SECOND_US = 1_000_000
 STEP = Cost(data_us=10, time_us=5)

@@ -14,17 +14,17 @@ from statistics import median
 from typing import cast
 
 from slicemill.esl import bind
-from slicemill.execution.aggregate import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
-from slicemill.execution.group_aggregate import GroupAggregate
-from slicemill.execution.inwindow import Inwindow
-from slicemill.execution.operator import Operator, Row, Timed
-from slicemill.execution.uda import resolve_aggregate
-from slicemill.execution.window_aggregate import WindowAggregate, WindowCall
-from slicemill.execution.window_dispatch import Box, box_of
-from slicemill.execution.window_evaluation import window_version
-from slicemill.execution.window_frame import Frame
 from slicemill.lab.calls import calls_made
 from slicemill.lab.plotting import curve, draw_curves
+from slicemill.reference.aggregate import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
+from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.reference.inwindow import Inwindow
+from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.uda import resolve_aggregate
+from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_dispatch import Box, box_of
+from slicemill.reference.window_evaluation import window_version
+from slicemill.reference.window_frame import Frame
 
 # So many tuples are timed, and as many more counted.
 MEASURED = 10

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.execution.slices.chain import Chain
 from slicemill.lab.claims import Claim, ascending, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
@@ -19,6 +18,7 @@ from slicemill.lab.slice_joins import SECOND_US, Measured, matching, measure, mo
 from slicemill.plan.slices.chain import PlannedChain, cpu_opt, mem_opt
 from slicemill.plan.slices.members import Member, member
 from slicemill.plan.slices.workload import Workload
+from slicemill.reference.slices.chain import Chain
 
 OVERHEAD = 1.0
 """Comparisons' worth of queueing and scheduling per tuple and operator."""

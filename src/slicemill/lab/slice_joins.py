@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from slicemill.execution.operator import Row, Timed
-from slicemill.execution.slices.chain import Chain
-from slicemill.execution.slices.time_slice import Condition
-from slicemill.execution.slices.unshared import PushDown, QueriesJoin, pull_up
 from slicemill.lab.experiment import Scale
 from slicemill.plan.slices.chain import mem_opt
 from slicemill.plan.slices.costs import Cost
 from slicemill.plan.slices.members import Member, member
 from slicemill.plan.slices.workload import Workload
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.slices.chain import Chain
+from slicemill.reference.slices.time_slice import Condition
+from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up
 
 SECOND_US = 1_000_000
 WAYS = ("state-slice", "pull-up", "push-down")

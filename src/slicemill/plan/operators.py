@@ -1,6 +1,6 @@
 """The operators of a query graph: immutable data that says what to compute, not how.
 
-Both engines take these: `execution` tuple at a time, `engine` set at a time.
+Both engines take these: `reference` tuple at a time, `engine` set at a time.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 
 from slicemill.esl.aggregate import AggregateDefinition, State
 from slicemill.esl.types import Type
-from slicemill.execution.window_dispatch import Box
+from slicemill.reference.window_dispatch import Box
 from slicemill.uda.layout import PYTHON, dtype_of
 from slicemill.uda.models.procedure import ModelProcedure
 from slicemill.uda.source import Code

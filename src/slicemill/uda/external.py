@@ -31,7 +31,7 @@ from numba.core import types as numba_types
 
 from slicemill.esl.aggregate import AggregateDefinition, State
 from slicemill.esl.types import Kind, Type
-from slicemill.execution.uda_external import ExternalInstance, import_class
+from slicemill.reference.uda_external import ExternalInstance, import_class
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import MACHINE, Columns, dtype_of
 from slicemill.uda.source import Code, Unfit

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from slicemill.esl.aggregate import RETURN, AggregateDefinition, State
 from slicemill.esl.types import Type
-from slicemill.execution.window_dispatch import Box
-from slicemill.execution.window_frame import Frame
+from slicemill.reference.window_dispatch import Box
+from slicemill.reference.window_frame import Frame
 from slicemill.uda.body import Procedure
 from slicemill.uda.external import ExternalProcedure
 from slicemill.uda.layout import MANY, Columns

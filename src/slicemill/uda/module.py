@@ -11,8 +11,8 @@ import numpy as np
 
 from slicemill.esl.aggregate import AggregateDefinition, State
 from slicemill.esl.types import Type
-from slicemill.execution.window_dispatch import Box
-from slicemill.execution.window_frame import Frame
+from slicemill.reference.window_dispatch import Box
+from slicemill.reference.window_frame import Frame
 from slicemill.uda.body import Procedure
 from slicemill.uda.boxes import Boxes
 from slicemill.uda.external import check_compiles, import_lines

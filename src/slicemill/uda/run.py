@@ -21,10 +21,10 @@ from slicemill.esl.model import PREDEFINED
 from slicemill.esl.query import WindowCall
 from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Kind, Type
-from slicemill.execution.builtins import BUILTINS
-from slicemill.execution.relation_query_compile import Source, no_tables
-from slicemill.execution.uda import aggregate_lookup
-from slicemill.execution.window_dispatch import Box, box_of
+from slicemill.reference.builtins import BUILTINS
+from slicemill.reference.relation_query_compile import Source, no_tables
+from slicemill.reference.uda import aggregate_lookup
+from slicemill.reference.window_dispatch import Box, box_of
 from slicemill.uda.call import END, Answers, How, Results, Tuples, Uda
 from slicemill.uda.compiled import Compiled
 from slicemill.uda.derive_expire import with_derived_window

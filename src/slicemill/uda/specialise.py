@@ -24,7 +24,7 @@ from slicemill.esl.expression import (
 )
 from slicemill.esl.relation import AggregateCall, Item, RelationQuery
 from slicemill.esl.types import Column, Kind, Schema, Type
-from slicemill.execution.scalars_dynamic import result_of_call
+from slicemill.reference.scalars_dynamic import result_of_call
 from slicemill.uda.source import Unfit
 
 _SEEN_AS = {

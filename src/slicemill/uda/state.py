@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.rec
 
-from slicemill.execution.uda_external import import_class, object_state, restore_object
+from slicemill.reference.uda_external import import_class, object_state, restore_object
 from slicemill.storage.codec import register, stored_as
 from slicemill.uda.external import objects_of
 from slicemill.uda.layout import MACHINE

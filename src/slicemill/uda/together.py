@@ -17,9 +17,9 @@ from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
 from slicemill.esl.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
-from slicemill.execution import aggregate
-from slicemill.execution.window_dispatch import box_of
-from slicemill.execution.window_frame import Frame
+from slicemill.reference import aggregate
+from slicemill.reference.window_dispatch import box_of
+from slicemill.reference.window_frame import Frame
 from slicemill.uda.call import How
 from slicemill.uda.compiled import Compiled
 from slicemill.uda.layout import MACHINE

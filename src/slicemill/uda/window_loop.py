@@ -8,7 +8,7 @@ from functools import partial
 
 from slicemill.esl.aggregate import INWINDOW, Delete, State
 from slicemill.esl.types import Type
-from slicemill.execution.window_dispatch import Box
+from slicemill.reference.window_dispatch import Box
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import Columns
 from slicemill.uda.loop import Loop

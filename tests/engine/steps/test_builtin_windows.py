@@ -11,9 +11,9 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"

@@ -17,12 +17,12 @@ from slicemill.engine.steps import END
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.classifier import POLICIES
-from slicemill.execution.classify import Classify
-from slicemill.execution.operator import Row, Timed
-from slicemill.execution.translate import Translator
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
+from slicemill.reference.classify import Classify
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.translate import Translator
 from slicemill.shedding.classify.policies import registry
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.stored import stored

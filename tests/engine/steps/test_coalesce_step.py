@@ -16,15 +16,15 @@ from slicemill.engine.steps import END
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.hosted import RowStep
 from slicemill.esl import bind
-from slicemill.execution.engine import Engine
-from slicemill.execution.operator import Timed
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
 from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from slicemill.reference.engine import Engine
+from slicemill.reference.operator import Timed
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.units import run_cells
 

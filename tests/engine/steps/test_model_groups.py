@@ -13,12 +13,12 @@ from slicemill.engine.steps import END, model_groups
 from slicemill.engine.steps.model_groups import models_together
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.execution.operator import Timed
 from slicemill.kernels.windows.rows import Windows
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s(k int, x real, y real, ts timestamp) ORDER BY ts;\n"

@@ -23,13 +23,13 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.execution.operator import Timed
 from slicemill.kernels.join import shared, side
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.oracle import Oracle
 from support.units import run_cells

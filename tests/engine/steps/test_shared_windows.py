@@ -18,15 +18,15 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.execution.engine import Engine
-from slicemill.execution.operator import Timed
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.kernels.panes import state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from slicemill.reference.engine import Engine
+from slicemill.reference.operator import Timed
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.units import run_cells
 

@@ -12,7 +12,6 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.execution.operator import Timed
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import SharedJoin, WindowJoin
@@ -20,6 +19,7 @@ from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
 
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int) ORDER BY current_time;" for name in "ABCD")
 SECOND = 1_000_000

@@ -22,12 +22,12 @@ from slicemill.engine.steps.routines import CallsState
 from slicemill.esl import bind
 from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
-from slicemill.execution.operator import Timed
-from slicemill.execution.window_frame import Frame
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from slicemill.reference.operator import Timed
+from slicemill.reference.window_frame import Frame
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls

@@ -16,13 +16,13 @@ from slicemill.esl.expression import Call, ColumnRef, Literal
 from slicemill.esl.query import Frame, Window
 from slicemill.esl.relation import Item
 from slicemill.esl.types import PERIOD
-from slicemill.execution.coalesce_shedding import SheddingCoalesce
-from slicemill.execution.operator import Timed
-from slicemill.execution.translate import _coalesce
 from slicemill.kernels.coalesce import budget_state, budgeted
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime
 from slicemill.plan.operators import Coalesce
+from slicemill.reference.coalesce_shedding import SheddingCoalesce
+from slicemill.reference.operator import Timed
+from slicemill.reference.translate import _coalesce
 from slicemill.shedding.budget import Budget
 from support.stored import stored
 

@@ -16,12 +16,12 @@ from slicemill.esl.expression import ColumnRef
 from slicemill.esl.query import Frame, Window
 from slicemill.esl.relation import Item
 from slicemill.esl.types import PERIOD, Column, Schema
-from slicemill.execution.operator import Timed
-from slicemill.execution.translate import _coalesce
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.plan.operators import Coalesce
+from slicemill.reference.operator import Timed
+from slicemill.reference.translate import _coalesce
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from support.stored import stored
 

@@ -17,10 +17,10 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import Column, Schema, Type
-from slicemill.execution.operator import Timed
-from slicemill.execution.translate import Translator
-from slicemill.execution.window_aggregate import WindowAggregate
 from slicemill.plan.build import build_graph
+from slicemill.reference.operator import Timed
+from slicemill.reference.translate import Translator
+from slicemill.reference.window_aggregate import WindowAggregate
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)

@@ -25,9 +25,9 @@ from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import Column
-from slicemill.execution.expressions import ExpressionError
-from slicemill.execution.operator import Timed
 from slicemill.kernels.windows.calls import WindowCalls
+from slicemill.reference.expressions import ExpressionError
+from slicemill.reference.operator import Timed
 from support.stored import stored
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.execution.engine import Engine
-from slicemill.execution.runner import run_script
-from slicemill.execution.sources import Arrival
-from slicemill.execution.translate import translate
 from slicemill.plan.build import build_graph
+from slicemill.reference.engine import Engine
+from slicemill.reference.runner import run_script
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import translate
 from slicemill.sources.rfid import Tags
 from slicemill.uda.rfid.baseline import baseline
 from slicemill.uda.rfid.denoising import Ints, numbered

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.connectors.files.file_format import Taken
-from slicemill.execution.scalars_calendar import BLANKS
 from slicemill.ingest.formats.checked import ERRORS, Wanted
 from slicemill.ingest.formats.csv import CsvFormat, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.formats.parquet import unreadable
+from slicemill.reference.scalars_calendar import BLANKS
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = BLANKS.encode()

@@ -15,7 +15,7 @@ from pyspark.sql import types as s
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import Kind, Type
-from slicemill.execution.scalars_calendar import BLANKS
+from slicemill.reference.scalars_calendar import BLANKS
 from slicemill.sources.values import (
     DAY,
     INSTANT,

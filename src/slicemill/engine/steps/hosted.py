@@ -23,9 +23,9 @@ import pyarrow as pa
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.step import END
 from slicemill.esl.types import Schema
-from slicemill.execution.coalesce_shedding import SheddingCoalesce
-from slicemill.execution.operator import Holding, Operator, Restorable, Row, Timed
 from slicemill.kernels.order import Numbering
+from slicemill.reference.coalesce_shedding import SheddingCoalesce
+from slicemill.reference.operator import Holding, Operator, Restorable, Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from slicemill.engine.steps.numbering import input_bits
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import Schema
-from slicemill.execution.operator import Row
-from slicemill.execution.translate import Translator, fed_by
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers
+from slicemill.reference.operator import Row
+from slicemill.reference.translate import Translator, fed_by
 
 
 @dataclass(frozen=True, slots=True)

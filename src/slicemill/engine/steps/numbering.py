@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.query import WindowCall
-from slicemill.execution.translate import fed_by
 from slicemill.kernels.order import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.log_keys import partition_keys
+from slicemill.reference.translate import fed_by
 
 # These give their rows new numbers.
 _RENUMBERING = (op.Source, op.Merge, op.Classify, op.WindowJoin)

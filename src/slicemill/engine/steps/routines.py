@@ -15,9 +15,9 @@ from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked, asked_by, go_together
 from slicemill.esl.query import Window, WindowCall
 from slicemill.esl.types import Column
-from slicemill.execution.relation_query_compile import Source
 from slicemill.kernels.assembly import AssemblyState
 from slicemill.kernels.keys import Keys
+from slicemill.reference.relation_query_compile import Source
 from slicemill.storage.codec import stored_as
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.run import Uda, prepare

@@ -15,10 +15,6 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.expression import conjunction
 from slicemill.esl.relation import AggregateCall
 from slicemill.esl.types import Schema
-from slicemill.execution.aggregate import align, base_of, evaluate
-from slicemill.execution.operator import Row
-from slicemill.execution.result_types import declared
-from slicemill.execution.translate import Translator
 from slicemill.kernels.order import Numbering
 from slicemill.kernels.panes.figures import Figure, figure_of
 from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
@@ -29,6 +25,10 @@ from slicemill.kernels.panes.windows import SharedWindows
 from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
 from slicemill.plan.panes import Call, edge_grids
+from slicemill.reference.aggregate import align, base_of, evaluate
+from slicemill.reference.operator import Row
+from slicemill.reference.result_types import declared
+from slicemill.reference.translate import Translator
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.uda.run import Uda
 

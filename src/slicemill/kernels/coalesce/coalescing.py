@@ -1,4 +1,4 @@
-"""A temporal query's runs, table after table: what `execution.coalesce` gives, wherever the input is cut.
+"""A temporal query's runs, table after table: what `reference.coalesce` gives, wherever the input is cut.
 
 All tuples that a window may show are sorted by partition, runs are found in one pass, and every window shows
 its part of them. Time goes with the tuples at hand and the rows that come out, whatever the slide.
@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from slicemill.esl.expression import ColumnRef, Expr
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.kernels.coalesce.spans import Spans
 from slicemill.kernels.expressions import compile_many
@@ -27,6 +26,7 @@ from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Mask, Numbers, Places, by_partition
 from slicemill.kernels.windows.pieces import kept
 from slicemill.plan.operators import Coalesce
+from slicemill.reference.expressions import ExpressionError
 from slicemill.storage.codec import stored_as
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"

@@ -8,12 +8,12 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.join.conditions import Residuals
 from slicemill.kernels.join.pairs import Pairs, fetch
 from slicemill.kernels.join.windows import Seats
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember
+from slicemill.reference.expressions import ExpressionError
 
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.join.arrays import Times
 from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
@@ -19,6 +18,7 @@ from slicemill.kernels.join.windows import Seats, counts_rows
 from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import columns_kept
+from slicemill.reference.expressions import ExpressionError
 
 
 class Entry:

@@ -3,7 +3,7 @@
     windows = WindowCalls(calls, schema)
     table, complete = windows.run(new_rows, complete)
 
-Gives what `execution.window_aggregate` gives, in the same order, wherever the input is cut into runs.
+Gives what `reference.window_aggregate` gives, in the same order, wherever the input is cut into runs.
 Partitions, sorting and the bounds of windows are shared by calls with the same PARTITION BY and window.
 """
 
@@ -18,7 +18,6 @@ import pyarrow as pa
 from slicemill.esl.expression import Expr
 from slicemill.esl.query import Window, WindowCall
 from slicemill.esl.types import Schema
-from slicemill.execution.expressions import ExpressionError
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import Keys, distinct_keys, whole
 from slicemill.kernels.order import SEQ_BITS, ranked
@@ -38,6 +37,7 @@ from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.kernels.windows.intervals import Places
 from slicemill.metrics.due import released_by_time
+from slicemill.reference.expressions import ExpressionError
 from slicemill.storage.codec import stored_as
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"

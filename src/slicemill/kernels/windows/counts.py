@@ -10,8 +10,6 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.execution.builtins_hash import GOLDEN, MIX_1, MIX_2, bits_of
-from slicemill.execution.builtins_synopses import CELLS, FUNCTIONS, estimated_ones
 from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.rows import (
     History,
@@ -26,6 +24,8 @@ from slicemill.kernels.windows.rows import (
     sums_over,
     weights_of,
 )
+from slicemill.reference.builtins_hash import GOLDEN, MIX_1, MIX_2, bits_of
+from slicemill.reference.builtins_synopses import CELLS, FUNCTIONS, estimated_ones
 
 Bits: TypeAlias = NDArray[np.uint64]
 

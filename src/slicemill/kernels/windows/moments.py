@@ -19,16 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.esl.types import Kind, Type
-from slicemill.execution.result_types import declared
-from slicemill.execution.window_statistics import (
-    Moments,
-    average,
-    population_deviation,
-    population_variance,
-    sample_deviation,
-    sample_variance,
-    total,
-)
 from slicemill.kernels.vectors import arrow_type, numbers
 from slicemill.kernels.windows import wide
 from slicemill.kernels.windows.rows import (
@@ -42,6 +32,16 @@ from slicemill.kernels.windows.rows import (
     known,
     sums_over,
     whole_numbers,
+)
+from slicemill.reference.result_types import declared
+from slicemill.reference.window_statistics import (
+    Moments,
+    average,
+    population_deviation,
+    population_variance,
+    sample_deviation,
+    sample_variance,
+    total,
 )
 
 FIGURES: dict[str, Callable[[Moments], object]] = {

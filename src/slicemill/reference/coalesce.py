@@ -1,0 +1,107 @@
+"""Temporal queries, lazily: coalesce the window's tuples anew at each slide (L3-L8).
+
+A tuple holds from its own timestamp to that of the next tuple of its partition; the newest one is open and is
+shown as holding until the slide. Neighbours with equal values whose periods meet become one run. Equal means
+what it means to GROUP BY: NULL equals NULL, NaN equals NaN, and there is one zero.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicemill.reference.aggregate import comparable, shown
+from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
+from slicemill.reference.operator import Row, Timed
+from slicemill.storage.codec import stored_as
+
+Period = tuple[int, int]
+
+
+def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]:
+    """Maximal runs of (values, begin, end), given in order of begin; empty periods are dropped (L4).
+
+    >>> coalesce([((1,), 0, 3), ((1,), 3, 5), ((2,), 5, 9)])
+    [((1,), (0, 5)), ((2,), (5, 9))]
+    """
+    runs: list[tuple[Row, Period]] = []
+    for values, begin, end in tuples:
+        if begin == end:
+            continue
+        if runs and comparable(runs[-1][0]) == comparable(values) and begin <= runs[-1][1][1]:
+            runs[-1] = (runs[-1][0], (runs[-1][1][0], max(runs[-1][1][1], end)))
+        else:
+            runs.append((values, (begin, end)))
+    return runs
+
+
+@stored_as("coalesce.partition", version=1)
+@dataclass(slots=True)
+class _Partition:
+    """The tuples of one partition that may still be in a window, each with its number there and among all.
+
+    `head` is what the rows of its runs begin with.
+    """
+
+    head: Row
+    content: deque[tuple[int, Timed, int]] = field(default_factory=deque)
+    arrivals: int = 0
+
+
+class Coalesce(SlidingPartitions[_Partition]):
+    """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
+
+    Of several partitions that report, those come first that show the earlier first tuple.
+    """
+
+    def __init__(self, temporal: Temporal) -> None:
+        super().__init__(temporal)
+        self._taken = 0
+
+    def state(self) -> Any:
+        return {"partitions": self._partitions, "next_end": self._next_end, "taken": self._taken}
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
+        self._taken = state["taken"]
+
+    def _new_partition(self, head: Row) -> _Partition:
+        return _Partition(head)
+
+    def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:  # noqa: ARG002
+        partition.content.append((partition.arrivals, tuple_, self._taken))
+        partition.arrivals += 1
+        self._taken += 1
+        extent = self._temporal.extent
+        if self._temporal.by_rows and extent is not None:
+            while partition.content[0][0] < partition.arrivals - extent:
+                partition.content.popleft()
+
+    def _expire_before(self, end: int) -> None:
+        extent = self._temporal.extent
+        if extent is None:
+            return
+        for key, partition in list(self._partitions.items()):
+            while partition.content and partition.content[0][1].ts < end - extent:
+                partition.content.popleft()
+            if not partition.content:
+                del self._partitions[key]
+
+    def _report(self, partitions: Mapping[Hashable, _Partition], now: int) -> list[Timed]:
+        reports = [self._runs(partition, now) for partition in partitions.values()]
+        return [row for _, rows in sorted(reports, key=lambda report: report[0]) for row in rows]
+
+    def _runs(self, partition: _Partition, now: int) -> tuple[int, list[Timed]]:
+        """The number of the first tuple that is shown, and the runs."""
+        tuples = [tuple_ for _, tuple_, _ in partition.content]
+        ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
+        closed = []
+        first = self._taken
+        for (_, t, number), end in zip(partition.content, ends, strict=True):
+            if t.ts < end and self._temporal.where(t.row):
+                closed.append((shown(self._temporal.values(t.row)), t.ts, end))
+                first = min(first, number)
+        rows = [Timed(now, (*partition.head, *values, period)) for values, period in coalesce(closed)]
+        return first, rows

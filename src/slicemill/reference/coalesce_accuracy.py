@@ -1,0 +1,118 @@
+"""How accurate the reports of a temporal query are that has dropped tuples (L13, L25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from slicemill.reference.aggregate import Special
+from slicemill.reference.operator import Row
+from slicemill.shedding.accuracy import Interval, Sums, accuracy_sums
+from slicemill.shedding.chains import Values
+from slicemill.shedding.shadow import Original, Shadow
+from slicemill.storage.codec import stored_as
+
+
+@stored_as("shed.newest", version=1)
+class Newest(NamedTuple):
+    """The newest tuple of a partition; `values` is None for one that makes no run."""
+
+    values: Row | None
+    begin: int
+    number: int
+    serial: int
+    run: int
+
+
+@stored_as("shed.partition", version=1)
+@dataclass(slots=True)
+class Partition:
+    """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""
+
+    head: Row
+    arrivals: int = 0
+    newest: Newest | None = None
+    run: int = -1
+    run_values: Row | None = None
+    run_end: int = 0
+
+
+class Fragment(NamedTuple):
+    """A run, or what is left of it in one piece."""
+
+    run: int
+    values: Values
+    period: Interval
+
+    def row(self, partition: Partition) -> Row:
+        """As it is reported."""
+        assert isinstance(self.values, tuple)
+        # NaN is not compared as such.
+        shown = (float("nan") if value is Special.NAN else value for value in self.values)
+        return (*partition.head, *shown, self.period)
+
+
+class Exactness:
+    """Compares what is left of runs with what there would be; `wanted` says which rows of a report count."""
+
+    def __init__(
+        self, shadow: Shadow, extent: int | None, by_rows: bool, wanted: Callable[[Row], bool]
+    ) -> None:
+        self.shadow = shadow
+        self._extent = extent
+        self._by_rows = by_rows
+        self._wanted = wanted
+
+    def sums(
+        self, partitions: Mapping[Hashable, Partition], left: Mapping[Hashable, Sequence[Fragment]], now: int
+    ) -> Sums:
+        """Of one report, over the runs that are sampled."""
+        exact: dict[int, Interval] = {}
+        found: dict[int, list[Interval]] = {}
+        for key, partition in partitions.items():
+            firsts: dict[int, int] = {}
+            for fragment in left[key]:
+                if self.shadow.samples(fragment.run):
+                    firsts.setdefault(fragment.run, fragment.period[0])
+                    if self._wanted(fragment.row(partition)):
+                        found.setdefault(fragment.run, []).append(fragment.period)
+            for fragment in self._runs(key, partition, firsts, now):
+                if self._wanted(fragment.row(partition)):
+                    exact[fragment.run] = fragment.period
+        return accuracy_sums(exact, found)
+
+    def _runs(
+        self, key: Hashable, partition: Partition, firsts: Mapping[int, int], now: int
+    ) -> list[Fragment]:
+        """The runs that there would be, had nothing been dropped."""
+        runs = {
+            run: Fragment(run, one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
+            for run, one in self.shadow.runs(key).items()
+            if self.in_window(partition, one, now)
+        }
+        newest = partition.newest
+        if newest is not None and newest.values is not None and newest.begin < now:
+            begin = runs[newest.run].period[0] if newest.run in runs else newest.begin
+            if newest.run in runs or self.shadow.samples(newest.run):
+                runs[newest.run] = Fragment(newest.run, newest.values, (begin, now))
+        return list(runs.values())
+
+    def in_window(self, partition: Partition, run: Original, now: int) -> bool:
+        if self._extent is None:
+            return True
+        if self._by_rows:
+            return run.last_number >= partition.arrivals - self._extent
+        return run.last_begin >= now - self._extent
+
+    def _begin(self, partition: Partition, run: Original, first: int | None, now: int) -> int:
+        """Where a run begins in the window: with its first tuple there, as far as that is known."""
+        if self._extent is None:
+            return run.begin
+        if self._by_rows:
+            whole = run.first_number >= partition.arrivals - self._extent
+            return run.begin if whole or first is None else first
+        horizon = now - self._extent
+        if run.begin >= horizon:
+            return run.begin
+        return first if first is not None and run.lost_begin < horizon else horizon

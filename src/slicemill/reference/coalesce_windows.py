@@ -1,0 +1,115 @@
+"""When temporal queries report: windows of partitions that slide by time, or by the tuples of a partition."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from slicemill.reference.aggregate import comparable, shown
+from slicemill.reference.operator import Row, Timed
+
+
+@dataclass(frozen=True, slots=True)
+class Temporal:
+    """A temporal query: what makes values, what rows of a partition begin with, its key, its window.
+
+    With `by_rows`, `extent` and `slide` count the tuples of a partition: the last `extent` of them are in the
+    window, and every `slide`-th arrival reports. Only tuples on which `where` holds make runs; the others
+    still end the period of the tuple before them.
+    """
+
+    values: Callable[[Row], Row]
+    head: Callable[[Row], Row]
+    key: Callable[[Row], Row]
+    extent: int | None
+    slide: int
+    by_rows: bool = False
+    where: Callable[[Row], bool] = lambda _: True
+
+
+class Partition(Protocol):
+    arrivals: int
+
+
+P = TypeVar("P", bound=Partition)
+
+
+class SlidingPartitions(ABC, Generic[P]):
+    """The operator without what it keeps of a partition, which is the business of subclasses."""
+
+    inputs = 1
+
+    def __init__(self, temporal: Temporal) -> None:
+        self._temporal = temporal
+        self._partitions: dict[Hashable, P] = {}
+        self._next_end: int | None = None
+
+    @abstractmethod
+    def _new_partition(self, head: Row) -> P: ...
+
+    @abstractmethod
+    def _arrive(self, key: Hashable, partition: P, tuple_: Timed) -> None:
+        """Take a tuple in, and count it."""
+
+    @abstractmethod
+    def _report(self, partitions: Mapping[Hashable, P], now: int) -> list[Timed]: ...
+
+    @abstractmethod
+    def _expire_before(self, end: int) -> None:
+        """Forget what a window that ends then does not show; partitions without a tuple in it, altogether."""
+
+    def _reported(self, end: int) -> None:
+        """All partitions have reported at the end of a window by time."""
+
+    @property
+    def waits_for_time(self) -> bool:
+        return not self._temporal.by_rows
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        slide, by_rows = self._temporal.slide, self._temporal.by_rows
+        out = [] if by_rows else self._close_until(tuple_.ts)
+        if self._next_end is None:
+            self._next_end = (tuple_.ts // slide + 1) * slide
+        key = comparable(self._temporal.key(tuple_.row))
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._partitions[key] = self._new_partition(shown(self._temporal.head(tuple_.row)))
+        self._arrive(key, partition, tuple_)
+        if by_rows and partition.arrivals % slide == 0:
+            out = self._report({key: partition}, tuple_.ts)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        return self._close_until(ts)
+
+    def finish(self) -> Sequence[Timed]:
+        return [] if self._temporal.by_rows else self._close_until(None)
+
+    def due(self) -> int | None:
+        return None if self._temporal.by_rows else self._next_end
+
+    held_from = due
+
+    @abstractmethod
+    def state(self) -> Any:
+        """What is stored: plain values, no code."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None: ...
+
+    def _close_until(self, ts: int | None) -> list[Timed]:
+        out: list[Timed] = []
+        while self._next_end is not None and (ts is None or self._next_end <= ts):
+            end = self._next_end
+            self._expire_before(end)
+            out += self._report(self._partitions, end)
+            goes_on = self._partitions and self._goes_on(ts)
+            self._next_end = end + self._temporal.slide if goes_on else None
+            self._reported(end)
+        return out
+
+    def _goes_on(self, ts: int | None) -> bool:
+        """An unbounded window never empties: after the end of the input nothing in it changes any more."""
+        return self._temporal.extent is not None or ts is not None

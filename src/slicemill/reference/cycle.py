@@ -1,0 +1,239 @@
+"""The two-step execution cycle: run one operator on one tuple, then select the next (M15, M19, M22-M26).
+
+Between two steps the world outside moves on: arrivals that are due enter the source buffers, and the graph,
+its break points and its strategies may be changed. When no operator can run, operators that wait for time may
+ask the sources they depend on for an enabling timestamp; one that cannot yet give it is asked again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from slicemill.reference.clock import Clock
+from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Propagation
+from slicemill.reference.graph import Graph, OperatorNode
+from slicemill.reference.intake import Intake, write
+from slicemill.reference.nos import Fragment, State, next_operator
+from slicemill.reference.operator import Timed
+from slicemill.reference.punctuation import BEGINNING, END, MARK, Item, punctuation
+from slicemill.reference.sources import Agenda
+from slicemill.reference.state_table import StrategyOf, bind
+
+Choose = Callable[[Sequence[Fragment]], Fragment]
+"""The scheduler between fragments: picks one of those that may have work."""
+
+
+class TraceStep(NamedTuple):
+    """One execution step: when it began, where, and on what."""
+
+    at: int
+    state: str
+    what: str
+    ts: int
+
+
+def round_robin() -> Choose:
+    """Each fragment in turn, until it exits."""
+    last: list[Fragment] = []
+
+    def choose(fragments: Sequence[Fragment]) -> Fragment:
+        chosen = fragments[0]
+        if last and last[0] in fragments:
+            chosen = fragments[(fragments.index(last[0]) + 1) % len(fragments)]
+        last[:] = [chosen]
+        return chosen
+
+    return choose
+
+
+class Cycle:
+    """Runs a graph. `steps` counts execution steps; `trace`, when it is a list, records them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        clock: Clock,
+        random: Random,
+        strategy_of: StrategyOf,
+        ets: EtsMode,
+        propagation: Propagation,
+        choose: Choose,
+        trace: list[TraceStep] | None,
+    ) -> None:
+        self._graph = graph
+        self._clock = clock
+        self._random = random
+        self._strategy_of = strategy_of
+        # Without enabling timestamps an operator that produces nothing keeps silent about time, too.
+        self._tells = not isinstance(ets, NoEts)
+        self._uses_arcs = propagation == "arcs"
+        self._choose = choose
+        self._trace = trace
+        self._current: State | None = None
+        self.automaton = bind(graph, strategy_of, self._uses_arcs)
+        self.intake = Intake(graph, clock, self.automaton, isinstance(ets, OnDemand), self._uses_arcs)
+        self.agenda = Agenda()
+        self.steps = 0
+
+    def rebind(self) -> None:
+        """Topology or strategies have changed: remap the transitions before the next step (M19)."""
+        self.automaton = bind(self._graph, self._strategy_of, self._uses_arcs)
+        self.intake.automaton = self.automaton
+        self._current = None
+        # A new consumer does not know what the others were told.
+        for source in self._graph.sources.values():
+            source.told = BEGINNING
+        for node in self._graph.operators.values():
+            node.promised = BEGINNING
+
+    def run(self, until: int = END, max_steps: int | None = None) -> None:
+        """Run until nothing is left to do, until the clock is at `until`, or for `max_steps` steps."""
+        last_step = END if max_steps is None else self.steps + max_steps
+        clock = self._clock
+        agenda = self.agenda
+        ask = self.intake.ask
+        to_the_end = until == END
+        while True:
+            now = clock.now()
+            if now >= agenda.next_at and not (to_the_end and agenda.finished):
+                agenda.fire_until(now)
+            if now >= until or self.steps >= last_step:
+                return
+            state = self._current
+            if state is not None:
+                state = next_operator(state, ask)
+            if state is None:
+                state = self._schedule()
+            self._current = state
+            if state is not None:
+                self._execute(state)
+            elif not self._wait(until):
+                return
+
+    def _schedule(self) -> State | None:
+        while fragments := [fragment for fragment in self.automaton.fragments if fragment.dirty]:
+            fragment = fragments[0] if len(fragments) == 1 else self._choose(fragments)
+            entry = fragment.entry()
+            if entry is not None:
+                return entry
+        return None
+
+    def _wait(self, until: int) -> bool:
+        """Move to the next moment at which something happens; False when there is none before `until`."""
+        wake = self.intake.next_offer()
+        if wake <= self._clock.now():
+            return True
+        if self.agenda.finished and until == END:
+            # Heartbeats alone keep nobody up: there might be no end to them.
+            return False
+        following = min(self.agenda.next_at, wake)
+        if following > until or following == END:
+            if until != END:
+                self._clock.wait_until(until)
+            return False
+        self._clock.wait_until(following)
+        return True
+
+    def _execute(self, state: State) -> None:
+        """The execution step. A state that is not ready was selected only to backtrack from it."""
+        port = state.port
+        node = state.node
+        if port < 0:
+            if state.runs:
+                self._record(node, "register", node.gate.registers.low())
+                self._pass_time(state)
+            return
+        tuple_, arrival = node.readers[port].pop()
+        if state.merges:
+            node.meter.update(self._clock.now())
+        if tuple_.row is MARK:
+            self._record(node, "punctuation", tuple_.ts)
+            self._take_punctuation(state, port, tuple_.ts)
+            return
+        self.steps += 1
+        if self._trace is not None:
+            self._trace.append(TraceStep(self._clock.now(), node.name, "data", tuple_.ts))
+        operator = node.operator
+        released: Sequence[Timed] = ()
+        if state.timed:
+            if tuple_.ts > node.advanced:
+                node.advanced = tuple_.ts
+                released = operator.advance(tuple_.ts)
+            elif node.latent and tuple_.ts < node.advanced:
+                # Nobody stamped a latent tuple: here it gets one that fits the order it is taken in (M24).
+                tuple_ = Timed(node.advanced, tuple_.row)
+        produced = operator.process(port, tuple_)
+        cost_us = node.cost.data_us
+        self._clock.spend(cost_us if isinstance(cost_us, int) else cost_us(tuple_, self._random))
+        if released:
+            self._emit(state, released, node.last_arrival)
+        node.last_arrival = arrival
+        if produced:
+            self._emit(state, produced, arrival)
+        elif self._tells and node.waits:
+            self._tell(state)
+
+    def _take_punctuation(self, state: State, port: int, ts: int) -> None:
+        node = state.node
+        registers = node.gate.registers
+        registers.raise_to(port, ts)
+        if registers.low() < END:
+            self._pass_time(state)
+        elif not node.ended:
+            node.ended = True
+            self._clock.spend(node.cost.time_us)
+            self._emit(state, node.operator.finish(), node.last_arrival)
+            self._append(state, punctuation(END, self._clock.now()))
+
+    def _pass_time(self, state: State) -> None:
+        """A step that moves nothing but time: release what waited for it, and pass it on."""
+        node = state.node
+        registers = node.gate.registers
+        low = registers.low()
+        released: Sequence[Timed] = ()
+        if node.operator.waits_for_time and low > node.advanced:
+            node.advanced = low
+            released = node.operator.advance(low)
+        self._clock.spend(node.cost.time_us)
+        registers.passed(low)
+        if released:
+            self._emit(state, released, node.last_arrival)
+        self._tell(state)
+
+    def _tell(self, state: State) -> None:
+        """A step gave its consumers no tuple: they learn how far time has come (X20, M23).
+
+        What they were told before is remembered; tuples do not count, since a selection may drop them.
+        """
+        node = state.node
+        promise = node.promise()
+        if promise <= node.promised:
+            return
+        node.promised = promise
+        if state.uses_arcs and all(arc.clear() for arc in state.arcs):
+            write(state.arcs, promise)
+            state.tsm_yield = state.arcs[0].target if state.arcs else None
+        else:
+            # Where tuples are still under way to a register, its value may not overtake them.
+            self._append(state, punctuation(promise, self._clock.now()))
+
+    def _emit(self, state: State, produced: Sequence[Timed], arrival: int) -> None:
+        for tuple_ in produced:
+            item = (tuple_, arrival)
+            for sink in state.sinks:
+                sink.take(item, self._clock.now())
+            self._append(state, item)
+
+    def _append(self, state: State, item: Item) -> None:
+        state.node.output.append(item)
+        for fragment in state.wakes:
+            fragment.dirty = True
+        for meter in state.meters:
+            meter.update(self._clock.now())
+
+    def _record(self, node: OperatorNode, what: str, ts: int) -> None:
+        self.steps += 1
+        if self._trace is not None:
+            self._trace.append(TraceStep(self._clock.now(), node.name, what, ts))

@@ -1,0 +1,49 @@
+"""The enhanced query graph: ETS arcs that jump over operators to which time means nothing (M23)."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from slicemill.reference.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class EtsArc:
+    """From a source or an operator that waits for time to the TSM register of the next one that does.
+
+    `path` lists the (operator, input) buffers in between, the register's own first: an ETS may only overtake
+    them while they are empty.
+    """
+
+    origin: str
+    target: str
+    port: int
+    path: tuple[tuple[str, int], ...]
+
+
+def ets_arcs(topology: Topology, timed: Set[str]) -> list[EtsArc]:
+    """All ETS arcs, by target and input; `timed` are the operators that keep TSM registers.
+
+    Every operator with several inputs has to be among them, so that one arc ends in each register.
+    """
+    arcs = []
+    for target, inputs in topology.operators.items():
+        if target not in timed:
+            continue
+        for port, producer in enumerate(inputs):
+            origin = producer
+            path = [(target, port)]
+            while origin in topology.operators and origin not in timed:
+                path.append((origin, 0))
+                (origin,) = topology.operators[origin]
+            arcs.append(EtsArc(origin, target, port, tuple(path)))
+    return arcs
+
+
+def reached_from(source: str, arcs: list[EtsArc]) -> list[EtsArc]:
+    """The arcs over which an ETS of `source` may travel, nearest first."""
+    found = [arc for arc in arcs if arc.origin == source]
+    for reached in found:
+        found += [arc for arc in arcs if arc.origin == reached.target and arc not in found]
+    return found

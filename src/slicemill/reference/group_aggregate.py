@@ -1,0 +1,93 @@
+"""Base aggregates with GROUP BY (M30): groups in a hash table, so nothing waits for a sort.
+
+On a stream, a call gives what INITIALIZE or ITERATE returned for the tuple at hand. At the end of a finite
+input, TERMINATE adds the results of the blocking aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicemill.reference.aggregate import (
+    AggregateCall,
+    BaseInstance,
+    Stepper,
+    align,
+    base_of,
+    comparable,
+    shown,
+)
+from slicemill.reference.operator import Row, Timed
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The values that a group is shown by, and its calls in progress."""
+
+    values: Row
+    running: list[tuple[BaseInstance, Stepper]]
+
+
+class GroupAggregate:
+    """Output row: the group's values, then the columns of each call.
+
+    `group` gives the GROUP BY values of a row; without it there is one group, which exists even over an empty
+    input, as in SQL.
+    """
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(self, calls: Sequence[AggregateCall], group: Callable[[Row], Row] | None = None) -> None:
+        self._calls = tuple(calls)
+        self._definitions = [call.definition for call in self._calls]
+        self._bases = [base_of(definition) for definition in self._definitions]
+        self._group = group
+        self._groups: dict[Row, Group] = {}
+        self._latest_ts = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._latest_ts = tuple_.ts
+        values = self._group(tuple_.row) if self._group else ()
+        key = comparable(values)
+        if key not in self._groups:
+            self._groups[key] = self._fresh(shown(values))
+        group = self._groups[key]
+        returned = [
+            stepper.step(call.arguments(tuple_.row))
+            for call, (_, stepper) in zip(self._calls, group.running, strict=True)
+        ]
+        return [Timed(tuple_.ts, group.values + row) for row in align(self._definitions, returned)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        """The TERMINATE results, groups in order of first appearance, at the time of the last tuple."""
+        if self._group is None and not self._groups:
+            self._groups[()] = self._fresh(())
+        return [
+            Timed(self._latest_ts, group.values + row)
+            for group in self._groups.values()
+            for row in align(self._definitions, [instance.terminate() for instance, _ in group.running])
+        ]
+
+    def state(self) -> Any:
+        groups = {
+            key: (group.values, [stepper.state() for _, stepper in group.running])
+            for key, group in self._groups.items()
+        }
+        return {"groups": groups, "latest_ts": self._latest_ts}
+
+    def restore(self, state: Any) -> None:
+        self._latest_ts = state["latest_ts"]
+        for key, (values, kept) in state["groups"].items():
+            self._groups[key] = self._fresh(values)
+            for (_, stepper), each in zip(self._groups[key].running, kept, strict=True):
+                stepper.restore(each)
+
+    def _fresh(self, values: Row) -> Group:
+        instances = [base() for base in self._bases]
+        return Group(values, [(instance, Stepper(instance)) for instance in instances])

@@ -1,0 +1,106 @@
+"""Where tuples and enabling timestamps enter the graph (M22-M26)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicemill.reference.clock import Clock
+from slicemill.reference.graph import Graph
+from slicemill.reference.nos import BoundArc, State
+from slicemill.reference.punctuation import END, MARK, Item, punctuation
+from slicemill.reference.sources import Arrival, Source, end_of
+from slicemill.reference.state_table import Automaton
+
+
+def write(arcs: Sequence[BoundArc], ts: int) -> None:
+    """Put an enabling timestamp into the registers at the ends of the arcs (M23)."""
+    for arc in arcs:
+        arc.target.node.gate.registers.write(arc.port, ts)
+        arc.target.fragment.dirty = True
+
+
+class Intake:
+    """The source side of the cycle; `automaton` is always the one the cycle runs."""
+
+    def __init__(self, graph: Graph, clock: Clock, automaton: Automaton, on_demand: bool, arcs: bool) -> None:
+        self._graph = graph
+        self._clock = clock
+        self._on_demand = on_demand
+        self._uses_arcs = arcs
+        self.automaton = automaton
+
+    def deliver(self, source: Source, arrival: Arrival) -> None:
+        """An arrival reaches its source's wrapper."""
+        if source.late is not None and source.is_late(arrival):
+            source.note_late(arrival)
+            self.deliver(source.late, Arrival(arrival.at, arrival.row))
+        else:
+            self._enter(source, source.stamp(arrival))
+
+    def announce(self, source: Source, ts: int) -> State | None:
+        """The source promises `ts`; the operator to run next, None when nobody listens."""
+        inlet = self.automaton.inlets[source.name]
+        held = source.pass_time(ts)
+        if held:
+            self._enter(source, held)
+        source.told = ts
+        if self._uses_arcs and all(arc.clear() for arc in inlet.arcs):
+            write(inlet.arcs, ts)
+            return inlet.arcs[0].target if inlet.arcs else None
+        # Where tuples are still under way to a register, its value may not overtake them.
+        self._enter(source, [punctuation(ts, self._clock.now())])
+        return inlet.states[0] if inlet.states else None
+
+    def close(self, source: Source) -> None:
+        """The source's input has ended for good. The last ETS travels as a tuple: all operators need it."""
+        if not source.closed:
+            self._enter(source, end_of(source, self._clock.now()))
+
+    def next_offer(self) -> int:
+        """When a source can end somebody's waiting; if that is now, it has just done so."""
+        wake = END
+        if self._on_demand and any(node.waiting_for() is not None for node in self.automaton.waiters):
+            now = self._clock.now()
+            for source in self._graph.sources.values():
+                need = self._need(source)
+                moment = source.moment_of(need) if need is not None else None
+                if moment is None:
+                    continue
+                if moment > now:
+                    wake = min(wake, moment)
+                elif self.ask(source) is not None:
+                    return now
+        return wake
+
+    def ask(self, source: Source) -> State | None:
+        """On-demand ETS (M25): given only when it ends somebody's waiting, so that every round consumes."""
+        need = self._need(source) if self._on_demand else None
+        if need is None:
+            return None
+        ts = source.ets(self._clock.now())
+        state = self.announce(source, ts) if ts is not None and ts >= need else None
+        if state is not None:
+            state.ready()
+        return state
+
+    def _enter(self, source: Source, items: list[Item]) -> None:
+        inlet = self.automaton.inlets[source.name]
+        now = self._clock.now()
+        for item in items:
+            source.output.append(item)
+            if item[0].row is not MARK:
+                for sink in inlet.sinks:
+                    sink.take(item, now)
+        for fragment in inlet.fragments:
+            fragment.dirty = True
+        for meter in inlet.meters:
+            meter.update(now)
+
+    def _need(self, source: Source) -> int | None:
+        """The least timestamp that somebody waits for and this source could tell of, but has not."""
+        need = END
+        for arc in self.automaton.inlets[source.name].reached:
+            wanted = arc.target.node.waiting_for()
+            if wanted is not None and need > wanted > source.told and arc.value() < wanted:
+                need = wanted
+        return need if need < END else None

@@ -1,0 +1,141 @@
+"""Running a whole script on the reference engine: files and generators in, the rows of every query out.
+
+Time is virtual. A tuple with an external timestamp arrives at that time; others arrive at a fixed rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
+from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types import Schema
+from slicemill.plan.build import build_graph
+from slicemill.plan.graph import QueryGraph
+from slicemill.plan.operators import Source
+from slicemill.plan.optimize import optimize
+from slicemill.reference.coalesce_shedding import SheddingCoalesce
+from slicemill.reference.engine import Engine
+from slicemill.reference.graph import OperatorSpec, Spec
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.relation_query import evaluate_relation
+from slicemill.reference.sources import Arrival
+from slicemill.reference.translate import relation_rows, translate
+from slicemill.shedding.report import Report
+from slicemill.sources.reader import BadRow, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    name: str
+    schema: Schema
+    rows: list[Timed]
+    shed: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCount:
+    """What came in on a stream: good rows, unreadable ones, and those too late for their order."""
+
+    name: str
+    rows: int
+    bad: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    queries: list[QueryResult]
+    streams: list[StreamCount]
+    steps: int
+
+
+class Feed:
+    """One stream's input: turns rows into arrivals as they are asked for, and counts them."""
+
+    def __init__(self, stream: Stream, folder: Path, interval_us: int) -> None:
+        self.stream = stream
+        self.rows = 0
+        self.bad: list[BadRow] = []
+        self._folder = folder
+        self._interval_us = interval_us
+
+    def arrivals(self) -> Iterator[Arrival]:
+        stream = self.stream
+        place = stream.schema.index(stream.time_column) if stream.time_column is not None else None
+        external = stream.kind is TimestampKind.EXTERNAL
+        at = 0
+        for row in read_rows(stream.source, stream.schema, self._folder):
+            if isinstance(row, BadRow):
+                self.bad.append(row)
+                continue
+            ts = row[place] if external and place is not None else None
+            if external and not isinstance(ts, int):
+                self.bad.append(BadRow(str(row), f"the timestamp {stream.time_column} is NULL"))
+                continue
+            self.rows += 1
+            if isinstance(ts, int):
+                at = max(at, ts)
+                yield Arrival(at, row, ts)
+            else:
+                at += self._interval_us
+                yield Arrival(at, _stamped(row, place, at))
+
+
+def _stamped(row: Row, place: int | None, at: int) -> Row:
+    """An internal timestamp is also the value of the column it is declared with."""
+    return row if place is None else (*row[:place], at, *row[place + 1 :])
+
+
+def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000) -> RunResult:
+    """Run every query of a catalog to the end of its input; ad hoc queries answer from their tables."""
+    graph = optimize(build_graph(catalog))
+    tables = {
+        relation.name: [
+            r for r in read_rows(relation.source, relation.schema, folder) if not isinstance(r, BadRow)
+        ]
+        for relation in catalog.relations.values()
+        if isinstance(relation, Table)
+    }
+    specs = translate(graph, catalog, tables)
+    engine = Engine(specs)
+    feeds = [Feed(stream, folder, interval_us) for stream in _read_streams(graph, catalog)]
+    for feed in feeds:
+        engine.feed(feed.stream.name, feed.arrivals())
+    engine.run_until_idle()
+    _feed_errors(engine, graph, feeds)
+    engine.run()
+    queries = []
+    for query in catalog.queries.values():
+        if isinstance(query.query, RelationQuery):
+            rows = evaluate_relation(query.query, catalog, lambda name: relation_rows(name, catalog, tables))
+            queries.append(QueryResult(query.name, query.schema, [Timed(0, row) for row in rows]))
+        else:
+            shed = _shed(specs, graph, query.name)
+            queries.append(QueryResult(query.name, query.schema, engine.results(query.name), shed))
+    counts = [StreamCount(f.stream.name, f.rows, len(f.bad), engine.late_rows(f.stream.name)) for f in feeds]
+    return RunResult(queries, counts, engine.steps)
+
+
+def _shed(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Report | None:
+    """What a query with a budget has dropped."""
+    behind = graph.ancestors(query)
+    operators = [s.operator for s in specs if isinstance(s, OperatorSpec) and s.name in behind]
+    return next((one.report for one in operators if isinstance(one, SheddingCoalesce)), None)
+
+
+def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:
+    """The declared streams that the graph reads, directly or through their late or error stream."""
+    wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
+    found = {stream.name: stream for stream in map(catalog.declared_stream, wanted)}
+    return list(found.values())
+
+
+def _feed_errors(engine: Engine, graph: QueryGraph, feeds: list[Feed]) -> None:
+    """Queries over error streams get what could not be read, once all has been tried."""
+    for feed in feeds:
+        name = feed.stream.name + ERRORS
+        if name in graph.nodes:
+            engine.feed(name, [Arrival(engine.now, (bad.raw, bad.reason)) for bad in feed.bad])

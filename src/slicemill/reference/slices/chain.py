@@ -1,0 +1,230 @@
+"""A chain of sliced joins: together they are one join with the longest windows, cut by age (S10, S12, S14).
+
+```
+  arrivals ─► [0, w1) ──queue──► [w1, w2) ──queue──► [w2, w3)
+                 │                  │                   │          results, and each probe that is through
+              U1 ▼               U2 ▼                U3 ▼          as punctuation
+```
+
+Each arriving tuple sends two references down the chain, in this order: one probes the other stream's state in
+every slice, one is stored and moves on slice by slice as it ages. A slice sends what it purges ahead of the
+probe that purged it, in one first-in first-out queue, so the next slice has it in time. That is all the
+synchronisation there is: slices may run in any order and at any speed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from slicemill.errors import SlicemillError
+from slicemill.plan.slices.changes import Cut
+from slicemill.plan.slices.members import Member, bits, unproved, windows
+from slicemill.plan.slices.spans import Span, span
+from slicemill.reference.operator import Timed
+from slicemill.reference.slices.counters import Counters
+from slicemill.reference.slices.items import Delivery, Item, Reference, joined
+from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.time_slice import Condition, TimeSlice
+from slicemill.reference.slices.union import OrderedUnion
+
+
+class Chain:
+    """A running chain.
+
+    `ends` are where the slices end on the left and on the right stream, as in a planned chain. `one_way`
+    stores left tuples only and probes with right ones only. With `pulled_up` selections stay above the join:
+    everything is stored, and results are selected. Count windows always are: a rank counts also what a query
+    does not want.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        ends: tuple[Sequence[float], Sequence[float]],
+        condition: Condition,
+        *,
+        evaluate: Evaluate = called,
+        slice_type: type[TimeSlice] = TimeSlice,
+        one_way: bool = False,
+        pulled_up: bool = False,
+    ) -> None:
+        self.cuts: list[Cut] = list(zip(*ends, strict=True))
+        self.counters = Counters()
+        self.slices: list[TimeSlice] = []
+        self.queues: list[deque[Reference]] = []
+        self.unions: dict[str, OrderedUnion] = {}
+        self.last_ts: int | None = None
+        self._slice_type = slice_type
+        self._condition = condition
+        self._evaluate = evaluate
+        self._one_way = one_way
+        self._pulled_up = pulled_up or slice_type.counts_tuples
+        self._number = 0
+        self._delivered: list[Delivery] = []
+        for _ in self.cuts:
+            self.queues.append(deque())
+            self.slices.append(self.new_slice())
+        self.share(members)
+
+    # ----- running
+
+    def arrive(self, side: int, tuple_: Timed) -> None:
+        """Queue a tuple before the first slice; tuples of both streams come in timestamp order (S5)."""
+        if self.last_ts is not None and tuple_.ts < self.last_ts:
+            late = f"a tuple at {tuple_.ts} came after one at {self.last_ts}"
+            raise SlicemillError(f"{late}: a chain needs its input in order")
+        self.last_ts = tuple_.ts
+        self._number += 1
+        item = Item(side, self._number, tuple_.ts, tuple_.row, self._selections[side].mask(tuple_.row))
+        if not self._pulled_up:
+            self.counters.select += self._selections[side].tests
+            if not item.mask:
+                return
+        if not self._one_way or side == 1:
+            for union in self.unions.values():
+                union.open(item.number)
+            self.queues[0].append(Reference(item, probes=True))
+        if not self._one_way or side == 0:
+            self.queues[0].append(Reference(item, probes=False))
+
+    def ready(self) -> list[int]:
+        """The slices that have something to do."""
+        return [number for number, queue in enumerate(self.queues) if queue]
+
+    def run(self, number: int) -> None:
+        """Slice `number` consumes one reference."""
+        item, probes = self.queues[number].popleft()
+        here = self.slices[number]
+        if not probes:
+            self._pass_on(number, here.insert(item), probes=False)
+            return
+        self.counters.visits += 1
+        self.counters.purge += 1
+        purged = here.purge(item)
+        self.counters.probe += len(here.states[1 - item.side])
+        self._give(number, item, here.partners(item, self._condition))
+        self._pass_on(number, purged, probes=False)
+        self._pass_on(number, [item], probes=True)
+        self._punctuate(number, item)
+
+    def drain(self) -> None:
+        """Run until nothing is under way; then everything that was found is complete."""
+        for number, queue in enumerate(self.queues):
+            while queue:
+                self.run(number)
+        for query, union in self.unions.items():
+            self._release(query, union.close(self._number))
+
+    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+        """Take a tuple through the whole chain; gives the results."""
+        self.arrive(side, tuple_)
+        self.drain()
+        return self.take()
+
+    def take(self) -> list[Delivery]:
+        """The results since the last time."""
+        delivered, self._delivered = self._delivered, []
+        return delivered
+
+    @property
+    def state_size(self) -> int:
+        """Stored tuples: what the cost model calls state memory."""
+        return sum(len(state) for one in self.slices for state in one.states)
+
+    def stored(self) -> Iterator[tuple[int, Item]]:
+        """Every stored tuple with the slice it is in."""
+        for number, one in enumerate(self.slices):
+            for state in one.states:
+                yield from ((number, item) for item in state)
+
+    # ----- changing, see `changing`
+
+    def share(self, members: Sequence[Member]) -> None:
+        """Serve these queries from now on; to be called when nothing is under way.
+
+        Stored tuples are judged anew, and those that no query wants any more are dropped.
+        """
+        for side in (0, 1):
+            if (longest := windows(members, side)[-1]) > self.cuts[-1][side]:
+                raise SlicemillError(f"no slice reaches the end of a window of {longest:g}")
+        self.members = tuple(members)
+        self._selections = [Selection(members, side, self._evaluate) for side in (0, 1)]
+        self.unions = {one.query: self.unions.get(one.query, OrderedUnion()) for one in members}
+        self.refresh()
+        for number, one in enumerate(self.slices):
+            for state in one.states:
+                for item in state:
+                    item.mask = self._selections[item.side].mask(item.row)
+                kept = [item for item in state if self._wanted(number, item, probes=False)]
+                state.clear()
+                state.extend(kept)
+
+    def refresh(self) -> None:
+        """Work out anew who needs which slice, after the cuts or the queries have changed."""
+        for number, one in enumerate(self.slices):
+            for side in (0, 1):
+                one.spans[side] = span(self.members, side, self.start(number)[side], self.cuts[number][side])
+        self._last = [self._last_slice(one) for one in self.members]
+        self._looks_of: dict[tuple[int, int], int] = {}
+
+    def new_slice(self) -> TimeSlice:
+        """An empty slice; `refresh` tells it its place."""
+        nowhere = Span(0, 0, 0)
+        return self._slice_type(nowhere, nowhere)
+
+    def start(self, number: int) -> Cut:
+        """Where slice `number` begins on both streams."""
+        return self.cuts[number - 1] if number else (0, 0)
+
+    # ----- what follows a probe
+
+    def _give(self, number: int, probe: Item, found: list[tuple[Item, float]]) -> None:
+        """Pairs go to the queries whose windows hold them and whose predicates both tuples satisfy."""
+        here = self.slices[number].spans[1 - probe.side]
+        reaching = here.mask
+        self.counters.route += len(here.inside) * len(found)
+        for partner, age in found:
+            takers = here.takers(age)
+            self.counters.select += self._looks(reaching, takers)
+            takers &= probe.mask & partner.mask
+            if takers:
+                result = joined(probe, partner)
+                for bit in bits(takers):
+                    self.unions[self.members[bit].query].add(probe.number, result)
+
+    def _looks(self, reaching: int, takers: int) -> int:
+        """Predicates to look at on a result: those that the way to this slice has not proved."""
+        looks = self._looks_of.get((reaching, takers))
+        if looks is None:
+            looks = unproved(self.members, 0 if self._pulled_up else reaching, takers)
+            self._looks_of[reaching, takers] = looks
+        return looks
+
+    def _last_slice(self, one: Member) -> int:
+        """The slice in which the longer of a query's windows ends."""
+        return max(
+            next(number for number, cut in enumerate(self.cuts) if cut[side] >= one.sides[side].window)
+            for side in (0, 1)
+        )
+
+    def _pass_on(self, number: int, items: list[Item], probes: bool) -> None:
+        """Hand references to the next slice, without those that it and its successors have no use for."""
+        if number + 1 < len(self.queues):
+            queue = self.queues[number + 1]
+            queue.extend(Reference(item, probes) for item in items if self._wanted(number + 1, item, probes))
+
+    def _wanted(self, number: int, item: Item, probes: bool) -> bool:
+        """Stored, a tuple serves queries that reach into its own stream's span; probing, into the other's."""
+        needed = self.slices[number].spans[1 - item.side if probes else item.side].mask
+        return bool(needed if self._pulled_up else needed & item.mask)
+
+    def _punctuate(self, number: int, probe: Item) -> None:
+        """Tell the queries whose last slice this is that the probe is through; one slice needs no union."""
+        for one, last in zip(self.members, self._last, strict=True):
+            if last == number:
+                self.counters.union += number > 0
+                self._release(one.query, self.unions[one.query].close(probe.number))
+
+    def _release(self, query: str, results: list[Timed]) -> None:
+        self._delivered += [Delivery(query, result) for result in results]

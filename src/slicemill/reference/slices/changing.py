@@ -1,0 +1,112 @@
+"""Changing a chain while it runs: cuts come and go, queries come and go (S21-S23).
+
+No tuple is moved to split a slice, and merging only puts two states end to end. A query that joins late finds
+what is stored already; `complete_from` says from when on nothing older can be missing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from slicemill.errors import SlicemillError
+from slicemill.plan.slices.changes import Cut, Merge, Split, changes
+from slicemill.plan.slices.members import Member
+from slicemill.reference.slices.chain import Chain
+
+
+def split(chain: Chain, number: int, at: Cut) -> None:
+    """Cut a slice in two (S21): the new one is empty, and the next probes push into it what belongs there."""
+    start, end = chain.start(number), chain.cuts[number]
+    if at in (start, end) or any(not a <= c <= b for a, c, b in zip(start, at, end, strict=True)):
+        raise SlicemillError(f"slice {number} goes from {start} to {end}: it cannot be cut at {at}")
+    _insert(chain, number + 1)
+    chain.cuts.insert(number, at)
+    chain.refresh()
+
+
+def merge(chain: Chain, number: int) -> None:
+    """Make a slice and the one behind it one (S22); the queue between them must have been emptied."""
+    if chain.queues[number + 1]:
+        raise SlicemillError(f"slice {number + 1} must run until its queue is empty before it is merged")
+    behind = chain.slices.pop(number + 1)
+    for state, older in zip(chain.slices[number].states, behind.states, strict=True):
+        state.extendleft(reversed(older))
+    del chain.queues[number + 1]
+    del chain.cuts[number]
+    chain.refresh()
+
+
+def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
+    """Lead the chain to other cuts, when statistics or prices have changed; the last one stays the same."""
+    for step in changes(chain.cuts, cuts):
+        match step:
+            case Merge(number):
+                while chain.queues[number + 1]:
+                    chain.run(number + 1)
+                merge(chain, number)
+            case Split(number, at):
+                split(chain, number, at)
+
+
+def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
+    """Serve one more query; gives the time from which on its results are complete.
+
+    With `cut` there is a slice end at its windows (Mem-Opt); without, a router behind the slice in which they
+    end. Windows longer than all others get a slice of their own.
+    """
+    if member.query in chain.unions:
+        raise SlicemillError(f"the chain serves a query {member.query!r} already")
+    chain.drain()
+    missing = max(_missing(chain, member, side) for side in (0, 1))
+    ends = tuple(side.window for side in member.sides)
+    last = chain.cuts[-1]
+    if ends[0] > last[0] or ends[1] > last[1]:
+        _insert(chain, len(chain.slices))
+        chain.cuts.append((max(ends[0], last[0]), max(ends[1], last[1])))
+    chain.share((*chain.members, member))
+    for side in (0, 1) if cut else ():
+        _cut_at(chain, side, ends[side])
+    return missing if chain.last_ts is None else chain.last_ts + missing
+
+
+def remove_query(chain: Chain, query: str) -> None:
+    """Serve a query no longer. What only it needed goes; its cuts stay until the chain is reshaped."""
+    left = [one for one in chain.members if one.query != query]
+    if len(left) == len(chain.members):
+        raise SlicemillError(f"the chain serves no query {query!r}")
+    if not left:
+        raise SlicemillError(f"{query!r} is the last query of the chain: drop the chain instead")
+    chain.drain()
+    end = (max(one.left.window for one in left), max(one.right.window for one in left))
+    chain.cuts[:] = [(min(a, end[0]), min(b, end[1])) for a, b in chain.cuts]
+    keep = chain.cuts.index(end) + 1
+    del chain.cuts[keep:], chain.slices[keep:], chain.queues[keep:]
+    chain.share(left)
+
+
+def _insert(chain: Chain, place: int) -> None:
+    chain.slices.insert(place, chain.new_slice())
+    chain.queues.insert(place, deque())
+
+
+def _missing(chain: Chain, member: Member, side: int) -> float:
+    """By how much a window reaches beyond the ages of which everything the query wants is surely stored."""
+    wanted = member.sides[side]
+    kept = [
+        one.sides[side].window
+        for one in chain.members
+        if one.sides[side].predicate in (None, wanted.predicate)
+    ]
+    return max(0, wanted.window - max(kept, default=0))
+
+
+def _cut_at(chain: Chain, side: int, age: float) -> None:
+    """Have a slice end at this age of one stream; a symmetric slice is cut at the same age on both."""
+    if any(cut[side] == age for cut in chain.cuts):
+        return
+    number = next(n for n, cut in enumerate(chain.cuts) if cut[side] > age)
+    other = 1 - side
+    start, end = chain.start(number)[other], chain.cuts[number][other]
+    at = min(max(start, age), end)
+    split(chain, number, (age, at) if side == 0 else (at, age))

@@ -1,0 +1,118 @@
+"""Joins of several streams shared by queries: slices per stream, routing by bitmaps (S45-S50).
+
+Every stream is sliced by its own order of windows. A slice has the mask of the queries that reach into it, a
+tuple the mask of those whose selection it passes; a partial result carries the AND of what it consists of.
+While a bit is left it serves a query and is probed on, into slices that still leave it a bit; at the end the
+bits name the queries. So selections, windows and routing are one operation, and nothing is probed that no
+query can use.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slicemill.plan.slices.members import Member, windows
+from slicemill.plan.slices.spans import Span, spans
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.slices.counters import Counters
+from slicemill.reference.slices.items import Item
+from slicemill.reference.slices.selection import Evaluate, Selection, called
+
+Matches = Callable[[int, Row, int, Row], bool]
+"""Whether a row of one stream and a row of another match: (stream, row, stream, row)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A partial or complete result: items in the order they were found, where, and the queries it serves."""
+
+    items: tuple[Item, ...]
+    found_in: tuple[int, ...]
+    queries: int
+
+    def in_stream_order(self) -> Row:
+        """The members' values, first stream first."""
+        by_stream = sorted(self.items, key=lambda item: item.side)
+        return tuple(value for item in by_stream for value in item.row)
+
+
+class MultiwayJoin:
+    """A shared join of two or more streams, in timestamp order over all of them.
+
+    `orders[i]` lists the streams that a tuple of stream i probes, one after the other; by default the others
+    as they are numbered. `ends` cuts streams otherwise than at every window.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        matches: Matches,
+        *,
+        orders: Sequence[Sequence[int]] | None = None,
+        ends: Sequence[Sequence[float]] | None = None,
+        evaluate: Evaluate = called,
+    ) -> None:
+        streams = range(len(members[0].sides))
+        self._matches = matches
+        self._orders = orders or [[other for other in streams if other != one] for one in streams]
+        self._selections = [Selection(members, stream, evaluate) for stream in streams]
+        self._number = 0
+        self.counters = Counters()
+        self.spans: list[tuple[Span, ...]] = [
+            spans(members, stream, ends[stream] if ends else windows(members, stream)) for stream in streams
+        ]
+        self.states: list[list[deque[Item]]] = [[deque() for _ in cut] for cut in self.spans]
+
+    @property
+    def state_size(self) -> int:
+        return sum(len(state) for stream in self.states for state in stream)
+
+    def process(self, stream: int, tuple_: Timed) -> list[Partial]:
+        """Consume one tuple; gives the complete results with the queries they are for."""
+        selection = self._selections[stream]
+        self.counters.select += selection.tests
+        item = Item(stream, self._number, tuple_.ts, tuple_.row, selection.mask(tuple_.row))
+        self._number += 1
+        if not item.mask:
+            return []
+        for one in range(len(self.states)):
+            self._purge(one, tuple_.ts)
+        partials = [Partial((item,), (), item.mask)]
+        for probed in self._orders[stream]:
+            partials = self._extend(partials, probed)
+        self.states[stream][0].append(item)
+        return partials
+
+    def _extend(self, partials: Sequence[Partial], stream: int) -> list[Partial]:
+        """Probe every slice of a stream with every partial result that it can serve (S48)."""
+        longer = []
+        for number, (piece, state) in enumerate(zip(self.spans[stream], self.states[stream], strict=True)):
+            for partial in partials:
+                if partial.queries & piece.mask:
+                    self.counters.probe += len(state)
+                    longer += [
+                        Partial((*partial.items, item), (*partial.found_in, number), queries)
+                        for item in state
+                        if self._match(partial, item)
+                        and (queries := partial.queries & item.mask & self._takers(piece, partial, item))
+                    ]
+        return longer
+
+    def _match(self, partial: Partial, item: Item) -> bool:
+        return all(self._matches(one.side, one.row, item.side, item.row) for one in partial.items)
+
+    def _takers(self, piece: Span, partial: Partial, item: Item) -> int:
+        self.counters.route += len(piece.inside)
+        return piece.takers(partial.items[0].ts - item.ts)
+
+    def _purge(self, stream: int, now: int) -> None:
+        """Move tuples on as they age; those that no longer window needs go (S47)."""
+        self.counters.purge += 1
+        cut, states = self.spans[stream], self.states[stream]
+        for number, (piece, state) in enumerate(zip(cut, states, strict=True)):
+            while state and now - state[0].ts >= piece.end:
+                item = state.popleft()
+                if number + 1 < len(cut) and item.mask & cut[number + 1].mask:
+                    states[number + 1].append(item)

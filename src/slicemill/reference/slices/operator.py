@@ -1,0 +1,27 @@
+"""A join for several queries as one operator of the reference engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicemill.reference.operator import Timed
+from slicemill.reference.slices.unshared import QueriesJoin
+
+
+class SharedJoin:
+    """Rows are left values, right values, then the name of the query: a selection per query follows."""
+
+    inputs = 2
+    waits_for_time = True
+
+    def __init__(self, join: QueriesJoin) -> None:
+        self.join = join
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        return [Timed(result.ts, (*result.row, query)) for query, result in self.join.process(port, tuple_)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()

@@ -1,0 +1,100 @@
+"""The ways to run several window joins without slices: isolated, selections pulled up, pushed down (S6-S8).
+
+All count the same comparisons and deliver the same results as a chain, so that the three can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from slicemill.plan.slices.members import Member, bits, parts, windows
+from slicemill.reference.operator import Timed
+from slicemill.reference.slices.chain import Chain
+from slicemill.reference.slices.counters import Counters
+from slicemill.reference.slices.items import Delivery
+from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.time_slice import Condition
+
+
+class QueriesJoin(Protocol):
+    """A join of two streams for several queries."""
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def state_size(self) -> int: ...
+
+    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+        """Consume one tuple; gives the results with the queries they are for."""
+        ...
+
+
+def one_join(
+    members: Sequence[Member], condition: Condition, evaluate: Evaluate = called, pulled_up: bool = False
+) -> Chain:
+    """A regular window join is a chain of one slice, with a router where windows differ (S3, S9)."""
+    ends = windows(members, 0)[-1:], windows(members, 1)[-1:]
+    return Chain(members, ends, condition, evaluate=evaluate, pulled_up=pulled_up)
+
+
+def pull_up(members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> Chain:
+    """One join with the longest windows, then routing by age, then selections (S7)."""
+    return one_join(members, condition, evaluate, pulled_up=True)
+
+
+class Isolated:
+    """Every query has its own selection and join (S6)."""
+
+    def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
+        self.joins = [one_join([one], condition, evaluate) for one in members]
+
+    @property
+    def counters(self) -> Counters:
+        return sum((join.counters for join in self.joins), Counters())
+
+    @property
+    def state_size(self) -> int:
+        return sum(join.state_size for join in self.joins)
+
+    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+        return [delivery for join in self.joins for delivery in join.process(side, tuple_)]
+
+
+class PushDown:
+    """Streams are split by predicates, each pair of parts has a join, unions merge by timestamp (S8)."""
+
+    def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
+        self._selections = [Selection(members, side, evaluate) for side in (0, 1)]
+        self._own = Counters()
+        masks = [list(parts(members, side).values()) for side in (0, 1)]
+        self.joins: dict[tuple[int, int], Chain] = {}
+        for left in masks[0]:
+            for right in masks[1]:
+                if served := left & right:
+                    bare = [members[bit].without_predicates() for bit in bits(served)]
+                    self.joins[left, right] = one_join(bare, condition)
+        serving = [one.query for join in self.joins.values() for one in join.members]
+        self._merged = {query for query in serving if serving.count(query) > 1}
+
+    @property
+    def counters(self) -> Counters:
+        return sum((join.counters for join in self.joins.values()), self._own)
+
+    @property
+    def state_size(self) -> int:
+        return sum(join.state_size for join in self.joins.values())
+
+    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+        mask = self._selections[side].mask(tuple_.row)
+        self._own.split += self._selections[side].tests
+        deliveries = [
+            delivery
+            for parts_, join in self.joins.items()
+            if parts_[side] == mask
+            for delivery in join.process(side, tuple_)
+        ]
+        # A step of the merge per result of a query that several joins serve.
+        self._own.union += sum(delivery.query in self._merged for delivery in deliveries)
+        return deliveries

@@ -1,0 +1,37 @@
+"""Join of a stream with a stored table (M40): each tuple meets every row of the table.
+
+The table does not change while the query runs, so a result depends on nothing but its tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from slicemill.reference.operator import Row, Timed
+
+
+class TableJoin:
+    """Output row: the tuple's row, then the table's, for every table row on which `condition` holds.
+
+    A left join keeps a tuple without a match, with `columns` NULLs in place of the table's row.
+    """
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(
+        self, table: Sequence[Row], columns: int, condition: Callable[[Row], bool], left: bool = False
+    ) -> None:
+        self._table = tuple(table)
+        self._condition = condition
+        self._unmatched = [(None,) * columns] if left else []
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        matches = [row for row in self._table if self._condition(tuple_.row + row)]
+        return [Timed(tuple_.ts, tuple_.row + row) for row in matches or self._unmatched]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()

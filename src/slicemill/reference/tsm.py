@@ -1,0 +1,164 @@
+"""When an operator may take its next tuple: time-stamp memory registers and the `more` test (M17, M21, M23).
+
+A gate holds one TSM register per input. A register takes the timestamp of its input's head tuple and keeps it
+when the tuple is gone, until a later one comes; an enabling timestamp may raise it too. `port` is the `more`
+test: the input whose head is next, or NONE. When it is NONE, `blocked` is the input to backtrack to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, Literal, Protocol
+
+from slicemill.reference.buffers import Reader
+from slicemill.reference.punctuation import BEGINNING
+
+NONE: Final = -1
+
+More = Literal["relaxed", "basic"]
+
+
+class Gate(Protocol):
+    @property
+    def registers(self) -> Registers: ...
+
+    def port(self) -> int: ...
+
+    def blocked(self) -> int: ...
+
+
+class Registers:
+    """The TSM registers of one operator, with their active flags (M23).
+
+    A register is active from when a predecessor wrote it until its value has been passed to the successors.
+    """
+
+    __slots__ = ("active", "values")
+
+    def __init__(self, inputs: int) -> None:
+        self.values = [BEGINNING] * inputs
+        self.active = [False] * inputs
+
+    def raise_to(self, port: int, ts: int) -> None:
+        if ts > self.values[port]:
+            self.values[port] = ts
+
+    def write(self, port: int, ts: int) -> None:
+        """A predecessor's enabling timestamp, come over an ETS arc."""
+        self.raise_to(port, ts)
+        self.active[port] = True
+
+    def must_pass(self) -> bool:
+        """Whether an active value has become the least, so that it can be passed on."""
+        low = min(self.values)
+        return any(on and value <= low for on, value in zip(self.active, self.values, strict=True))
+
+    def passed(self, low: int) -> None:
+        """`low` has been passed on; a value above it stays active until its turn comes."""
+        for port, value in enumerate(self.values):
+            if value <= low:
+                self.active[port] = False
+
+    def low(self) -> int:
+        """The τ of M21: no tuple still to come has a lower timestamp."""
+        return min(self.values)
+
+
+def _pick(ports: Sequence[int], random: Random) -> int:
+    return ports[0] if len(ports) == 1 else random.choice(ports)
+
+
+class SingleGate:
+    """One input and no waiting."""
+
+    __slots__ = ("_readers", "registers")
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = readers
+        self.registers = Registers(1)
+
+    def port(self) -> int:
+        return 0 if self._readers[0].unread else NONE
+
+    def blocked(self) -> int:
+        return 0
+
+
+class UnorderedGate:
+    """Several inputs, none waited for: latent streams, or an operator to which order means nothing (M24)."""
+
+    __slots__ = ("_random", "_readers", "registers")
+
+    def __init__(self, readers: Sequence[Reader], random: Random) -> None:
+        self._readers = readers
+        self._random = random
+        self.registers = Registers(len(readers))
+
+    def port(self) -> int:
+        first = NONE
+        first_ts = 0
+        for port, reader in enumerate(self._readers):
+            if reader.unread:
+                ts = reader.head()[0].ts
+                self.registers.raise_to(port, ts)
+                if first == NONE or ts < first_ts:
+                    first, first_ts = port, ts
+        return first
+
+    def blocked(self) -> int:
+        return _pick(range(len(self._readers)), self._random)
+
+
+class RelaxedGate:
+    """`more` is true iff some input's head is at τ, the least register (M21)."""
+
+    __slots__ = ("_random", "_readers", "registers")
+
+    def __init__(self, readers: Sequence[Reader], random: Random) -> None:
+        self._readers = readers
+        self._random = random
+        self.registers = Registers(len(readers))
+
+    def port(self) -> int:
+        values = self.registers.values
+        first = NONE
+        first_ts = 0
+        for port, reader in enumerate(self._readers):
+            if reader.unread:
+                buffer = reader.buffer
+                ts = buffer.items[reader.position - buffer.base][0][0]
+                if ts > values[port]:
+                    values[port] = ts
+                if first == NONE or ts < first_ts:
+                    first, first_ts = port, ts
+        return first if first != NONE and first_ts <= min(values) else NONE
+
+    def blocked(self) -> int:
+        low = self.registers.low()
+        values = self.registers.values
+        waits = [i for i, reader in enumerate(self._readers) if not reader.unread and values[i] == low]
+        return _pick(waits, self._random) if waits else 0
+
+
+class BasicGate:
+    """`more` is true iff every input has a tuple (M17): the rule without registers, kept for comparison."""
+
+    __slots__ = ("_random", "_readers", "registers")
+
+    def __init__(self, readers: Sequence[Reader], random: Random) -> None:
+        self._readers = readers
+        self._random = random
+        self.registers = Registers(len(readers))
+
+    def port(self) -> int:
+        heads = [reader.head()[0].ts for reader in self._readers if reader.unread]
+        if len(heads) < len(self._readers):
+            return NONE
+        for port, ts in enumerate(heads):
+            self.registers.raise_to(port, ts)
+        return heads.index(min(heads))
+
+    def blocked(self) -> int:
+        empty = [port for port, reader in enumerate(self._readers) if not reader.unread]
+        return _pick(empty, self._random) if empty else 0

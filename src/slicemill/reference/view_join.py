@@ -1,0 +1,54 @@
+"""Joins each tuple of a stream with what a window of another stream holds at that time (M40, S4).
+
+This is one half of a window join: tuples of the view's stream are only stored, never probe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow
+from slicemill.reference.operator import Row, Timed
+
+# At equal timestamps the view comes first, so that a tuple meets those of its own time (0 <= age).
+VIEW, STREAM = 0, 1
+
+
+class ViewJoin:
+    """Output row: the stream tuple's row, then the view's; a left join keeps a tuple without a match."""
+
+    inputs = 2
+    waits_for_time = True
+
+    def __init__(
+        self, window: JoinWindow, columns: int, condition: Callable[[Row], bool], left: bool = False
+    ) -> None:
+        self._window = window
+        self._condition = condition
+        self._unmatched: list[Row] = [(None,) * columns] if left else []
+        self._content: deque[Timed] = deque(maxlen=window.rows if isinstance(window, CountWindow) else None)
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        self.advance(tuple_.ts)
+        if port == VIEW:
+            self._content.append(tuple_)
+            return ()
+        matches = [stored.row for stored in self._content if self._condition(tuple_.row + stored.row)]
+        return [Timed(tuple_.ts, tuple_.row + row) for row in matches or self._unmatched]
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        if isinstance(self._window, TimeWindow):
+            while self._content and ts - self._content[0].ts >= self._window.length_us:
+                self._content.popleft()
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def state(self) -> Any:
+        return self._content
+
+    def restore(self, state: Any) -> None:
+        self._content = state

@@ -1,0 +1,107 @@
+"""ACTIVE EXPIRATION: a tuple gives a result when it arrives and another when it leaves the window (M36).
+
+Every tuple leaves a negative tuple behind, due at its expiry time; merged with the arrivals by timestamp, the
+negative runs EXPIRE. RANGE is inclusive, so at a tie arrivals come first (X14):
+
+    RANGE 5      a (0)         b (5) meets a       a leaves (5)       b leaves (10)
+    time     ----0-------------5-------------------5------------------10---->
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from slicemill.reference.aggregate import AggregateCall, Stepper, WindowFactory, WindowInstance
+from slicemill.reference.inwindow import Args, Inwindow
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.window_frame import Frame
+from slicemill.reference.window_slide import Answer, Expiry
+
+
+@dataclass(slots=True)
+class ActivePartition:
+    inwindow: Inwindow
+    instance: WindowInstance
+    stepper: Stepper
+    arrivals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """Stands for a tuple that will expire."""
+
+    ts: int
+    number: int
+    row: Row
+    args: Args
+    partition: ActivePartition
+
+
+class ActiveCall:
+    """A window call with ACTIVE EXPIRATION. Positions are arrival numbers: the negatives know the times."""
+
+    __slots__ = ("_call", "_extent_us", "_frame", "_negatives", "_partitions", "_window")
+
+    def __init__(self, call: AggregateCall, frame: Frame, window: WindowFactory) -> None:
+        assert frame.preceding is not None
+        self._call = call
+        self._frame = frame
+        self._extent_us = frame.preceding
+        self._window = window
+        self._partitions: dict[Hashable, ActivePartition] = {}
+        self._negatives: deque[Negative] = deque()
+
+    def arrive(self, number: int, tuple_: Timed) -> Answer:
+        key = self._frame.partition(tuple_.row)
+        if key not in self._partitions:
+            self._partitions[key] = self._fresh()
+        partition = self._partitions[key]
+        args = self._call.arguments(tuple_.row)
+        if self._call.definition.numbered:
+            args = (*args, partition.arrivals)
+        partition.arrivals += 1
+        partition.inwindow.insert(number, args)
+        self._negatives.append(Negative(tuple_.ts + self._extent_us, number, tuple_.row, args, partition))
+        return Answer(partition.stepper.step(args))
+
+    def pass_time(self, ts: float) -> list[Expiry]:
+        expiries: list[Expiry] = []
+        while self._negatives and self._negatives[0].ts < ts:
+            negative = self._negatives.popleft()
+            partition = negative.partition
+            if partition.inwindow.oldest_position() != negative.number:
+                continue  # the aggregate has deleted it: no EXPIRE
+            returned = partition.instance.expire(negative.args)
+            partition.inwindow.remove_oldest(negative.number)
+            expiries.append(Expiry(negative.ts, negative.number, negative.row, returned))
+        return expiries
+
+    def due(self) -> int | None:
+        """One past the next expiry: a tuple that arrives at the expiry time itself comes before it."""
+        return self._negatives[0].ts + 1 if self._negatives else None
+
+    def state(self) -> Any:
+        partitions = {
+            key: (each.inwindow.state(), each.stepper.state(), each.arrivals)
+            for key, each in self._partitions.items()
+        }
+        negatives = [(each.ts, each.number, each.row, each.args) for each in self._negatives]
+        return {"partitions": partitions, "negatives": negatives}
+
+    def restore(self, state: Any) -> None:
+        for key, (window, steps, arrivals) in state["partitions"].items():
+            partition = self._partitions[key] = self._fresh()
+            partition.inwindow.restore(window)
+            partition.stepper.restore(steps)
+            partition.arrivals = arrivals
+        for ts, number, row, args in state["negatives"]:
+            partition = self._partitions[self._frame.partition(row)]
+            self._negatives.append(Negative(ts, number, row, args, partition))
+
+    def _fresh(self) -> ActivePartition:
+        inwindow = Inwindow()
+        instance = self._window(inwindow)
+        return ActivePartition(inwindow, instance, Stepper(instance))

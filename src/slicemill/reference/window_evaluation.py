@@ -1,0 +1,217 @@
+"""How one partition of a window call is evaluated: a class for each box of the dispatch table (M31-M35).
+
+An evaluation takes the partition's tuples in order and hands back, for each, a question: what does this tuple
+yield? It may be asked until the partition's next tuple comes, and is asked of yield tuples only, which is
+what suppresses the results of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import gcd
+from typing import Any, Protocol
+
+from slicemill.reference.aggregate import (
+    AggregateDefinition,
+    BaseFactory,
+    BaseRun,
+    Panes,
+    Returned,
+    Stepper,
+    WindowFactory,
+    base_of,
+    evaluate,
+)
+from slicemill.reference.inwindow import Args, Inwindow
+from slicemill.reference.window_frame import Frame
+
+Question = Callable[[], Returned]
+
+
+class Evaluation(Protocol):
+    """The running state of a window call in one partition."""
+
+    def arrive(self, position: int, args: Args) -> Question: ...
+
+    def question(self) -> Question:
+        """What the latest tuple yields, asked again by one who goes on from what was stored."""
+        ...
+
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+class Unbounded:
+    """Box 1: the base aggregate, with TERMINATE after the tuple (M31)."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, base: BaseFactory) -> None:
+        self._run = BaseRun(base)
+
+    def arrive(self, position: int, args: Args) -> Question:  # noqa: ARG002
+        self._run.step(args)
+        return self._run.value
+
+    def question(self) -> Question:
+        return self._run.value
+
+    def state(self) -> object:
+        return self._run.state()
+
+    def restore(self, state: Any) -> None:
+        self._run.restore(state)
+
+
+class Recomputed:
+    """The window version derived for an aggregate that has none (N1): the base over the whole window."""
+
+    __slots__ = ("_base", "_inwindow")
+
+    def __init__(self, base: BaseFactory, inwindow: Inwindow) -> None:
+        self._base = base
+        self._inwindow = inwindow
+
+    def initialize(self, args: Args) -> Returned:  # noqa: ARG002
+        return evaluate(self._base, self._inwindow)
+
+    iterate = initialize
+
+    def expire(self, args: Args) -> Returned:  # noqa: ARG002
+        left = list(self._inwindow)[1:]
+        return evaluate(self._base, left) if left else []
+
+    def state(self) -> object:
+        """All that it knows is in the window."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+def window_version(definition: AggregateDefinition) -> WindowFactory:
+    """The aggregate's own window version, or else the derived one."""
+    if definition.window is not None:
+        return definition.window
+    return partial(Recomputed, base_of(definition))
+
+
+class Windowed:
+    """Boxes 2 and 5: expire, then insert, then ITERATE (M32)."""
+
+    __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
+
+    def __init__(self, frame: Frame, window: WindowFactory) -> None:
+        self._frame = frame
+        self._inwindow = Inwindow()
+        self._instance = window(self._inwindow)
+        self._stepper = Stepper(self._instance)
+        self._returned: Returned = []
+
+    def arrive(self, position: int, args: Args) -> Question:
+        self._expire_before(self._frame.lower(position))
+        self._inwindow.insert(position, args)
+        self._returned = self._stepper.step(args)
+        return self.question()
+
+    def question(self) -> Question:
+        return partial(list, self._returned)
+
+    def state(self) -> object:
+        return {"window": self._inwindow.state(), "steps": self._stepper.state(), "latest": self._returned}
+
+    def restore(self, state: Any) -> None:
+        self._inwindow.restore(state["window"])
+        self._stepper.restore(state["steps"])
+        self._returned = state["latest"]
+
+    def _expire_before(self, lower: int) -> None:
+        while (oldest := self._inwindow.oldest()) is not None:
+            position = self._inwindow.oldest_position()
+            if position is None or position >= lower:
+                return
+            self._instance.expire(oldest)
+            self._inwindow.remove_oldest(position)
+
+
+class Tumble:
+    """Box 3: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
+
+    __slots__ = ("_base", "_end", "_frame", "_run")
+
+    def __init__(self, frame: Frame, base: BaseFactory) -> None:
+        self._frame = frame
+        self._base = base
+        self._run = BaseRun(base)
+        self._end: int | None = None
+
+    def arrive(self, position: int, args: Args) -> Question:
+        end = self._frame.slot_end(position)
+        if end != self._end:
+            self._end = end
+            self._run = BaseRun(self._base)
+        assert self._frame.length is not None
+        if position >= end - self._frame.length:
+            self._run.step(args)
+        return self._run.value
+
+    def question(self) -> Question:
+        return self._run.value
+
+    def state(self) -> object:
+        return {"end": self._end, "run": self._run.state()}
+
+    def restore(self, state: Any) -> None:
+        self._end = state["end"]
+        self._run.restore(state["run"])
+
+
+class Paned:
+    """Box 4: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
+
+    __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
+
+    def __init__(self, frame: Frame, panes: Panes) -> None:
+        assert frame.length is not None and frame.slide is not None
+        self._pane_length = gcd(frame.length, frame.slide)
+        self._pane_base = panes.pane
+        self._arguments_of = panes.combine.row_of
+        self._combine = Windowed(frame.in_panes(self._pane_length), window_version(panes.combine))
+        self._pane: BaseRun | None = None
+        self._number = 0
+
+    def arrive(self, position: int, args: Args) -> Question:
+        number = position // self._pane_length
+        if number != self._number:
+            self._close_pane()
+            self._number = number
+        if self._pane is None:
+            self._pane = BaseRun(self._pane_base)
+        self._pane.step(args)
+        return self._close_pane
+
+    def question(self) -> Question:
+        return self._close_pane
+
+    def state(self) -> object:
+        pane = None if self._pane is None else self._pane.state()
+        return {"number": self._number, "pane": pane, "combined": self._combine.state()}
+
+    def restore(self, state: Any) -> None:
+        self._number = state["number"]
+        self._combine.restore(state["combined"])
+        if state["pane"] is not None:
+            self._pane = BaseRun(self._pane_base)
+            self._pane.restore(state["pane"])
+
+    def _close_pane(self) -> Returned:
+        """Send the pane's values on; the last one sees them all."""
+        if self._pane is None:
+            return []
+        values, self._pane = self._pane.value(), None
+        returned: Returned = []
+        for value in values:
+            returned = self._combine.arrive(self._number, self._arguments_of(value))()
+        return returned

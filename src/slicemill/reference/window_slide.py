@@ -1,0 +1,169 @@
+"""Which tuples of a window call yield a result, and when that is known (M34).
+
+A ROWS slot ends with its yield tuple, so the result comes at once. A time slot ends when time passes its end:
+until then its latest tuple may still be overtaken by another one of the same partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slicemill.reference.aggregate import AggregateCall, Returned
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.window_evaluation import Evaluation, Question
+from slicemill.reference.window_frame import Frame
+from slicemill.storage.codec import stored_as
+
+
+@stored_as("window.answer", version=1)
+@dataclass(slots=True)
+class Answer:
+    """What a call returned for one tuple; None as long as the tuple's slot is open."""
+
+    returned: Returned | None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What a call returned when the tuple with this arrival number left its window."""
+
+    ts: int
+    number: int
+    row: Row
+    returned: Returned
+
+
+class RunningCall(Protocol):
+    """A window call over all its partitions."""
+
+    def arrive(self, number: int, tuple_: Timed) -> Answer:
+        """Take the next tuple; `number` counts the operator's arrivals."""
+        ...
+
+    def pass_time(self, ts: float) -> list[Expiry]:
+        """Every later tuple has this timestamp or a greater one: answer what waited for that."""
+        ...
+
+    def due(self) -> int | None:
+        """The time at which `pass_time` has something to do; None when nothing waits for time."""
+        ...
+
+    def state(self) -> Any:
+        """What is stored: plain values, and the answers that are still open."""
+        ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class Partition:
+    evaluation: Evaluation
+    arrivals: int = 0
+
+
+class Partitions:
+    """The partitions of a call, made when their first tuple comes."""
+
+    __slots__ = ("_call", "_frame", "_make", "_partitions")
+
+    def __init__(self, call: AggregateCall, frame: Frame, make: Callable[[], Evaluation]) -> None:
+        self._call = call
+        self._frame = frame
+        self._make = make
+        self._partitions: dict[Hashable, Partition] = {}
+
+    def arrive(self, key: Hashable, tuple_: Timed) -> tuple[Question, int]:
+        """The question of the tuple, and how many tuples its partition has had."""
+        if key not in self._partitions:
+            self._partitions[key] = Partition(self._make())
+        partition = self._partitions[key]
+        position = partition.arrivals if self._frame.unit == "ROWS" else tuple_.ts
+        args = self._call.arguments(tuple_.row)
+        if self._call.definition.numbered:
+            args = (*args, partition.arrivals)
+        partition.arrivals += 1
+        question = partition.evaluation.arrive(position, args)
+        return question, partition.arrivals
+
+    def question(self, key: Hashable) -> Question:
+        """That of the latest tuple of a partition."""
+        return self._partitions[key].evaluation.question()
+
+    def state(self) -> dict[Hashable, tuple[int, object]]:
+        return {key: (each.arrivals, each.evaluation.state()) for key, each in self._partitions.items()}
+
+    def restore(self, state: dict[Hashable, tuple[int, Any]]) -> None:
+        for key, (arrivals, kept) in state.items():
+            self._partitions[key] = Partition(self._make(), arrivals)
+            self._partitions[key].evaluation.restore(kept)
+
+
+class AnsweredAtOnce:
+    """A call without SLIDE, or with SLIDE in rows."""
+
+    __slots__ = ("_frame", "_partitions")
+
+    def __init__(self, frame: Frame, partitions: Partitions) -> None:
+        self._frame = frame
+        self._partitions = partitions
+
+    def arrive(self, number: int, tuple_: Timed) -> Answer:  # noqa: ARG002
+        question, arrivals = self._partitions.arrive(self._frame.partition(tuple_.row), tuple_)
+        yields = self._frame.slide is None or arrivals % self._frame.slide == 0
+        return Answer(question() if yields else [])
+
+    def pass_time(self, ts: float) -> list[Expiry]:  # noqa: ARG002
+        return []
+
+    def due(self) -> int | None:
+        return None
+
+    def state(self) -> Any:
+        return self._partitions.state()
+
+    def restore(self, state: Any) -> None:
+        self._partitions.restore(state)
+
+
+class AnsweredAtSlotEnd:
+    """A call with SLIDE in time. All open answers belong to one slot, the latest."""
+
+    __slots__ = ("_end", "_frame", "_open", "_partitions")
+
+    def __init__(self, frame: Frame, partitions: Partitions) -> None:
+        self._frame = frame
+        self._partitions = partitions
+        self._open: dict[Hashable, tuple[Question, Answer]] = {}
+        self._end = 0
+
+    def arrive(self, number: int, tuple_: Timed) -> Answer:  # noqa: ARG002
+        self._end = self._frame.slot_end(tuple_.ts)
+        key = self._frame.partition(tuple_.row)
+        if key in self._open:
+            _, overtaken = self._open[key]
+            overtaken.returned = []
+        question, _ = self._partitions.arrive(key, tuple_)
+        answer = Answer(None)
+        self._open[key] = (question, answer)
+        return answer
+
+    def pass_time(self, ts: float) -> list[Expiry]:
+        if ts >= self._end:
+            for question, answer in self._open.values():
+                answer.returned = question()
+            self._open.clear()
+        return []
+
+    def due(self) -> int | None:
+        return self._end if self._open else None
+
+    def state(self) -> Any:
+        waiting = {key: answer for key, (_, answer) in self._open.items()}
+        return {"partitions": self._partitions.state(), "open": waiting, "end": self._end}
+
+    def restore(self, state: Any) -> None:
+        self._partitions.restore(state["partitions"])
+        self._open = {key: (self._partitions.question(key), answer) for key, answer in state["open"].items()}
+        self._end = state["end"]

@@ -1,0 +1,166 @@
+"""Shared joins of several streams: golden 3, and bitmaps against the definition (S45-S50, P15, P16)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slice_cases import Arrival, arrivals, members_on, run_through
+
+from slicemill.plan.slices.members import Member, Side, reaching
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.slices.multiway import MultiwayJoin
+
+
+def anything(stream: int, row: Row, other: int, other_row: Row) -> bool:
+    return True
+
+
+def same_key(stream: int, row: Row, other: int, other_row: Row) -> bool:
+    return row[0] == other_row[0]
+
+
+def test_golden_3() -> None:
+    one_query = [Member("q", (Side(4), Side(4), Side(4)))]
+    # A probes B then C, B probes A then C, C probes B then A; two slices on each stream.
+    join = MultiwayJoin(one_query, anything, orders=[[1, 2], [0, 2], [1, 0]], ends=[(2, 4)] * 3)
+    found: dict[str, list[tuple[list[str], tuple[int, ...]]]] = {}
+    held: dict[str, list[dict[str, list[str]]]] = {}
+    for ts, name in enumerate(["b1", "c1", "b2", "a1", "c2"], 1):
+        results = join.process("abc".index(name[0]), Timed(ts, (name,)))
+        found[name] = [([str(item.row[0]) for item in one.items], one.found_in) for one in results]
+        held[name] = [
+            {
+                stream: names
+                for stream, slices in zip("ABC", join.states, strict=True)
+                if (names := [str(item.row[0]) for item in slices[number]])
+            }
+            for number in (0, 1)
+        ]
+    assert found.pop("a1") == [(["a1", "b2", "c1"], (0, 1)), (["a1", "b1", "c1"], (1, 1))]
+    # (b2, c2) is found in the second slice, a1 in the first.
+    assert found.pop("c2") == [(["c2", "b2", "a1"], (1, 0))]
+    assert not any(found.values())
+    assert held["a1"] == [{"A": ["a1"], "B": ["b2"]}, {"B": ["b1"], "C": ["c1"]}]
+    assert held["c2"] == [{"A": ["a1"], "C": ["c2"]}, {"B": ["b2"], "C": ["c1"]}]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival], list[list[int]]]:
+    streams = draw(st.integers(2, 4))
+    members = draw(members_on(streams, most=4))
+    orders = [
+        draw(st.permutations([other for other in range(streams) if other != one])) for one in range(streams)
+    ]
+    return members, draw(arrivals(streams, most=16)), orders
+
+
+def wants(side: Side, tuple_: Timed) -> bool:
+    return side.predicate is None or (callable(side.predicate) and bool(side.predicate(tuple_.row)))
+
+
+def definition(members: list[Member], arrived: list[Arrival]) -> Counter[tuple[Row, int]]:
+    """Combinations of one tuple per stream, with the queries whose windows and predicates hold all of it."""
+    streams = len(members[0].sides)
+    found: Counter[tuple[Row, int]] = Counter()
+    for parts in product(*([tuple_ for s, tuple_ in arrived if s == one] for one in range(streams))):
+        latest = max(part.ts for part in parts)
+        if len({part.row[0] for part in parts}) > 1:
+            continue
+        queries = sum(
+            1 << bit
+            for bit, one in enumerate(members)
+            if all(
+                latest - part.ts < side.window and wants(side, part)
+                for part, side in zip(parts, one.sides, strict=True)
+            )
+        )
+        if queries:
+            found[tuple(value for part in parts for value in part.row), queries] += 1
+    return found
+
+
+@given(cases())
+@settings(max_examples=60)
+def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
+    case: tuple[list[Member], list[Arrival], list[list[int]]],
+) -> None:
+    members, arrived, orders = case
+    join = MultiwayJoin(members, same_key, orders=orders)
+    found = Counter((one.in_stream_order(), one.queries) for one in run_through(join, arrived))
+    assert found == definition(members, arrived)
+
+
+@given(cases())
+@settings(max_examples=40)
+def test_only_partial_results_that_can_serve_a_query_are_probed_and_only_there(
+    case: tuple[list[Member], list[Arrival], list[list[int]]],
+) -> None:
+    members, arrived, orders = case
+    join = MultiwayJoin(members, same_key, orders=orders)
+    probes = 0
+    for place, (stream, tuple_) in enumerate(arrived):
+        join.process(stream, tuple_)
+        probes += fewest_probes(members, arrived[: place + 1], orders[stream])
+        assert join.counters.probe == probes
+
+
+def fewest_probes(members: list[Member], arrived: list[Arrival], order: list[int]) -> int:
+    """Pairs of a useful partial result and a kept tuple whose slice has a query in common with it."""
+    stream, newest = arrived[-1]
+    mask = sum(1 << bit for bit, one in enumerate(members) if wants(one.sides[stream], newest))
+    partials = [([newest], mask)] if mask else []
+    probes = 0
+    for probed in order:
+        longer = []
+        for parts, queries in partials:
+            for other, tuple_ in arrived[:-1]:
+                if other != probed:
+                    continue
+                age = newest.ts - tuple_.ts
+                # Whoever reaches to this age reaches to the start of its slice: no window ends between.
+                here = reaching(members, probed, age)
+                wanted = sum(1 << bit for bit, one in enumerate(members) if wants(one.sides[probed], tuple_))
+                if not here & wanted:
+                    continue  # no longer stored
+                if here & queries:
+                    probes += 1
+                    if here & queries & wanted and tuple_.row[0] == newest.row[0]:
+                        longer.append(([*parts, tuple_], here & queries & wanted))
+        partials = longer
+    return probes
+
+
+@given(cases())
+@settings(max_examples=40)
+def test_every_stored_tuple_serves_a_query_at_its_age(
+    case: tuple[list[Member], list[Arrival], list[list[int]]],
+) -> None:
+    members, arrived, orders = case
+    join = MultiwayJoin(members, same_key, orders=orders)
+    for stream, tuple_ in arrived:
+        join.process(stream, tuple_)
+        if not any(wants(one.sides[stream], tuple_) for one in members):
+            continue  # nobody wants it, so it purges nothing
+        for probed, slices in enumerate(join.states):
+            for item in (item for state in slices for item in state):
+                age = tuple_.ts - item.ts
+                assert item.mask & reaching(members, probed, age)
+    longest = [max(one.sides[s].window for one in members) for s in range(len(join.states))]
+    assert [cut[-1].end for cut in join.spans] == longest
+
+
+def test_the_published_example_of_a_probe_that_is_not_made() -> None:
+    # q1 has the shorter window on B, q2 on C: what a finds beyond q1's window on B is only q2's,
+    # so it does not probe C beyond q2's window.
+    members = [Member("q1", (Side(9), Side(2), Side(6))), Member("q2", (Side(9), Side(6), Side(2)))]
+    join = MultiwayJoin(members, anything)
+    for stream, ts, name in ((1, 0, "b"), (2, 0, "c old"), (2, 2, "c new")):
+        join.process(stream, Timed(ts, (name,)))
+    before = join.counters.probe
+    (result,) = join.process(0, Timed(3, ("a",)))
+    assert [item.row for item in result.items] == [("a",), ("b",), ("c new",)]
+    assert result.queries == 0b10
+    assert join.counters.probe - before == 2

@@ -1,0 +1,36 @@
+"""What steps cost in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.reference.costs import Cost, fixed, per_tuple, sampled
+from slicemill.reference.engine import Engine
+from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Select
+
+
+def latencies(cost: Cost, seed: int = 0) -> tuple[int, int]:
+    engine = Engine(
+        [SourceSpec("S"), OperatorSpec("σ", Select(lambda _: True), ("S",), cost), SinkSpec("out", "σ")],
+        seed=seed,
+    )
+    engine.feed("S", [Arrival(0, (3,)), Arrival(0, (4,))])
+    engine.run_until_idle()
+    first, second = engine.sink("out").delivered_at
+    return first, second - first
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"), [(fixed(7), (7, 7)), (per_tuple(lambda row: 10 * int(str(row[0]))), (30, 40))]
+)
+def test_a_step_takes_its_cost(cost: Cost, expected: tuple[int, int]) -> None:
+    assert latencies(cost) == expected
+
+
+def test_sampled_costs_come_from_the_seed_and_are_never_negative() -> None:
+    cost = sampled(lambda random: random.gauss(50, 10))
+    assert latencies(cost, seed=1) == latencies(cost, seed=1)
+    assert latencies(cost, seed=1) != latencies(cost, seed=2)
+    assert latencies(sampled(lambda _: -5.0)) == (0, 0)

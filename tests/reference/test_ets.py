@@ -1,0 +1,146 @@
+"""Timestamp kinds and enabling timestamps: on demand, periodic, none (M22, M24-M26, golden G12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.reference.costs import fixed
+from slicemill.reference.engine import Engine
+from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
+from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.join import TimeWindow, WindowJoin
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Select, Union
+
+SECOND = 1_000_000
+
+
+def union(a: SourceSpec, b: SourceSpec, ets: EtsMode, propagation: Propagation = "punctuation") -> Engine:
+    nodes = [
+        a,
+        b,
+        OperatorSpec("σA", Select(lambda _: True), (a.name,), fixed(10)),
+        OperatorSpec("σB", Select(lambda _: True), (b.name,), fixed(10)),
+        OperatorSpec("U", Union(), ("σA", "σB"), fixed(10)),
+        SinkSpec("out", "U"),
+    ]
+    return Engine(nodes, ets=ets, propagation=propagation, trace=True)
+
+
+def test_g12_an_external_stream_offers_last_timestamp_plus_elapsed_minus_skew() -> None:
+    assert ets_now("external", now=112, last_ts=100, last_arrival=100, skew_us=5) == 107
+    assert moment_of_ets(107, "external", last_ts=100, last_arrival=100, skew_us=5) == 112
+
+
+def test_g12_an_internal_stream_offers_the_clock() -> None:
+    assert ets_now("internal", now=250, last_ts=None, last_arrival=0, skew_us=None) == 250
+
+
+@pytest.mark.parametrize(("last_ts", "skew_us"), [(None, 5), (100, None)])
+def test_an_external_stream_that_knows_nothing_offers_nothing(
+    last_ts: int | None, skew_us: int | None
+) -> None:
+    assert ets_now("external", 300, last_ts, 100, skew_us) is None
+    assert moment_of_ets(300, "external", last_ts, 100, skew_us) is None
+
+
+@pytest.mark.parametrize("propagation", ["punctuation", "arcs"])
+def test_g12_a_second_request_that_would_help_nobody_gives_control_back(propagation: Propagation) -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand(), propagation)
+    engine.feed("A", [Arrival(250, ("a",))])
+    engine.run_until_idle()
+    assert engine.results("out")[0].ts == 250
+    steps = engine.steps
+    engine.run_until(1_000)
+    assert engine.steps == steps
+
+
+def test_without_ets_a_tuple_waits_until_the_other_stream_speaks() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), NoEts())
+    engine.feed("A", [Arrival(0, ("a",))])
+    engine.feed("B", [Arrival(5 * SECOND, ("b",))])
+    engine.run_until_idle()
+    assert engine.results("out")[0].row == ("a",)
+    assert engine.sink("out").delivered_at == [5 * SECOND + 20]
+
+
+def test_on_demand_a_tuple_does_not_wait_for_a_silent_stream() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand())
+    engine.feed("A", [Arrival(0, ("a",))])
+    engine.run_until_idle()
+    assert [step.state for step in engine.trace] == ["σA", "σB", "U"]
+    assert engine.sink("out").delivered_at == [30]
+
+
+def test_over_arcs_the_enabling_timestamp_jumps_over_the_selection() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand(), "arcs")
+    engine.feed("A", [Arrival(0, ("a",))])
+    engine.run_until_idle()
+    assert [step.state for step in engine.trace if step.what == "data"] == ["σA", "U"]
+    assert engine.sink("out").delivered_at == [20]
+
+
+def test_a_tuple_behind_an_unused_punctuation_is_asked_for_as_well() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand())
+    engine.feed("A", [Arrival(0, ("a",))])
+    engine.feed("B", [Arrival(100, ("b",))])
+    engine.run_until_idle()
+    assert [tuple_.row for tuple_ in engine.results("out")] == [("a",), ("b",)]
+
+
+def test_periodic_ets_makes_a_tuple_wait_for_the_next_heartbeat() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), Periodic(1_000, ("B",)))
+    engine.feed("A", [Arrival(300, ("a",)), Arrival(1_500, ("a",))])
+    engine.run_until(2_500)
+    assert engine.sink("out").delivered_at == [1_020, 2_020]
+
+
+def test_an_external_stream_is_asked_again_when_its_answer_can_help() -> None:
+    a = SourceSpec("A", "external", skew_us=0)
+    b = SourceSpec("B", "external", skew_us=5_000)
+    engine = union(a, b, OnDemand())
+    engine.feed("A", [Arrival(1_000, ("a",), ts=1_000)])
+    engine.feed("B", [Arrival(0, ("b",), ts=0)])
+    engine.run_until(20_000)
+    assert engine.sink("out").delivered_at[-1] == 6_020
+
+
+def test_latent_streams_never_wait() -> None:
+    engine = union(SourceSpec("A", "latent"), SourceSpec("B", "latent"), NoEts())
+    engine.feed("A", [Arrival(0, ("a",))])
+    engine.run_until_idle()
+    assert engine.sink("out").delivered_at == [20]
+    assert engine.metrics().idle_share == {}
+
+
+def test_a_union_of_a_latent_and_a_stamped_stream_merges_by_arrival() -> None:
+    engine = union(SourceSpec("A", "latent"), SourceSpec("B"), OnDemand())
+    engine.feed("A", [Arrival(5, ("a",))])
+    engine.feed("B", [Arrival(3, ("b",)), Arrival(9, ("b",))])
+    engine.run()
+    assert [tuple_.ts for tuple_ in engine.results("out")] == [3, 5, 9]
+
+
+def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() -> None:
+    join = WindowJoin((TimeWindow(10), TimeWindow(10)), lambda _: False)
+    nodes = [
+        *(SourceSpec(name, "external") for name in "ABC"),
+        OperatorSpec("J", join, ("A", "B")),
+        OperatorSpec("U", Union(), ("J", "C")),
+        SinkSpec("out", "U"),
+    ]
+    for propagation in ("punctuation", "arcs"):
+        engine = Engine(nodes, propagation=propagation)  # type: ignore[arg-type]
+        engine.feed("C", [Arrival(0, ("c",), ts=4)])
+        engine.feed("A", [Arrival(1, ("a",), ts=5)])
+        engine.feed("B", [Arrival(2, ("b",), ts=6)])
+        engine.run_until_idle()
+        assert [tuple_.row for tuple_ in engine.results("out")] == [("c",)]
+
+
+def test_a_stream_that_has_ended_holds_nobody_back() -> None:
+    engine = union(SourceSpec("A"), SourceSpec("B"), NoEts())
+    engine.close("B")
+    engine.feed("A", [Arrival(1, ("a",)), Arrival(2, ("a",))])
+    engine.run_until_idle()
+    assert len(engine.results("out")) == 2

@@ -1,0 +1,47 @@
+"""How many tuples a window keeps whose aggregate deletes what is beaten: H(n) of n in random order (M33)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from slicemill.esl import bind
+from slicemill.reference.aggregate import AggregateDefinition, WindowInstance
+from slicemill.reference.builtins import BUILTINS
+from slicemill.reference.inwindow import Inwindow
+from slicemill.reference.uda import resolve_aggregate
+from slicemill.reference.window_evaluation import Windowed, window_version
+from slicemill.reference.window_frame import Frame
+
+SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
+  TABLE inwindow(wnext real);
+  INITIALIZE: ITERATE: { DELETE FROM inwindow WHERE wnext < next; INSERT INTO RETURN VALUES (oldest()); } }"""
+
+
+def mean_size(definition: AggregateDefinition, window: int, tuples: int) -> float:
+    windows: list[Inwindow] = []
+    make = window_version(definition)
+
+    def noted(inwindow: Inwindow) -> WindowInstance:
+        windows.append(inwindow)
+        return make(inwindow)
+
+    random = Random(11)
+    evaluation = Windowed(Frame("ROWS", window - 1), noted)
+    sizes = []
+    for position in range(tuples):
+        evaluation.arrive(position, (random.random(),))
+        sizes.append(len(windows[0]))
+    return sum(sizes[window:]) / len(sizes[window:])
+
+
+@pytest.mark.parametrize("window", [2, 10, 100])
+def test_max_keeps_a_harmonic_number_of_tuples(window: int) -> None:
+    harmonic = sum(1 / k for k in range(1, window + 1))
+    assert mean_size(BUILTINS["max"], window, 8_000) == pytest.approx(harmonic, rel=0.05)
+
+
+def test_a_sample_by_highest_priority_keeps_as_many() -> None:
+    top = resolve_aggregate("top", bind(SAMPLE).catalog)
+    assert mean_size(top, 20, 2_000) == pytest.approx(sum(1 / k for k in range(1, 21)), rel=0.1)

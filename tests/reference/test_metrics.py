@@ -1,0 +1,49 @@
+"""Latency, idle-waiting, queue size and burstiness (M2, E5-E9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.reference.costs import fixed
+from slicemill.reference.engine import Engine, Latency
+from slicemill.reference.ets import NoEts
+from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.metrics import burstiness, outputs_per_interval
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Union
+
+
+def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_empty() -> None:
+    engine = Engine(
+        [
+            SourceSpec("A"),
+            SourceSpec("B"),
+            OperatorSpec("U", Union(), ("A", "B"), fixed(10)),
+            SinkSpec("out", "U"),
+        ],
+        ets=NoEts(),
+    )
+    engine.feed("A", [Arrival(100, (1,)), Arrival(200, (1,))])
+    engine.feed("B", [Arrival(600, (2,))])
+    engine.run_until(1_000)
+    metrics = engine.metrics()
+    # From 100 to 600 on A; from 610 on, B's tuple waits for A.
+    assert metrics.idle_share["U"] == pytest.approx((500 + 390) / 1_000)
+    assert metrics.latency["out"] == Latency(outputs=2, mean_us=(510 + 420) / 2, max_us=510)
+    assert metrics.peak_items == 3
+    assert engine.queued() == 1
+
+
+def test_a_sink_that_keeps_nothing_still_counts() -> None:
+    engine = Engine([SourceSpec("A"), OperatorSpec("U", Union(1), ("A",)), SinkSpec("out", "U", keep=False)])
+    engine.feed("A", [Arrival(0, (1,))])
+    engine.run()
+    assert engine.results("out") == []
+    assert engine.metrics().latency["out"].outputs == 1
+
+
+def test_burstiness_is_the_spread_of_outputs_per_interval_over_their_mean() -> None:
+    counts = outputs_per_interval([0, 1, 9, 25, 31, 99], start=0, stop=40, step_us=10)
+    assert counts == [3, 0, 1, 1]
+    assert burstiness(counts) == pytest.approx(3 / 1.25)
+    assert burstiness([0, 0]) == 0.0

@@ -1,0 +1,88 @@
+"""Next-operator selection: traces and latencies of DFS, BFS and RR (M15-M20, goldens G8 and G9)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from slicemill.reference.costs import fixed
+from slicemill.reference.engine import Engine
+from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.reference.nos import Strategy
+from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.stateless import Select, Union
+
+
+def keep(name: str, producer: str) -> OperatorSpec:
+    return OperatorSpec(name, Select(lambda _: True), (producer,), fixed(1))
+
+
+def trace(nodes: list[Spec], strategy: Strategy, tuples: int, cut: tuple[str, str] | None = None) -> str:
+    engine = Engine(nodes, strategy=strategy, trace=True)
+    if cut:
+        engine.set_break(*cut)
+    engine.feed("S", [Arrival(0, (number,)) for number in range(1, tuples + 1)])
+    engine.run_until_idle()
+    return " ".join(step.state for step in engine.trace)
+
+
+def path(first: OperatorSpec) -> list[Spec]:
+    return [SourceSpec("S"), first, keep("Σ1", "σ"), keep("Σ2", "Σ1"), SinkSpec("out", "Σ2")]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("DFS", "σ Σ1 Σ2 σ Σ1 Σ2 σ Σ1 Σ2"),
+        ("BFS", "σ σ σ Σ1 Σ1 Σ1 Σ2 Σ2 Σ2"),
+        ("RR", "σ σ σ Σ1 Σ1 Σ1 Σ2 Σ2 Σ2"),
+    ],
+)
+def test_g9_the_trace_of_a_path(strategy: Strategy, expected: str) -> None:
+    assert trace(path(keep("σ", "S")), strategy, 3) == expected
+
+
+def test_g9_depth_first_stays_at_an_operator_that_drops_its_tuple() -> None:
+    dropping = OperatorSpec("σ", Select(lambda row: row[0] != 1), ("S",), fixed(1))
+    assert trace(path(dropping), "DFS", 3) == "σ σ Σ1 Σ2 σ Σ1 Σ2"
+
+
+def test_a_break_point_realises_breadth_first_across_the_cut() -> None:
+    assert trace(path(keep("σ", "S")), "DFS", 2, ("Σ1", "Σ2")) == "σ Σ1 σ Σ1 Σ2 Σ2"
+
+
+@pytest.mark.parametrize(("strategy", "mean_us"), [("DFS", 11.0), ("BFS", 15.5)])
+def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
+    strategy: Strategy, mean_us: float
+) -> None:
+    engine = Engine(
+        [
+            SourceSpec("S", "latent"),
+            SourceSpec("T", "latent"),
+            keep("σ", "S"),
+            OperatorSpec("U", Union(), ("σ", "T"), fixed(1)),
+            SinkSpec("out", "U"),
+        ],
+        strategy=strategy,
+    )
+    engine.feed("S", [Arrival(0, (number,)) for number in range(10)])
+    engine.run_until_idle()
+    assert engine.metrics().latency["out"].mean_us == mean_us
+
+
+def test_a_fork_runs_its_branches_in_turn_and_backtracks_when_they_are_empty() -> None:
+    nodes = [SourceSpec("S"), keep("σ", "S"), keep("Σ1", "σ"), keep("Σ2", "σ")]
+    sinks = [SinkSpec("one", "Σ1"), SinkSpec("two", "Σ2")]
+    assert trace([*nodes, *sinks], "DFS", 3) == "σ Σ1 Σ2 σ Σ1 Σ2 σ Σ1 Σ2"
+    assert trace([*nodes, *sinks], "BFS", 2) == "σ σ Σ1 Σ1 Σ2 Σ2"
+    assert trace([*nodes, *sinks], "RR", 2) == "σ σ Σ1 Σ1 Σ2 Σ2"
+
+
+def test_a_long_path_is_backtracked_without_recursion() -> None:
+    names = ["S", *(f"o{index}" for index in range(2000))]
+    nodes = [keep(name, producer) for producer, name in pairwise(names)]
+    engine = Engine([SourceSpec("S"), *nodes, SinkSpec("out", names[-1])])
+    engine.feed("S", [Arrival(0, (1,)), Arrival(0, (2,))])
+    engine.run_until_idle()
+    assert len(engine.results("out")) == 2

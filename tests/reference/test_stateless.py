@@ -1,0 +1,39 @@
+"""Selection, projection, union and sink (M14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.reference.operator import Operator, Timed
+from slicemill.reference.stateless import Project, Select, Sink, Union
+
+
+def test_a_selection_keeps_the_tuples_its_predicate_holds_on() -> None:
+    select = Select(lambda row: row[0] == 1)
+    assert select.process(0, Timed(5, (1,))) == (Timed(5, (1,)),)
+    assert select.process(0, Timed(6, (2,))) == ()
+
+
+def test_a_projection_gives_a_new_row_at_the_timestamp_of_the_input_tuple() -> None:
+    assert Project(lambda row: (row[1],)).process(0, Timed(5, (1, "x"))) == (Timed(5, ("x",)),)
+
+
+def test_a_union_passes_the_tuples_of_all_inputs() -> None:
+    union = Union(3)
+    assert union.inputs == 3
+    assert union.process(2, Timed(5, (1,))) == (Timed(5, (1,)),)
+
+
+def test_a_sink_collects_in_order() -> None:
+    sink = Sink()
+    for ts in (1, 2):
+        assert sink.process(0, Timed(ts, ())) == ()
+    assert [tuple_.ts for tuple_ in sink.rows] == [1, 2]
+
+
+@pytest.mark.parametrize("operator", [Select(bool), Project(lambda row: row), Union(), Sink()])
+def test_stateless_operators_keep_the_contract_and_hold_nothing_back(operator: Operator) -> None:
+    assert isinstance(operator, Operator)
+    assert operator.waits_for_time == isinstance(operator, Union)
+    assert list(operator.advance(10)) == []
+    assert list(operator.finish()) == []

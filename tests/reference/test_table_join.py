@@ -1,0 +1,43 @@
+"""Joins of a stream with a stored table (M40)."""
+
+from __future__ import annotations
+
+from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.table_join import TableJoin
+
+SELLERS: list[Row] = [("ann", "Rome"), ("bob", "Oslo"), ("ann", "Bern")]
+
+
+def same_seller(row: Row) -> bool:
+    return row[1] == row[2]
+
+
+def test_one_tuple_may_match_several_rows_in_table_order() -> None:
+    join = TableJoin(SELLERS, 2, same_seller)
+    assert join.process(0, Timed(7, (1, "ann"))) == [
+        Timed(7, (1, "ann", "ann", "Rome")),
+        Timed(7, (1, "ann", "ann", "Bern")),
+    ]
+
+
+def test_an_inner_join_drops_a_tuple_without_match() -> None:
+    assert TableJoin(SELLERS, 2, same_seller).process(0, Timed(7, (1, "eve"))) == []
+
+
+def test_a_left_join_keeps_a_tuple_without_match_with_nulls() -> None:
+    join = TableJoin(SELLERS, 2, same_seller, left=True)
+    assert join.process(0, Timed(7, (1, "eve"))) == [Timed(7, (1, "eve", None, None))]
+    assert join.process(0, Timed(8, (2, "bob"))) == [Timed(8, (2, "bob", "bob", "Oslo"))]
+
+
+def test_a_left_join_with_an_empty_table_knows_the_tables_width() -> None:
+    assert TableJoin([], 3, same_seller, left=True).process(0, Timed(1, (1,))) == [
+        Timed(1, (1, None, None, None))
+    ]
+
+
+def test_it_is_an_operator_that_never_waits() -> None:
+    join = TableJoin(SELLERS, 2, same_seller)
+    assert isinstance(join, Operator)
+    assert not join.waits_for_time
+    assert [*join.advance(10), *join.finish()] == []

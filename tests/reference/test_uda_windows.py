@@ -1,0 +1,123 @@
+"""Aggregates written in ESL give what built-in ones give, in every box of the dispatch table (M31-M37)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_uda import U1
+
+from slicemill.esl import bind
+from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
+from slicemill.reference.builtins import BUILTINS
+from slicemill.reference.operator import Row, Timed
+from slicemill.reference.uda import resolve_aggregate
+from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_dispatch import Box, box_of
+from slicemill.reference.window_frame import Frame
+
+AVG = f"""{U1}
+CREATE WINDOW AGGREGATE avg(Next Real) : Real {{
+  TABLE state(tsum Real, cnt Int); TABLE inwindow(wnext Real);
+  INITIALIZE: {{ INSERT INTO state VALUES (Next, 1); INSERT INTO RETURN VALUES (Next); }}
+  ITERATE:    {{ UPDATE state SET tsum = tsum + Next, cnt = cnt + 1;
+                INSERT INTO RETURN SELECT tsum / cnt FROM state; }}
+  EXPIRE:     {{ UPDATE state SET cnt = cnt - 1, tsum = tsum - oldest();
+                INSERT INTO RETURN SELECT tsum / cnt FROM state WHERE cnt > 0; }} }};"""
+SUM = """CREATE ALGEBRAIC AGGREGATE sum(Next BigInt) : BigInt { TABLE state(s BigInt);
+  INITIALIZE: { INSERT INTO state VALUES (Next); }
+  ITERATE:    { UPDATE state SET s = s + Next; }
+  TERMINATE:  { INSERT INTO RETURN SELECT s FROM state; } };
+CREATE ALGEBRAIC WINDOW AGGREGATE sum(Next BigInt) : BigInt {
+  TABLE state(s BigInt, cnt Int); TABLE inwindow(w BigInt);
+  INITIALIZE: { INSERT INTO state VALUES (Next, 1); INSERT INTO RETURN VALUES (Next); }
+  ITERATE:    { UPDATE state SET s = s + Next, cnt = cnt + 1; INSERT INTO RETURN SELECT s FROM state; }
+  EXPIRE:     { UPDATE state SET s = s - Next, cnt = cnt - 1;
+                INSERT INTO RETURN SELECT s FROM state WHERE cnt > 0; } };"""
+MAX = """CREATE ALGEBRAIC AGGREGATE max(Next Int) : Int { TABLE state(best Int);
+  INITIALIZE: { INSERT INTO state VALUES (Next); }
+  ITERATE:    { UPDATE state SET best = Next WHERE Next > best; }
+  TERMINATE:  { INSERT INTO RETURN SELECT best FROM state; } };
+CREATE ALGEBRAIC WINDOW AGGREGATE max(Next Int) : Int { TABLE inwindow(w Int);
+  INITIALIZE: ITERATE: { DELETE FROM inwindow WHERE w < Next; INSERT INTO RETURN VALUES (oldest()); }
+  EXPIRE: {
+    INSERT INTO RETURN VALUES (Next) WHERE (SELECT count(*) FROM inwindow WHERE w = Next) > 1;
+    INSERT INTO RETURN SELECT max(w) FROM inwindow WHERE w < Next
+      HAVING count(*) > 0 AND (SELECT count(*) FROM inwindow WHERE w = Next) = 1; } };"""
+WRITTEN = {
+    name: resolve_aggregate(name, bind(text).catalog)
+    for name, text in (("avg", AVG), ("sum", SUM), ("max", MAX))
+}
+
+
+def key_of(row: Row) -> object:
+    return row[0]
+
+
+def run(definition: AggregateDefinition, frame: Frame, tuples: list[Timed]) -> list[Timed]:
+    """Results of one call; over an empty window a built-in aggregate gives NULL and a user's nothing."""
+    operator = WindowAggregate([WindowCall(AggregateCall(definition, lambda row: row[1:2]), frame)])
+    out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
+    return [timed for timed in (*out, *operator.finish()) if timed.row[-1] is not None]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Timed]:
+    gaps = st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(-4, 4))
+    tuples, ts = [], 0
+    for gap, key, value in draw(st.lists(gaps, max_size=16)):
+        ts += gap
+        tuples.append(Timed(ts, (key, value)))
+    return tuples
+
+
+units = st.sampled_from(["ROWS", "RANGE"])
+FRAMES = {
+    Box.UNBOUNDED: st.builds(Frame, units, st.none()),
+    Box.FINITE: st.builds(Frame, units, st.integers(0, 5)),
+    Box.TUMBLE: st.builds(Frame, units, st.integers(1, 3), slide=st.integers(4, 7)),
+    Box.PANES: st.builds(Frame, units, st.integers(4, 8), slide=st.integers(1, 4)),
+    Box.SLIDING: st.builds(Frame, units, st.integers(5, 8), slide=st.integers(1, 4)),
+    Box.ACTIVE: st.builds(Frame, st.just("RANGE"), st.integers(0, 5), active=st.just(True)),
+}
+
+
+@pytest.mark.parametrize("box", FRAMES, ids=lambda box: box.name.lower())
+@pytest.mark.parametrize("name", WRITTEN)
+@settings(max_examples=40)
+@given(data=st.data(), tuples=streams())
+def test_an_aggregate_written_in_esl_equals_the_built_in_one(
+    name: str, box: Box, data: st.DataObject, tuples: list[Timed]
+) -> None:
+    frame = replace(data.draw(FRAMES[box]), partition=key_of)
+    written, builtin = WRITTEN[name], BUILTINS[name]
+    if box is Box.SLIDING:
+        written = replace(written, algebraic=False)
+    assert box_of(written, frame) in ({box, Box.TUMBLE} if written.algebraic else set(Box) - {Box.PANES})
+    expected = run(builtin, frame, tuples)
+    assert run(replace(written, window=None), frame, tuples) == expected
+    if not (box is Box.ACTIVE and name == "max"):  # what it deletes from the window, it reports no expiry of
+        assert run(written, frame, tuples) == expected
+
+
+PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TABLE state(ts Int, tn Int);
+  INITIALIZE: { INSERT INTO state VALUES (s, n); }
+  ITERATE:    { UPDATE state SET ts = ts + s, tn = tn + n; }
+  TERMINATE:  { INSERT INTO RETURN SELECT ts, tn FROM state; } };"""
+
+
+@settings(max_examples=40)
+@given(streams(), FRAMES[Box.PANES])
+def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: Frame) -> None:
+    parts = resolve_aggregate("parts", bind(PARTS).catalog)
+    assert parts.columns == 2
+    operator = WindowAggregate([WindowCall(AggregateCall(parts, lambda row: (row[1], 1)), frame)])
+    out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
+    averages = [
+        Timed(ts, (key, value, total / count))
+        for ts, (key, value, total, count) in (*out, *operator.finish())
+        if count is not None
+    ]
+    assert averages == run(BUILTINS["avg"], frame, tuples)

@@ -1,0 +1,47 @@
+"""The dispatch table of window calls (M37)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.errors import SlicemillError
+from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
+from slicemill.reference.builtins import BUILTINS, StatisticWindow
+from slicemill.reference.window_dispatch import Box, box_of, running_call
+from slicemill.reference.window_frame import Frame
+from slicemill.reference.window_statistics import Count
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "box"),
+    [
+        ("sum", Frame("RANGE", None), Box.UNBOUNDED),
+        ("sum", Frame("ROWS", None, slide=5), Box.UNBOUNDED),
+        ("sum", Frame("ROWS", 9), Box.FINITE),
+        ("sum", Frame("ROWS", 9, slide=10), Box.TUMBLE),
+        ("sum", Frame("ROWS", 9, slide=9), Box.PANES),
+        ("sum", Frame("RANGE", 9, slide=9), Box.TUMBLE),
+        ("sum", Frame("RANGE", 10, slide=9), Box.PANES),
+        ("count_distinct", Frame("ROWS", 9, slide=11), Box.TUMBLE),
+        ("count_distinct", Frame("ROWS", 9, slide=5), Box.SLIDING),
+        ("sum", Frame("RANGE", 9, active=True), Box.ACTIVE),
+    ],
+)
+def test_the_frame_and_the_aggregate_choose_the_box(name: str, frame: Frame, box: Box) -> None:
+    assert box_of(BUILTINS[name], frame) is box
+
+
+WINDOW_ONLY = AggregateDefinition(
+    "only", None, lambda inwindow: StatisticWindow(Count(), inwindow), algebraic=True
+)
+
+
+@pytest.mark.parametrize("frame", [Frame("ROWS", None), Frame("ROWS", 4, slide=5), Frame("ROWS", 4, slide=2)])
+def test_boxes_that_run_the_base_version_refuse_an_aggregate_without_one(frame: Frame) -> None:
+    with pytest.raises(SlicemillError, match="only has only a WINDOW version"):
+        running_call(AggregateCall(WINDOW_ONLY, lambda row: row), frame)
+
+
+@pytest.mark.parametrize("frame", [Frame("ROWS", 4), Frame("RANGE", 4, active=True)])
+def test_the_other_boxes_accept_it(frame: Frame) -> None:
+    running_call(AggregateCall(WINDOW_ONLY, lambda row: row), frame)
