@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.functions import SCALARS, Signature, fits, result_type
 from slicemill.esl.operators import arithmetic_type, castable
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from kernels.rows import SCHEMA, pool
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.functions import SCALARS, fits, result_type
-from slicemill.esl.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.esl.operators import arithmetic_type, castable
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.esl.units import UNITS_US
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.kernels.vectors import arrow_type, from_values, to_arrow
 
 CENTS = t.decimal(10, 2)

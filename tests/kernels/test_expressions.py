@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernels.calls import NAMES, Maker
 from kernels.rows import SCHEMA, as_table, random_rows
-from slicemill.esl.expression import Expr
+from slicemill.esl.types.expression import Expr
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.fallback import representable
 from slicemill.kernels.vectors import from_arrow, to_values

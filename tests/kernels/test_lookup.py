@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.rows import CENTS, as_table, pool
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels import lookup
 from slicemill.kernels.lookup import Lookup, keys_of
 from slicemill.kernels.vectors import from_arrow, to_values

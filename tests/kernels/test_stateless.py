@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kernels.calls import Maker
 from kernels.rows import SCHEMA, as_table, random_rows
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Case, ColumnRef, Expr, Literal
-from slicemill.esl.types import Column, Kind, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Case, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Column, Kind, Schema
 from slicemill.kernels import program
 from slicemill.kernels.expressions import compile_many, compile_vector, fallbacks, vectorised
 from slicemill.kernels.program import Program

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import types as t
-from slicemill.esl.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
-from slicemill.esl.grammar.expressions import INTERVAL_RELATIONS
-from slicemill.esl.types import Column, Schema, Type
+from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
+from slicemill.esl.types.schema import Column, Schema, Type
 from slicemill.reference.expressions import (
     ExpressionError,
     Leaf,

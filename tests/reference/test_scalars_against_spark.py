@@ -19,10 +19,10 @@ from scalar_cases import CASES, DEVIATIONS, SCHEMA, rows
 from sqlglot import exp
 
 from slicemill.esl.binder.scalar import bind
-from slicemill.esl.dialect import parse
-from slicemill.esl.expression import ColumnRef, Expr, walk
 from slicemill.esl.functions import SCALARS
-from slicemill.esl.types import Column, Kind
+from slicemill.esl.syntax.dialect import parse
+from slicemill.esl.types.expression import ColumnRef, Expr, walk
+from slicemill.esl.types.schema import Column, Kind
 from slicemill.reference.expressions import ExpressionError, compile_expression
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Select
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Select
+from slicemill.esl.types.schema import Schema
 from slicemill.reference.aggregate import AggregateCall, Returned, evaluate
 from slicemill.reference.expressions import compile_expression
 from slicemill.reference.group_aggregate import GroupAggregate

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.query import Window
-from slicemill.esl.types import DOUBLE, TIMESTAMP, Type
+from slicemill.esl.types.query import Window
+from slicemill.esl.types.schema import DOUBLE, TIMESTAMP, Type
 from slicemill.kernels.vectors import to_values
 from slicemill.model import Model, expression
 from slicemill.uda.layout import MACHINE, PYTHON

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.cells import Cells, cells_of
 from slicemill.kernels.expressions import compile_or_null
 from slicemill.kernels.keys import whole

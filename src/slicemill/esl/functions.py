@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import Expr, Literal
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Expr, Literal
+from slicemill.esl.types.schema import Kind, Type
 
 _LIBRARY = """
 abs(number) -> same

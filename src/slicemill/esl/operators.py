@@ -5,9 +5,9 @@ Division of integers is fractional, as in Spark and DuckDB; DIV is the whole one
 
 from __future__ import annotations
 
-from slicemill.esl import types as t
 from slicemill.esl.functions import remainder_type
-from slicemill.esl.types import MAX_DECIMAL_PRECISION, Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, Kind, Type
 
 MIN_ADJUSTED_SCALE = 6
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from slicemill.esl.types import Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.calendar import plus_months, timestamp_plus_months
 from slicemill.kernels.decimals import exact
 from slicemill.kernels.kernel import Bound, Kernel, Maker, Out, Strict, plain

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.arithmetic import narrowed, times
 from slicemill.kernels.calendar import DAY_US, SECOND_US
 from slicemill.kernels.decimals import NARROW, from_unscaled, unscaled

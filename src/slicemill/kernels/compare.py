@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.kernel import VARIES, Bound, Kernel, Maker, Strict, free, plain
 from slicemill.kernels.vectors import (
     Data,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Type
+from slicemill.esl.types.schema import Type
 from slicemill.kernels.kernel import Unfit
 from slicemill.kernels.vectors import Mask, arrow_type
 

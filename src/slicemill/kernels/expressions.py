@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.program import Arrived, Program
 from slicemill.kernels.vectors import arrow_type, to_arrow
 from slicemill.reference.expressions import ExpressionError

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.kernels.vectors import (
     Mask,
     Vector,

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Case, Cast, Expr, is_null_literal
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Case, Cast, Expr, is_null_literal
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.compare import equal
 from slicemill.kernels.kernel import Free
 from slicemill.kernels.vectors import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.kernel import Bound, Kernel, Maker
 from slicemill.kernels.vectors import Vector, either
 

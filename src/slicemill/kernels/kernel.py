@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from slicemill.esl.types import Type
+from slicemill.esl.types.schema import Type
 from slicemill.kernels.vectors import Data, Mask, Vector, both, either, some
 
 VARIES: Final = object()  # in place of the value of an argument that is no constant

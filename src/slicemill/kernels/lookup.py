@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.types import Kind, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.types.schema import Kind, Schema
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.forms import converted
 from slicemill.kernels.program import Arrived

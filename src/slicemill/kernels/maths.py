@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types import Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.kernel import Bound, Maker, Out, Strict, plain
 from slicemill.kernels.vectors import Numbers, numbers
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slicemill.esl.types import Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.arithmetic import minus
 from slicemill.kernels.kernel import Bound, Maker, Out, Strict, plain
 from slicemill.kernels.vectors import Numbers

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import Expr, columns_of
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.fallback import Reference, representable
 from slicemill.kernels.steps import Steps
 from slicemill.kernels.vectors import Vector, from_arrow, full_length, patched, take, to_values

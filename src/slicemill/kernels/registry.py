@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.arithmetic import ARITHMETIC
 from slicemill.kernels.casts import cast_kernel
 from slicemill.kernels.compare import COMPARISON

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, children, walk
-from slicemill.esl.types import Kind, Schema, Type
+from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal, children, walk
+from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.kernels.fallback import by_distinct_row, inputs_of, local_reference, patch, representable
 from slicemill.kernels.forms import converted, form_of, nothing
 from slicemill.kernels.kernel import VARIES, Bound, Free, Kernel, Unfit, apply

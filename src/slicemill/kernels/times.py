@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slicemill.esl.types import Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.arithmetic import times
 from slicemill.kernels.calendar import (
     DAY_US,

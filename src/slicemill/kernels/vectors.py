@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 
 Mask: TypeAlias = NDArray[np.bool_]
 # NumPy arrays of numbers; their arithmetic has no useful types.

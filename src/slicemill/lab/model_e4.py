@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import ColumnRef, Expr
 from slicemill.esl.model_calls import Asked
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import DOUBLE
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.kernels.vectors import Vector
 from slicemill.lab.claims import Claim, at_most, timed
 from slicemill.lab.experiment import Experiment, Result, Scale

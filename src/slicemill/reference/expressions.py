@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
-from slicemill.esl.expression import (
+from slicemill.esl.types.expression import (
     Argument,
     Call,
     Case,
@@ -23,7 +23,7 @@ from slicemill.esl.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.types import Kind, Schema, Type
+from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.reference.operator import Row
 from slicemill.reference.scalars import ExpressionError, Function
 from slicemill.reference.scalars_cast import converter

@@ -16,10 +16,10 @@ from itertools import product
 from typing import Any, TypeAlias, cast
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
-from slicemill.esl.relation import AggregateCall as BoundCall
-from slicemill.esl.relation import RelationInput, RelationQuery
-from slicemill.esl.types import ANY, Kind, Schema, Type
+from slicemill.esl.types.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
+from slicemill.esl.types.relation import AggregateCall as BoundCall
+from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.esl.types.schema import ANY, Kind, Schema, Type
 from slicemill.reference import aggregate
 from slicemill.reference.expressions import Leaf, compile_with
 from slicemill.reference.group_aggregate import GroupAggregate

@@ -13,8 +13,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 
 # Values are checked by the binder, once: implementations take them as they come.
 Function: TypeAlias = Callable[..., Any]

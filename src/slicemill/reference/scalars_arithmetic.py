@@ -8,8 +8,8 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import (
     EXACT,
     ExpressionError,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import (
     EXACT,
     ExpressionError,

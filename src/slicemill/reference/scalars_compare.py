@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import (
     Function,
     Scalar,

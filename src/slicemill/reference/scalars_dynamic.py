@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.functions import SCALARS, result_type
 from slicemill.esl.operators import arithmetic_type
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import ExpressionError, Function, Types
 from slicemill.reference.scalars_cast import type_of_value
 from slicemill.reference.scalars_table import conversions_and_function

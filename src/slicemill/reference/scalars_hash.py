@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import (
     ExpressionError,
     Function,

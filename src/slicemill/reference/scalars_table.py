@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import ExpressionError, Function, Scalar, Types
 from slicemill.reference.scalars_arithmetic import ARITHMETIC
 from slicemill.reference.scalars_cast import converter

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import ExpressionError, Scalar, Types, plain
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars import (
     EXACT,
     ExpressionError,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slicemill.esl.catalog import ERRORS, Catalog, View
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame as FrameKind
-from slicemill.esl.query import Window
-from slicemill.esl.query import WindowCall as WindowCallSyntax
-from slicemill.esl.relation import AggregateCall as CallSyntax
-from slicemill.esl.relation import Item, RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame as FrameKind
+from slicemill.esl.types.query import Window
+from slicemill.esl.types.query import WindowCall as WindowCallSyntax
+from slicemill.esl.types.relation import AggregateCall as CallSyntax
+from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.schema import Schema
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.reference.aggregate import AggregateCall, comparable

@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.reference.scalars_calendar import BLANKS
 from slicemill.sources import highway, nexmark, rfid
 from slicemill.sources.origin import Origin, origin_of

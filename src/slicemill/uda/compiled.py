@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import typeof
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels import vectors
 from slicemill.kernels.vectors import Vector
 from slicemill.reference.window_frame import Frame

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Type
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Type
 from slicemill.kernels.vectors import Vector, from_values, to_values
 from slicemill.reference import aggregate
 from slicemill.reference.aggregate import BaseInstance, Stepper, base_of

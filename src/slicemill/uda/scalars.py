@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
     Argument,
     Call,
     Case,
@@ -27,7 +27,7 @@ from slicemill.esl.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.scalars_cast import converter
 from slicemill.reference.scalars_table import IMPLEMENTED, conversions_and_function
 from slicemill.uda.layout import MACHINE, default_of

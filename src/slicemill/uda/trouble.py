@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.aggregate import INWINDOW
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.aggregate import INWINDOW
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.vectors import Vector, to_values
 from slicemill.reference import aggregate
 from slicemill.reference.inwindow import Inwindow

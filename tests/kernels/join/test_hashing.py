@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Type, decimal
+from slicemill.esl.types.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    TIMESTAMP,
+    VARCHAR,
+    Type,
+    decimal,
+)
 from slicemill.kernels.join.hashing import hash_keys
 from slicemill.kernels.vectors import arrow_type
 from slicemill.reference.scalars_compare import equality

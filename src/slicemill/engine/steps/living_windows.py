@@ -17,8 +17,8 @@ from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns
 from slicemill.engine.steps.shared_windows import has_group_kernel
 from slicemill.engine.steps.stateless import FilterStep
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame
 from slicemill.kernels.keys import shown
 from slicemill.kernels.order import Numbering, renumbered
 from slicemill.kernels.slice import Slice

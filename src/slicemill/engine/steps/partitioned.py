@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys, distinct_keys, whole
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.engine.rows import to_table
-from slicemill.esl.expression import Expr
-from slicemill.esl.relation import Item
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels.expressions import compile_many, compile_vector
 from slicemill.kernels.join.order import in_order
 from slicemill.kernels.lookup import Lookup

@@ -13,9 +13,9 @@ from slicemill.engine.steps.partitioned import Partitioned
 from slicemill.engine.steps.routines import CallsState, Member, MemberState, Routine
 from slicemill.engine.steps.step import END, Part
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.assembly import Assembly
 from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys

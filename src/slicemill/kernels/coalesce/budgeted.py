@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.coalesce.accuracy import Pieces, sums
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.coalescing import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import ColumnRef, Expr
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.kernels.coalesce.spans import Spans
 from slicemill.kernels.expressions import compile_many

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.kernels.join.conditions import Residuals
 from slicemill.kernels.join.pairs import Pairs, fetch
 from slicemill.kernels.join.windows import Seats

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr, columns_of
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.join.pairs import Pairs
 from slicemill.kernels.join.windows import WORD_BITS, Seats

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.join import placing, probe
 from slicemill.kernels.join.answers import Answer, Answers, Collected
 from slicemill.kernels.join.arrays import Places, Times

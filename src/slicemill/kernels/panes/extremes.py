@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.groups import least_of_group
 from slicemill.kernels.panes.partials import Columns, Named, taken

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from slicemill.esl.types import Column, Kind
+from slicemill.esl.types.schema import Column, Kind
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.figures import Figure
 from slicemill.kernels.panes.partials import Partial, Values

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.panes.edges import Ints

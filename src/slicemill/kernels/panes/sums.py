@@ -21,8 +21,8 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Kind
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.decimals import unscaled
 from slicemill.kernels.panes import doubles, groups
 from slicemill.kernels.panes.edges import Ints

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import Keys, distinct_keys, whole
 from slicemill.kernels.order import SEQ_BITS, ranked

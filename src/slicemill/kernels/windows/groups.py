@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.counts import is_one

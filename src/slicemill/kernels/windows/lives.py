@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from slicemill.esl.relation import AggregateCall
+from slicemill.esl.types.relation import AggregateCall
 from slicemill.kernels.keys import distinct_keys, whole
 from slicemill.kernels.slice import Slice
 from slicemill.kernels.vectors import arrow_type, numbers

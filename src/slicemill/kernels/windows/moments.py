@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.vectors import arrow_type, numbers
 from slicemill.kernels.windows import wide
 from slicemill.kernels.windows.rows import (
