@@ -13,7 +13,6 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Select
 from slicemill.esl.types.schema import Schema
 from slicemill.reference.aggregate import AggregateCall, Returned, evaluate
-from slicemill.reference.expressions import compile_expression
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.inwindow import Inwindow
 from slicemill.reference.operator import Operator
@@ -21,6 +20,7 @@ from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
+from slicemill.scalar.rows import compile_expression
 
 
 def row_of(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:

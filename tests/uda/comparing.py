@@ -15,7 +15,7 @@ from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type
-from slicemill.kernels.vectors import from_values, to_values
+from slicemill.scalar.vectors import from_values, to_values
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Tuples, Uda, prepare
 from support.stored import stored

@@ -27,11 +27,11 @@ from slicemill.esl.model_calls import Asked, jointly
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE
-from slicemill.kernels.vectors import Vector
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.run import Tuples, Uda, prepare
 from slicemill.uda.together import ModelCalls

@@ -24,9 +24,9 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
-from slicemill.kernels.vectors import Vector
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.run import Tuples, prepare
 
 PARTITIONS = 1000

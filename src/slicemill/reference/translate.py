@@ -20,7 +20,6 @@ from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.coalesce_windows import Temporal
-from slicemill.reference.expressions import compile_expression
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
@@ -37,6 +36,7 @@ from slicemill.reference.view_join import ViewJoin
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row
+from slicemill.scalar.rows import compile_expression
 
 Tables = Mapping[str, Sequence[Row]]
 

@@ -24,7 +24,7 @@ from slicemill.esl.types.expression import (
 )
 from slicemill.esl.types.relation import AggregateCall, Item, RelationQuery
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.reference.scalars_dynamic import result_of_call
+from slicemill.scalar.untyped import result_of_call
 from slicemill.uda.source import Unfit
 
 _SEEN_AS = {

@@ -26,8 +26,8 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.kernels.windows.calls import WindowCalls
-from slicemill.reference.expressions import ExpressionError
 from slicemill.rows import Timed
+from slicemill.scalar.rows import ExpressionError
 from support.stored import stored
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
-from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys, distinct_keys, whole
+from slicemill.scalar.columns import ExpressionError, compile_many
 
 
 class Columns:

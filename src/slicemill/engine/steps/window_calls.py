@@ -17,11 +17,11 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.kernels.assembly import Assembly
-from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Vector, from_arrow, from_values
 from slicemill.plan import operators as op
+from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.uda.run import Answers, Tuples, Uda
 

@@ -13,7 +13,6 @@ from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.types import bind_columns, bind_type
 from slicemill.esl.errors import Mistake, counted, did_you_mean, one_of
-from slicemill.esl.functions import SCALARS
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
@@ -30,6 +29,7 @@ from slicemill.esl.types.aggregate import (
 )
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
+from slicemill.scalar.signatures import SCALARS
 
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:

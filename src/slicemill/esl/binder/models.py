@@ -10,7 +10,6 @@ from sqlglot import exp
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.functions import SCALARS
 from slicemill.esl.source import Span
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.grammar.statements import MAX_HEIGHT
@@ -24,6 +23,7 @@ from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import FUNCTIONS
 from slicemill.model.terms import Expr, ModelError, children
+from slicemill.scalar.signatures import SCALARS
 
 _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
 from slicemill.storage.arrow_schema import arrow_type
 

@@ -17,14 +17,14 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.kernels.decimals import from_unscaled
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.extremes import Extreme, sortable
 from slicemill.kernels.panes.partials import Edge, Known, Partial
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.panes.sums import Sum, Totals, variances
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import arrow_type, fixed_width
+from slicemill.scalar.decimals import from_unscaled
+from slicemill.scalar.vectors import arrow_type, fixed_width
 
 Call: TypeAlias = AggregateCall | WindowCall
 

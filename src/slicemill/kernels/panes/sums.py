@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Kind
-from slicemill.kernels.decimals import unscaled
 from slicemill.kernels.panes import doubles, groups
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.partials import Columns, Counts, Named, difference
 from slicemill.kernels.panes.spans import Spans
-from slicemill.kernels.vectors import numbers, validity
+from slicemill.scalar.decimals import unscaled
+from slicemill.scalar.vectors import numbers, validity
 
 _SAFE = 2.0**62
 _ROOT = 2.0**31
