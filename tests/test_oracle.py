@@ -13,9 +13,9 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.reference.engine import Engine
-from slicemill.reference.operator import Timed as TimedTuple
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
+from slicemill.rows import Timed as TimedTuple
 from support.oracle import Oracle, Timed
 
 SCRIPT = """

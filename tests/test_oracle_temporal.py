@@ -14,7 +14,7 @@ from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 RUNS = """

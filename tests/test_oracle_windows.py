@@ -23,9 +23,9 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
 from slicemill.reference.builtins_hash import priority
 from slicemill.reference.engine import Engine
-from slicemill.reference.operator import Timed
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
+from slicemill.rows import Timed
 
 # Ours, and DuckDB's words for it; {w} is the window.
 CALLS = {

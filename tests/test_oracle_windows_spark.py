@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from test_oracle_windows import CALLS, FRAMES, SECOND, by_units, like
 
 # Where Spark has other words for it, or none in a window.

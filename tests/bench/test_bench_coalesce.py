@@ -13,7 +13,7 @@ from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench
 from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_windows import Temporal
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from slicemill.kernels import keys
 from slicemill.plan.members import names_of_state, node_changes, without_outputs
 from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.plan.planner import Planner
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from support.units import run_cells
 
 DECLARED = """

@@ -16,9 +16,9 @@ from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine
-from slicemill.reference.operator import Timed
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
+from slicemill.rows import Timed
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

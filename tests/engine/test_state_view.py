@@ -19,7 +19,7 @@ from slicemill.plan.explain import explain_text
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.changes import Change
 from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home

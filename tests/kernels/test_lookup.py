@@ -18,8 +18,8 @@ from slicemill.kernels import lookup
 from slicemill.kernels.lookup import Lookup, keys_of
 from slicemill.kernels.vectors import from_arrow, to_values
 from slicemill.reference.expressions import ExpressionError, compile_condition
-from slicemill.reference.operator import Timed
 from slicemill.reference.table_join import TableJoin
+from slicemill.rows import Timed
 
 TYPES = {"i": t.INT, "b": t.BIGINT, "d": t.DOUBLE, "m": CENTS, "s": t.VARCHAR, "a": t.DATE, "t": t.TIMESTAMP}
 STREAM = Schema(tuple(Column(f"L.{name}", type_) for name, type_ in TYPES.items()))

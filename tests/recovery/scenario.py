@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from slicemill.engine.rows import timed_rows
 from slicemill.esl import bind
-from slicemill.reference.operator import Timed
 from slicemill.reference.runner import run_script
+from slicemill.rows import Timed
 from slicemill.storage.files import LOCAL, exists
 from slicemill.storage.home_format import FORMAT
 from slicemill.storage.home_reader import HomeReader

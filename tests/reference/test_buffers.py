@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.reference.buffers import Buffer, Occupancy, Reader
-from slicemill.reference.operator import Timed
 from slicemill.reference.punctuation import Item, is_punctuation, punctuation
+from slicemill.rows import Timed
 
 
 def item(ts: int) -> Item:

@@ -12,9 +12,9 @@ from slicemill.esl import builtins as esl_builtins
 from slicemill.reference.aggregate import AggregateCall, Returned, evaluate
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.inwindow import Inwindow
-from slicemill.reference.operator import Timed
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Timed
 
 
 def over(name: str, *values: object) -> Returned:

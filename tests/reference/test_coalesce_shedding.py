@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.coalesce_windows import Temporal
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import METHODS

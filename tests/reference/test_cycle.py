@@ -20,11 +20,11 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.join import TimeWindow, WindowJoin
-from slicemill.reference.operator import Timed
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Timed
 
 SOURCES = ("S0", "S1", "S2")
 

@@ -11,7 +11,8 @@ from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.inwindow import Args
-from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.operator import Operator
+from slicemill.rows import Row, Timed
 from support.stored import stored
 
 

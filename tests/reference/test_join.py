@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
 from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
-from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.operator import Operator
+from slicemill.rows import Row, Timed
 
 Arrival = tuple[int, int, Row]  # timestamp, port, row
 

@@ -12,9 +12,10 @@ from slicemill.errors import SlicemillError
 from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.inwindow import Args
-from slicemill.reference.operator import Holding, Operator, Row, Timed
+from slicemill.reference.operator import Holding, Operator
 from slicemill.reference.relation_aggregate import RelationAggregate
 from slicemill.reference.relation_arrival import ArrivalAggregate
+from slicemill.rows import Row, Timed
 
 
 class Collect:

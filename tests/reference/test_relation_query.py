@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.reference.operator import Row
 from slicemill.reference.relation_query import evaluate_relation
+from slicemill.rows import Row
 
 TABLES = "CREATE TABLE a(k INT, x INT, s VARCHAR); CREATE TABLE b(k INT, y DOUBLE);"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.operator import Operator, Timed
+from slicemill.reference.operator import Operator
 from slicemill.reference.stateless import Project, Select, Sink, Union
+from slicemill.rows import Timed
 
 
 def test_a_selection_keeps_the_tuples_its_predicate_holds_on() -> None:

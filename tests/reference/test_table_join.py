@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.operator import Operator
 from slicemill.reference.table_join import TableJoin
+from slicemill.rows import Row, Timed
 
 SELLERS: list[Row] = [("ann", "Rome"), ("bob", "Oslo"), ("ann", "Bern")]
 

@@ -16,10 +16,11 @@ from slicemill.reference.aggregate import AggregateCall, Returned, evaluate
 from slicemill.reference.expressions import compile_expression
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.inwindow import Inwindow
-from slicemill.reference.operator import Operator, Row, Timed
+from slicemill.reference.operator import Operator
 from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row, Timed
 
 
 def row_of(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:

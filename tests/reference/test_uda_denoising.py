@@ -15,8 +15,8 @@ from test_uda import run
 from slicemill.esl import bind
 from slicemill.reference.aggregate import AggregateCall
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.uda import resolve_aggregate
+from slicemill.rows import Row, Timed
 
 Emission = tuple[int, Row]  # when, and the reading (tag, ts)
 FLUSH = -1  # the time of what comes out at the end of the stream

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uda import last_column, run
 
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 
 SECOND_US = 1_000_000
 

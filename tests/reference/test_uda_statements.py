@@ -8,7 +8,7 @@ import pytest
 from test_uda import PRICES, last_column, over_table, run, stream
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Row
+from slicemill.rows import Row
 
 
 def body(statements: str) -> str:

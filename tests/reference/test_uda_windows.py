@@ -12,11 +12,11 @@ from test_uda import U1
 from slicemill.esl import bind
 from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
 from slicemill.reference.builtins import BUILTINS
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_dispatch import Box, box_of
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}
 CREATE WINDOW AGGREGATE avg(Next Real) : Real {{

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.inwindow import Args
-from slicemill.reference.operator import Holding, Operator, Row, Timed
+from slicemill.reference.operator import Holding, Operator
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row, Timed
 
 
 class Echo:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row, Timed
 
 
 class BlockingAverage:

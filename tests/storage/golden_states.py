@@ -46,8 +46,8 @@ from slicemill.plan.units import cut
 from slicemill.reference.aggregate import Special
 from slicemill.reference.coalesce import _Partition
 from slicemill.reference.coalesce_accuracy import Newest, Partition
-from slicemill.reference.operator import Timed
 from slicemill.reference.window_slide import Answer
+from slicemill.rows import Timed
 from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.chains import Follower
 from slicemill.shedding.classify.policies.greedy import Greedy

@@ -14,7 +14,7 @@ from slicemill.engine.rows import to_table
 from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
 from slicemill.esl.relation import RelationQuery
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from support.corpus import Event, Runnable, TimedRow
 

@@ -8,8 +8,8 @@ from slicemill.esl.catalog import Catalog
 from slicemill.plan import operators as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.reference.operator import Timed
 from slicemill.reference.translate import Translator, fed_by
+from slicemill.rows import Timed
 from support.corpus import Event, Row, TimedRow
 
 

@@ -20,7 +20,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.corpus import Event, Row, TimedRow

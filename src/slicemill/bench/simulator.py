@@ -18,9 +18,9 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
-from slicemill.reference.operator import Row
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Select, Union
+from slicemill.rows import Row
 from slicemill.scheduling.charts import Objective, Path, Stage
 from slicemill.scheduling.loop import simulate
 from slicemill.scheduling.registry import make

@@ -55,9 +55,9 @@ from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.operator import Row
 from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.translate import relation_rows
+from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow

@@ -29,8 +29,8 @@ from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit
-from slicemill.reference.operator import Row
 from slicemill.reference.translate import fed_by
+from slicemill.rows import Row
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING

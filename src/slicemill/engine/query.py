@@ -13,7 +13,7 @@ from slicemill.engine.rows import timed_rows
 from slicemill.engine.state_view import HeldSlice
 from slicemill.esl.types import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, to_arrow, with_system_columns
 from slicemill.storage.log import Log
 

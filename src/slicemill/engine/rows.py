@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.esl.types import Kind, Schema
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 
 _AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)

@@ -17,10 +17,10 @@ from slicemill.plan.slices.chain import mem_opt
 from slicemill.plan.slices.costs import Cost
 from slicemill.plan.slices.members import Member, member
 from slicemill.plan.slices.workload import Workload
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.time_slice import Condition
 from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up
+from slicemill.rows import Row, Timed
 
 SECOND_US = 1_000_000
 WAYS = ("state-slice", "pull-up", "push-down")

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.operator import Row
+from slicemill.rows import Row
 from slicemill.storage.codec import stored_as
 
 Returned = list[object]

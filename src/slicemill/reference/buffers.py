@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from slicemill.reference.operator import Timed
 from slicemill.reference.punctuation import MARK, Item
+from slicemill.rows import Timed
 
 
 class Occupancy:

@@ -17,7 +17,7 @@ import numpy as np
 from slicemill.errors import SlicemillError
 from slicemill.esl.classifier import Classifier as Definition
 from slicemill.esl.types import Schema
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.shedding.classify import Classifier
 from slicemill.shedding.classify.arrays import Floats
 from slicemill.shedding.classify.training import Examples, train

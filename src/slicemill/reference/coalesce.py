@@ -14,7 +14,7 @@ from typing import Any
 
 from slicemill.reference.aggregate import comparable, shown
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
 
 Period = tuple[int, int]

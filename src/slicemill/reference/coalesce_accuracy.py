@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from slicemill.reference.aggregate import Special
-from slicemill.reference.operator import Row
+from slicemill.rows import Row
 from slicemill.shedding.accuracy import Interval, Sums, accuracy_sums
 from slicemill.shedding.chains import Values
 from slicemill.shedding.shadow import Original, Shadow

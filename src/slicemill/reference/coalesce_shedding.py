@@ -14,7 +14,7 @@ from typing import Any
 from slicemill.reference.aggregate import comparable, shown
 from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.chains import Follower, Tuple
 from slicemill.shedding.report import MemoryReport

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from slicemill.reference.aggregate import comparable, shown
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 TupleCost = int | Callable[[Timed, Random], int]
 

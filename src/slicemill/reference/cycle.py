@@ -16,10 +16,10 @@ from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Propagation
 from slicemill.reference.graph import Graph, OperatorNode
 from slicemill.reference.intake import Intake, write
 from slicemill.reference.nos import Fragment, State, next_operator
-from slicemill.reference.operator import Timed
 from slicemill.reference.punctuation import BEGINNING, END, MARK, Item, punctuation
 from slicemill.reference.sources import Agenda
 from slicemill.reference.state_table import StrategyOf, bind
+from slicemill.rows import Timed
 
 Choose = Callable[[Sequence[Fragment]], Fragment]
 """The scheduler between fragments: picks one of those that may have work."""

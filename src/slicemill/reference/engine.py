@@ -26,11 +26,11 @@ from slicemill.reference.cycle import Choose, Cycle, TraceStep, round_robin
 from slicemill.reference.ets import EtsMode, OnDemand, Periodic, Propagation
 from slicemill.reference.graph import Graph, OperatorSpec, SinkNode, Spec
 from slicemill.reference.nos import Strategy
-from slicemill.reference.operator import Timed
 from slicemill.reference.punctuation import END
 from slicemill.reference.sources import Arrival, Lane, Source, every
 from slicemill.reference.state_table import StateRow
 from slicemill.reference.tsm import More
+from slicemill.rows import Timed
 
 
 @dataclass(frozen=True, slots=True)

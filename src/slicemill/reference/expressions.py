@@ -24,11 +24,11 @@ from slicemill.esl.expression import (
     ScalarQuery,
 )
 from slicemill.esl.types import Kind, Schema, Type
-from slicemill.reference.operator import Row
 from slicemill.reference.scalars import ExpressionError, Function
 from slicemill.reference.scalars_cast import converter
 from slicemill.reference.scalars_dynamic import dynamic_function
 from slicemill.reference.scalars_table import conversions_and_function
+from slicemill.rows import Row
 
 __all__ = ["ExpressionError", "Leaf", "compile_condition", "compile_expression", "compile_with"]
 

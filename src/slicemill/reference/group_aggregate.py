@@ -19,7 +19,7 @@ from slicemill.reference.aggregate import (
     comparable,
     shown,
 )
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)

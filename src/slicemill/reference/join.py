@@ -17,7 +17,7 @@ from itertools import chain, product
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)

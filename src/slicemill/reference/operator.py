@@ -8,19 +8,9 @@ with the rows it produces, in timestamp order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from slicemill.storage.codec import stored_as
-
-Row = tuple[object, ...]
-
-
-@stored_as("timed", version=1)
-class Timed(NamedTuple):
-    """A data tuple: its timestamp in microseconds and its values in schema order."""
-
-    ts: int
-    row: Row
+from slicemill.rows import Timed
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 BEGINNING: Final = -(2**63)
 END: Final = 2**63 - 1

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from slicemill.errors import SlicemillError
 from slicemill.reference.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 class RelationAggregate:

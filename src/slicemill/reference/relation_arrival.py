@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from slicemill.reference.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 class ArrivalAggregate:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.relation import RelationQuery
-from slicemill.reference.operator import Row
 from slicemill.reference.relation_query_compile import Environment, Source, compile_query
 from slicemill.reference.uda import aggregate_lookup
+from slicemill.rows import Row
 
 
 def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) -> list[Row]:

@@ -23,8 +23,8 @@ from slicemill.esl.types import ANY, Kind, Schema, Type
 from slicemill.reference import aggregate
 from slicemill.reference.expressions import Leaf, compile_with
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.scalars_cast import converter
+from slicemill.rows import Row, Timed
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
 Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT

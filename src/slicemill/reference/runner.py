@@ -19,10 +19,10 @@ from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, Spec
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import relation_rows, translate
+from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.sources.reader import BadRow, read_rows
 

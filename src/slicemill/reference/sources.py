@@ -16,8 +16,8 @@ from typing import NamedTuple
 from slicemill.errors import SlicemillError
 from slicemill.reference.buffers import Buffer, Occupancy
 from slicemill.reference.ets import Kind, ets_now, moment_of_ets
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.punctuation import BEGINNING, END, Item, punctuation
+from slicemill.rows import Row, Timed
 
 
 class Arrival(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 class TableJoin:

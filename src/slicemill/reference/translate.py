@@ -24,7 +24,7 @@ from slicemill.reference.expressions import compile_expression
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
-from slicemill.reference.operator import Operator, Row
+from slicemill.reference.operator import Operator
 from slicemill.reference.relation_aggregate import RelationAggregate
 from slicemill.reference.relation_arrival import ArrivalAggregate
 from slicemill.reference.relation_query import evaluate_relation
@@ -36,6 +36,7 @@ from slicemill.reference.uda import aggregate_lookup
 from slicemill.reference.view_join import ViewJoin
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row
 
 Tables = Mapping[str, Sequence[Row]]
 

@@ -21,8 +21,8 @@ from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.types import Schema
 from slicemill.reference.aggregate import Returned
 from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.operator import Row
 from slicemill.reference.uda_statements import row_converter
+from slicemill.rows import Row
 
 _WINDOW = "inwindow"
 

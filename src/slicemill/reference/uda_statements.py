@@ -22,7 +22,6 @@ from slicemill.esl.aggregate import (
 from slicemill.esl.types import ANY, Schema
 from slicemill.reference.aggregate import Returned
 from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.operator import Row
 from slicemill.reference.relation_query_compile import (
     Environment,
     Lookup,
@@ -33,6 +32,7 @@ from slicemill.reference.relation_query_compile import (
     compile_in_query,
     compile_query,
 )
+from slicemill.rows import Row
 
 
 def row_converter(schema: Schema) -> Callable[[Args], Row]:

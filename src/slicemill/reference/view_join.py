@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 # At equal timestamps the view comes first, so that a tuple meets those of its own time (0 <= age).
 VIEW, STREAM = 0, 1

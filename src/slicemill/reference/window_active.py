@@ -16,9 +16,9 @@ from typing import Any
 
 from slicemill.reference.aggregate import AggregateCall, Stepper, WindowFactory, WindowInstance
 from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import Answer, Expiry
+from slicemill.rows import Row, Timed
 
 
 @dataclass(slots=True)

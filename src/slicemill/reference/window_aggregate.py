@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicemill.reference.aggregate import AggregateCall, align
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.window_dispatch import running_call
 from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import Answer
+from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Row
+from slicemill.rows import Row
 
 Unit = Literal["ROWS", "RANGE"]
 

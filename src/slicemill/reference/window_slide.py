@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slicemill.reference.aggregate import AggregateCall, Returned
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.window_evaluation import Evaluation, Question
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
 
 

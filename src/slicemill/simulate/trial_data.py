@@ -20,7 +20,7 @@ from slicemill.engine.rows import to_table
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec, Stream
 from slicemill.esl.types import Kind
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.sources.reader import BadRow, read_rows
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 

@@ -20,12 +20,12 @@ from slicemill.kernels.vectors import Vector, from_values, to_values
 from slicemill.reference import aggregate
 from slicemill.reference.aggregate import BaseInstance, Stepper, base_of
 from slicemill.reference.inwindow import Args
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.relation_query_compile import Source
 from slicemill.reference.uda import aggregate_lookup
 from slicemill.reference.window_dispatch import running_call
 from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import Answer, RunningCall
+from slicemill.rows import Row, Timed
 from slicemill.storage.codec import register
 from slicemill.uda.call import Answers, How, Results, Tuples
 

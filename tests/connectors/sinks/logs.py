@@ -26,7 +26,7 @@ from slicemill.esl.types import (
     Type,
     decimal,
 )
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Durability, Home

@@ -27,7 +27,7 @@ from connectors.sinks.logs import (
 )
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home import Durability, Home
 from storage.faulty_files import Crashed, crashes_of

@@ -26,7 +26,7 @@ from connectors.sinks.logs import (
 from connectors.sinks.postgres_server import Server, postgres_server
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home import Home
 from storage.faulty_files import Crashed, crashes_of

@@ -26,7 +26,7 @@ from connectors.sinks.logs import (
 from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.changes import Change
 
 

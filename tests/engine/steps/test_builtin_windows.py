@@ -13,7 +13,7 @@ from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"

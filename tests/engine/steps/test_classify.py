@@ -21,8 +21,8 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut
 from slicemill.reference.classify import Classify
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.translate import Translator
+from slicemill.rows import Row, Timed
 from slicemill.shedding.classify.policies import registry
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.stored import stored

@@ -18,7 +18,7 @@ from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s(k int, x real, y real, ts timestamp) ORDER BY ts;\n"

@@ -29,7 +29,7 @@ from slicemill.plan.optimize import optimize
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.oracle import Oracle
 from support.units import run_cells

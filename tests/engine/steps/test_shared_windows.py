@@ -24,9 +24,9 @@ from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.reference.engine import Engine
-from slicemill.reference.operator import Timed
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
+from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from support.units import run_cells
 

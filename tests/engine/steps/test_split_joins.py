@@ -19,7 +19,7 @@ from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int) ORDER BY current_time;" for name in "ABCD")
 SECOND = 1_000_000

@@ -26,8 +26,8 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
-from slicemill.reference.operator import Timed
 from slicemill.reference.window_frame import Frame
+from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.uda.layout import PYTHON
 from slicemill.uda.together import ModelCalls

@@ -21,8 +21,8 @@ from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime
 from slicemill.plan.operators import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
-from slicemill.reference.operator import Timed
 from slicemill.reference.translate import _coalesce
+from slicemill.rows import Timed
 from slicemill.shedding.budget import Budget
 from support.stored import stored
 

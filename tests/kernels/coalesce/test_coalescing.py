@@ -20,8 +20,8 @@ from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.plan.operators import Coalesce
-from slicemill.reference.operator import Timed
 from slicemill.reference.translate import _coalesce
+from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from support.stored import stored
 

@@ -18,9 +18,9 @@ from slicemill.esl.expression import ColumnRef, Expr, Literal
 from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import Column, Schema, Type
 from slicemill.plan.build import build_graph
-from slicemill.reference.operator import Timed
 from slicemill.reference.translate import Translator
 from slicemill.reference.window_aggregate import WindowAggregate
+from slicemill.rows import Timed
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)

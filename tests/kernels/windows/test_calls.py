@@ -27,7 +27,7 @@ from slicemill.esl.query import Frame, Window, WindowCall
 from slicemill.esl.types import Column
 from slicemill.kernels.windows.calls import WindowCalls
 from slicemill.reference.expressions import ExpressionError
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from support.stored import stored
 
 

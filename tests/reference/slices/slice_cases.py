@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 from hypothesis import strategies as st
 
 from slicemill.plan.slices.members import Member, Side, windows
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Delivery
+from slicemill.rows import Row, Timed
 
 Arrival = tuple[int, Timed]  # stream, tuple
 Outputs = dict[str, Counter[Timed]]

@@ -27,7 +27,6 @@ from slicemill.plan.slices.workload import Workload
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.join import CountWindow, WindowJoin
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.count_slice import CountSlice
 from slicemill.reference.slices.operator import SharedJoin
@@ -35,6 +34,7 @@ from slicemill.reference.slices.unshared import Isolated, PushDown, QueriesJoin,
 from slicemill.reference.sources import Arrival as Arriving
 from slicemill.reference.sources import SourceSpec
 from slicemill.reference.stateless import Select
+from slicemill.rows import Row, Timed
 
 
 @given(arrivals(), st.data())

@@ -28,11 +28,11 @@ from slice_cases import (
 from slicemill.errors import SlicemillError
 from slicemill.plan.slices.members import Member, Side, member, windows
 from slicemill.reference.join import TimeWindow, WindowJoin
-from slicemill.reference.operator import Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.time_slice import ClosedTimeSlice, Condition, TimeSlice
 from slicemill.reference.slices.unshared import one_join
+from slicemill.rows import Timed
 
 
 def finest(members: list[Member]) -> tuple[tuple[float, ...], tuple[float, ...]]:

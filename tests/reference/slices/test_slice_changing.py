@@ -24,11 +24,11 @@ from slice_cases import (
 
 from slicemill.errors import SlicemillError
 from slicemill.plan.slices.members import Member, Side, member
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.changing import add_query, merge, remove_query, reshape, split
 from slicemill.reference.slices.count_slice import CountSlice
 from slicemill.reference.slices.time_slice import TimeSlice
+from slicemill.rows import Row, Timed
 
 
 def change_at_random(chain: Chain, random: Random) -> None:

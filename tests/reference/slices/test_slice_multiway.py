@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through
 
 from slicemill.plan.slices.members import Member, Side, reaching
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.multiway import MultiwayJoin
+from slicemill.rows import Row, Timed
 
 
 def anything(stream: int, row: Row, other: int, other_row: Row) -> bool:

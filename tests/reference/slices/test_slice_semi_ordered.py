@@ -13,9 +13,9 @@ from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 
 from slicemill.errors import SlicemillError
 from slicemill.plan.slices.members import Member, Side
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
 from slicemill.reference.slices.symmetric_hash import SymmetricHashJoin
+from slicemill.rows import Row, Timed
 
 
 def interleaved(arrived: list[Arrival], seed: int, streams: int) -> list[Arrival]:

@@ -16,7 +16,7 @@ from slicemill.esl.classifier import Classifier as Definition
 from slicemill.esl.types import Schema
 from slicemill.plan import operators as op
 from slicemill.reference.classify import Trained, placed, trained
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as

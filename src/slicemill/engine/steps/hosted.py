@@ -25,7 +25,8 @@ from slicemill.engine.steps.step import END
 from slicemill.esl.types import Schema
 from slicemill.kernels.order import Numbering
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
-from slicemill.reference.operator import Holding, Operator, Restorable, Row, Timed
+from slicemill.reference.operator import Holding, Operator, Restorable
+from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as

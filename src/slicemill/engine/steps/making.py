@@ -10,8 +10,8 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers
-from slicemill.reference.operator import Row
 from slicemill.reference.translate import Translator, fed_by
+from slicemill.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from slicemill.kernels.windows.functions import function_of, has_kernel, is_numb
 from slicemill.plan import operators as op
 from slicemill.plan.panes import Call, edge_grids
 from slicemill.reference.aggregate import align, base_of, evaluate
-from slicemill.reference.operator import Row
 from slicemill.reference.result_types import declared
 from slicemill.reference.translate import Translator
+from slicemill.rows import Row
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.uda.run import Uda
 

@@ -16,7 +16,7 @@ from slicemill.kernels.lookup import Lookup
 from slicemill.kernels.order import SEQ_BITS, fanned_out
 from slicemill.kernels.stateless import filter_table, project_table
 from slicemill.plan import operators as op
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 

@@ -21,12 +21,12 @@ from slicemill.errors import SlicemillError
 from slicemill.plan.slices.changes import Cut
 from slicemill.plan.slices.members import Member, bits, unproved, windows
 from slicemill.plan.slices.spans import Span, span
-from slicemill.reference.operator import Timed
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Delivery, Item, Reference, joined
 from slicemill.reference.slices.selection import Evaluate, Selection, called
 from slicemill.reference.slices.time_slice import Condition, TimeSlice
 from slicemill.reference.slices.union import OrderedUnion
+from slicemill.rows import Timed
 
 
 class Chain:

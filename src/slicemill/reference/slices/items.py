@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 
 @dataclass(slots=True, eq=False)

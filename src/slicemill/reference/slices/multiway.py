@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from slicemill.plan.slices.members import Member, windows
 from slicemill.plan.slices.spans import Span, spans
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.rows import Row, Timed
 
 Matches = Callable[[int, Row, int, Row], bool]
 """Whether a row of one stream and a row of another match: (stream, row, stream, row)."""

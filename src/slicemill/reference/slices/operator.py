@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill.reference.operator import Timed
 from slicemill.reference.slices.unshared import QueriesJoin
+from slicemill.rows import Timed
 
 
 class SharedJoin:

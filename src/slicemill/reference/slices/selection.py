@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from slicemill.plan.slices.members import Member
-from slicemill.reference.operator import Row
+from slicemill.rows import Row
 
 Evaluate = Callable[[Hashable, Row], bool]
 """Whether a predicate, whatever object that is, holds on a row."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from slicemill.errors import SlicemillError
 from slicemill.plan.slices.members import Member, bits
 from slicemill.plan.slices.spans import targets
-from slicemill.reference.operator import Row, Timed
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.rows import Row, Timed
 
 
 class Combined(NamedTuple):

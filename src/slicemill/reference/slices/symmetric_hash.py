@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Row, Timed
+from slicemill.rows import Row, Timed
 
 Key = Callable[[Row], Hashable]
 

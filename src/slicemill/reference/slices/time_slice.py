@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from slicemill.plan.slices.spans import Span
-from slicemill.reference.operator import Row
 from slicemill.reference.slices.items import Item
+from slicemill.rows import Row
 
 Condition = Callable[[Row, Row], bool]
 """Whether a left and a right row match."""

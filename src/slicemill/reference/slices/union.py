@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from slicemill.reference.operator import Timed
+from slicemill.rows import Timed
 
 
 class OrderedUnion:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from slicemill.plan.slices.members import Member, bits, parts, windows
-from slicemill.reference.operator import Timed
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Delivery
 from slicemill.reference.slices.selection import Evaluate, Selection, called
 from slicemill.reference.slices.time_slice import Condition
+from slicemill.rows import Timed
 
 
 class QueriesJoin(Protocol):
