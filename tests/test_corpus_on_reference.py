@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import BIGINT
+from slicemill.esl.types.schema import BIGINT
 from slicemill.kernels.assembly import Assembly, AssemblyState
-from slicemill.kernels.vectors import Vector
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.call import Answers
 
 

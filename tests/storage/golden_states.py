@@ -21,8 +21,8 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
 from slicemill.engine.steps.hosted import RowState
-from slicemill.esl import types as t
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
     Argument,
     Case,
     Cast,
@@ -32,8 +32,8 @@ from slicemill.esl.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.relation import RelationInput, RelationQuery
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.kernels.join.state import JoinState
 from slicemill.kernels.join.windows import Seats
 from slicemill.kernels.panes.state import MemberState, PaneState

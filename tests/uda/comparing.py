@@ -11,11 +11,11 @@ import numpy as np
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Type
-from slicemill.kernels.vectors import from_values, to_values
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Type
+from slicemill.scalar.vectors import from_values, to_values
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Tuples, Uda, prepare
 from support.stored import stored

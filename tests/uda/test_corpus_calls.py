@@ -10,9 +10,9 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import GroupAggregate, WindowAggregate
 from slicemill.uda.layout import MACHINE

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.aggregate import State
-from slicemill.esl.types import INT
+from slicemill.esl.types.aggregate import State
+from slicemill.esl.types.schema import INT
 from slicemill.uda.derive_expire import derived_window
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import prepare

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.query import Window
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.query import Window
 from slicemill.uda.run import prepare
 from uda import comparing
 from uda.comparing import MACHINE, Row, compare, over

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.query import Window
-from slicemill.esl.types import Type
-from slicemill.kernels.vectors import to_values
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.query import Window
+from slicemill.esl.types.schema import Type
+from slicemill.scalar.vectors import to_values
 from slicemill.uda.run import prepare
 from support.stored import stored
 from uda.comparing import MACHINE, PYTHON, call_of, compare, over, tuples_of

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.query import Window
-from slicemill.esl.types import DOUBLE, TIMESTAMP, Type
-from slicemill.kernels.vectors import to_values
+from slicemill.esl.types.query import Window
+from slicemill.esl.types.schema import DOUBLE, TIMESTAMP, Type
 from slicemill.model import Model, expression
+from slicemill.scalar.vectors import to_values
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Uda, prepare
 from uda.comparing import call_of, outcome, over, tuples_of

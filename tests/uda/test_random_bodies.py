@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import types as t
-from slicemill.esl.query import Window
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.query import Window
 from uda.bodies import aggregates
 from uda.comparing import MACHINE, PYTHON, Row, compare, over
 

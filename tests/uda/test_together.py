@@ -15,14 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Call, ColumnRef, Expr
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, go_together, jointly
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import DOUBLE, TIMESTAMP
-from slicemill.kernels.vectors import from_values, to_values
+from slicemill.esl.types.expression import Call, ColumnRef, Expr
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE, TIMESTAMP
 from slicemill.model import expression
 from slicemill.model.catalogue import model
+from slicemill.scalar.vectors import from_values, to_values
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.layout import MACHINE, PYTHON
 from slicemill.uda.run import END, Tuples, Uda, prepare

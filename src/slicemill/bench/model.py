@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from slicemill.bench.benchmark import Benchmark
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, jointly
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import DOUBLE
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.interpret import frame_over
 from slicemill.uda.run import Tuples, Uda, prepare
 from slicemill.uda.together import ModelCalls

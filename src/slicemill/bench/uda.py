@@ -20,13 +20,13 @@ from numba import njit
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.uda_on_spark import end_to_end
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.run import Tuples, prepare
 
 PARTITIONS = 1000

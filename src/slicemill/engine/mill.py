@@ -42,13 +42,13 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
 from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
 from slicemill.esl.catalog import Query as QueryDefinition
-from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.explain.text import explain_text
 from slicemill.ingest.needs import needs_of
 from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator

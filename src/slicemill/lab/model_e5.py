@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import DOUBLE
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.lab.claims import Claim, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.model.model import expression
+from slicemill.scalar.vectors import Vector
 from slicemill.uda.run import Tuples, prepare
 
 WINDOW = 100

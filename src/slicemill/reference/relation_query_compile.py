@@ -16,15 +16,15 @@ from itertools import product
 from typing import Any, TypeAlias, cast
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
-from slicemill.esl.relation import AggregateCall as BoundCall
-from slicemill.esl.relation import RelationInput, RelationQuery
-from slicemill.esl.types import ANY, Kind, Schema, Type
+from slicemill.esl.types.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
+from slicemill.esl.types.relation import AggregateCall as BoundCall
+from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.esl.types.schema import ANY, Kind, Schema, Type
 from slicemill.reference import aggregate
-from slicemill.reference.expressions import Leaf, compile_with
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.scalars_cast import converter
 from slicemill.rows import Row, Timed
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.rows import Leaf, compile_with
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
 Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
-from slicemill.reference.scalars import bigint_checked
-from slicemill.reference.scalars_cast import converter
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.values import bigint_checked
 
 
 def declared(type_: Type) -> Callable[[Any], object] | None:

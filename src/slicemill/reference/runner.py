@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Schema
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source

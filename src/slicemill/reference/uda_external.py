@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.aggregate import AggregateDefinition
-from slicemill.esl.types import Schema
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.schema import Schema
 from slicemill.reference.aggregate import Returned
 from slicemill.reference.inwindow import Args, Inwindow
 from slicemill.reference.uda_statements import row_converter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from slicemill.esl.aggregate import AggregateDefinition
+from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.model.model import Model
 from slicemill.reference.aggregate import Returned
 from slicemill.reference.inwindow import Args

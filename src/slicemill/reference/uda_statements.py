@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from slicemill.esl.aggregate import (
+from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
     AggregateDefinition,
@@ -19,7 +19,7 @@ from slicemill.esl.aggregate import (
     Statement,
     Update,
 )
-from slicemill.esl.types import ANY, Schema
+from slicemill.esl.types.schema import ANY, Schema
 from slicemill.reference.aggregate import Returned
 from slicemill.reference.inwindow import Args, Inwindow
 from slicemill.reference.relation_query_compile import (

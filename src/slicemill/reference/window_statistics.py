@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 
 from slicemill.reference.aggregate import comparable
 from slicemill.reference.inwindow import Args
-from slicemill.reference.scalars import EXACT
+from slicemill.scalar.values import EXACT
 from slicemill.storage.codec import register
 
 Number = int | float | Decimal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.uda.layout import MACHINE, default_of
 from slicemill.uda.operators import less
 from slicemill.uda.source import Code, Unfit, Writer, any_null

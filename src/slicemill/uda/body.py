@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 
-from slicemill.esl.aggregate import INWINDOW, RETURN, Delete, Insert, State, Update
-from slicemill.esl.expression import ExistsQuery, Expr, ScalarQuery, walk
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types.aggregate import INWINDOW, RETURN, Delete, Insert, State, Update
+from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Schema
 from slicemill.uda.layout import MANY, return_bound
 from slicemill.uda.source import Code
 from slicemill.uda.version import Version, safe

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from slicemill.esl.aggregate import AggregateDefinition, State
-from slicemill.esl.types import Type
+from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.schema import Type
 from slicemill.reference.window_dispatch import Box
 from slicemill.uda.layout import PYTHON, dtype_of
 from slicemill.uda.models.procedure import ModelProcedure

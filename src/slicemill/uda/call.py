@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Type
-from slicemill.kernels.vectors import Mask, Vector
+from slicemill.esl.types.schema import Type
+from slicemill.scalar.vectors import Mask, Vector
 
 # No timestamp is later: tuples that are complete up to here have ended.
 END = 2**63 - 1

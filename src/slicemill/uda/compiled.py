@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import typeof
 
-from slicemill.esl.types import Kind, Type
-from slicemill.kernels import vectors
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.window_frame import Frame
+from slicemill.scalar import vectors
+from slicemill.scalar.vectors import Vector
 from slicemill.uda import support as ops
 from slicemill.uda.call import Answers, How, Results, Tuples
 from slicemill.uda.layout import MACHINE, dtype_of

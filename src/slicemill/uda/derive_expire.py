@@ -17,11 +17,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl import types as t
-from slicemill.esl.aggregate import RETURN, AggregateDefinition, Insert, LocalTable, State, Statement, Update
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, transform, walk
-from slicemill.esl.types import Column, Kind, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.aggregate import (
+    RETURN,
+    AggregateDefinition,
+    Insert,
+    LocalTable,
+    State,
+    Statement,
+    Update,
+)
+from slicemill.esl.types.expression import (
+    Argument,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expr,
+    Literal,
+    transform,
+    walk,
+)
+from slicemill.esl.types.schema import Column, Kind, Schema
 
 _PURE = (Argument, Call, Case, Cast, Literal)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.errors import did_you_mean
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Column
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Column
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import GroupAggregate, WindowAggregate
 from slicemill.uda.run import prepare

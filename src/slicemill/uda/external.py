@@ -29,8 +29,8 @@ import numba
 import numpy as np
 from numba.core import types as numba_types
 
-from slicemill.esl.aggregate import AggregateDefinition, State
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.uda_external import ExternalInstance, import_class
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import MACHINE, Columns, dtype_of

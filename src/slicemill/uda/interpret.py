@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Type
-from slicemill.kernels.vectors import Vector, from_values, to_values
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Type
 from slicemill.reference import aggregate
 from slicemill.reference.aggregate import BaseInstance, Stepper, base_of
 from slicemill.reference.inwindow import Args
@@ -26,6 +25,7 @@ from slicemill.reference.window_dispatch import running_call
 from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import Answer, RunningCall
 from slicemill.rows import Row, Timed
+from slicemill.scalar.vectors import Vector, from_values, to_values
 from slicemill.storage.codec import register
 from slicemill.uda.call import Answers, How, Results, Tuples
 

@@ -13,9 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.esl.aggregate import INWINDOW, RETURN, AggregateDefinition, Delete, Insert, State, Statement
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.aggregate import (
+    INWINDOW,
+    RETURN,
+    AggregateDefinition,
+    Delete,
+    Insert,
+    State,
+    Statement,
+)
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.uda.source import Unfit
 
 MANY = 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slicemill.esl.aggregate import RETURN, AggregateDefinition, State
-from slicemill.esl.types import Type
+from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, State
+from slicemill.esl.types.schema import Type
 from slicemill.reference.window_dispatch import Box
 from slicemill.reference.window_frame import Frame
 from slicemill.uda.body import Procedure

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.esl.aggregate import AggregateDefinition, State
-from slicemill.esl.types import Type
+from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.schema import Type
 from slicemill.reference.window_dispatch import Box
 from slicemill.reference.window_frame import Frame
 from slicemill.uda.body import Procedure

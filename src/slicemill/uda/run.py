@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.model import PREDEFINED
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.model import PREDEFINED
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference.builtins import BUILTINS
 from slicemill.reference.relation_query_compile import Source, no_tables
 from slicemill.reference.uda import aggregate_lookup

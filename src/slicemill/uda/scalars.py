@@ -1,6 +1,6 @@
 """Expressions as source: the value, and whether it is NULL; with lines before them where needed.
 
-The meaning is that of `reference.expressions`: a strict call is NULL as soon as an argument is, and then
+The meaning is that of `scalar.rows`: a strict call is NULL as soon as an argument is, and then
 evaluates nothing further; AND, OR, CASE and COALESCE evaluate no more than they need. A value that has no
 result, such as an overflow, ends the run; the interpreter then finds the words.
 
@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
     Argument,
     Call,
     Case,
@@ -27,9 +27,9 @@ from slicemill.esl.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.types import Kind, Type
-from slicemill.reference.scalars_cast import converter
-from slicemill.reference.scalars_table import IMPLEMENTED, conversions_and_function
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.table import IMPLEMENTED, conversions_and_function
 from slicemill.uda.layout import MACHINE, default_of
 from slicemill.uda.operators import OPERATORS, Made
 from slicemill.uda.source import Aside, Code, Unfit, Writer, any_null

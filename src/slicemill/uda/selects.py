@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TypeAlias
 
-from slicemill.esl.expression import ExistsQuery, ScalarQuery
-from slicemill.esl.relation import RelationInput, RelationQuery
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.expression import ExistsQuery, ScalarQuery
+from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.uda.accumulate import Accumulator
 from slicemill.uda.layout import MANY, default_of, dtype_of, query_bound
 from slicemill.uda.scalars import Columns, Scalars

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl import types as t
-from slicemill.esl.aggregate import AggregateDefinition, Delete, Insert, LocalTable, Statement
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.aggregate import AggregateDefinition, Delete, Insert, LocalTable, Statement
+from slicemill.esl.types.expression import (
     Argument,
     Call,
     Case,
@@ -22,9 +22,9 @@ from slicemill.esl.expression import (
     ScalarQuery,
     transform,
 )
-from slicemill.esl.relation import AggregateCall, Item, RelationQuery
-from slicemill.esl.types import Column, Kind, Schema, Type
-from slicemill.reference.scalars_dynamic import result_of_call
+from slicemill.esl.types.relation import AggregateCall, Item, RelationQuery
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.scalar.untyped import result_of_call
 from slicemill.uda.source import Unfit
 
 _SEEN_AS = {

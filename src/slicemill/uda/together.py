@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.aggregate import AggregateDefinition
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
-from slicemill.esl.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 from slicemill.reference import aggregate
 from slicemill.reference.window_dispatch import box_of
 from slicemill.reference.window_frame import Frame

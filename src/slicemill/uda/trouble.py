@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.aggregate import INWINDOW
-from slicemill.esl.types import Kind, Type
-from slicemill.kernels.vectors import Vector, to_values
+from slicemill.esl.types.aggregate import INWINDOW
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.reference import aggregate
 from slicemill.reference.inwindow import Inwindow
 from slicemill.reference.uda import EslInstance
 from slicemill.reference.uda_statements import row_converter
+from slicemill.scalar.vectors import Vector, to_values
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import MACHINE, MANY, Columns
 from slicemill.uda.module import Module, Routine

@@ -10,9 +10,9 @@ from functools import partial
 from keyword import iskeyword
 from typing import Any, TypeAlias
 
-from slicemill.esl.aggregate import INWINDOW, RETURN, AggregateDefinition, Insert, State
-from slicemill.esl.expression import Argument, Oldest
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.aggregate import INWINDOW, RETURN, AggregateDefinition, Insert, State
+from slicemill.esl.types.expression import Argument, Oldest
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.uda.layout import MANY, Columns, default_of, returns_one, single_tables, surely_filled
 from slicemill.uda.selects import Selects
 from slicemill.uda.source import Code, Unfit, Writer

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from slicemill.esl.aggregate import INWINDOW, Delete, State
-from slicemill.esl.types import Type
+from slicemill.esl.types.aggregate import INWINDOW, Delete, State
+from slicemill.esl.types.schema import Type
 from slicemill.reference.window_dispatch import Box
 from slicemill.uda.body import Procedure
 from slicemill.uda.layout import Columns

@@ -20,8 +20,8 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
 from slicemill.esl import bind
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
+from slicemill.esl.types.expression import Expr
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of

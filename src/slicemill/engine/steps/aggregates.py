@@ -19,8 +19,8 @@ from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.kernels.assembly import Assembly, AssemblyState
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
+from slicemill.scalar.vectors import Vector, from_arrow
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.time import BEGINNING

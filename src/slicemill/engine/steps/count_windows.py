@@ -21,8 +21,8 @@ from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.stateless import FilterStep, ProjectStep
 from slicemill.engine.steps.window_calls import WindowCallsStep, window_calls
 from slicemill.engine.steps.windows import WindowsStep, builtin_windows
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.order import renumbered
 from slicemill.plan import operators as op
 from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items

@@ -16,9 +16,9 @@ from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_calls import asked_by, go_together
 from slicemill.kernels.panes.members import KernelGroups
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import arrow_type, from_arrow, take, to_arrow
 from slicemill.kernels.windows.rows import Windows
 from slicemill.plan.panes import Call
+from slicemill.scalar.vectors import arrow_type, from_arrow, take, to_arrow
 from slicemill.uda.run import Tuples
 from slicemill.uda.source import Unfit
 from slicemill.uda.together import ModelCalls, model_calls

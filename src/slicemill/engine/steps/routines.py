@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked, asked_by, go_together
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.types import Column
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Column
 from slicemill.kernels.assembly import AssemblyState
 from slicemill.kernels.keys import Keys
 from slicemill.reference.relation_query_compile import Source

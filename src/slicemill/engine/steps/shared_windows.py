@@ -12,9 +12,9 @@ from slicemill.engine.steps.model_groups import ModelGroups, models_together
 from slicemill.engine.steps.step import Part
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import conjunction
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import conjunction
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.order import Numbering
 from slicemill.kernels.panes.figures import Figure, figure_of
 from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields

@@ -13,15 +13,15 @@ from slicemill.engine.steps.partitioned import Partitioned
 from slicemill.engine.steps.routines import CallsState, Member, MemberState, Routine
 from slicemill.engine.steps.step import END, Part
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.assembly import Assembly
-from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Vector, from_arrow, from_values
 from slicemill.plan import operators as op
+from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.uda.run import Answers, Tuples, Uda
 

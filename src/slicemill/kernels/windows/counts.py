@@ -10,7 +10,6 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.rows import (
     History,
     Mask,
@@ -26,6 +25,7 @@ from slicemill.kernels.windows.rows import (
 )
 from slicemill.reference.builtins_hash import GOLDEN, MIX_1, MIX_2, bits_of
 from slicemill.reference.builtins_synopses import CELLS, FUNCTIONS, estimated_ones
+from slicemill.scalar.vectors import numbers
 
 Bits: TypeAlias = NDArray[np.uint64]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from slicemill.esl.builtins import BUILTINS
-from slicemill.esl.expression import Literal
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Kind
+from slicemill.esl.types.expression import Literal
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind
 from slicemill.kernels.windows.counts import ApproxCount, ApproxCountIf, Count, CountDistinct
 from slicemill.kernels.windows.kept import CHOICES, Kept
 from slicemill.kernels.windows.moments import FIGURES, Figure

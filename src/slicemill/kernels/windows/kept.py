@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.counts import priorities
 from slicemill.kernels.windows.rows import History, Mask, Places, Rows, Windows, known, whole_numbers
+from slicemill.scalar.vectors import numbers
 
 
 @njit(cache=True)

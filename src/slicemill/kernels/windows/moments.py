@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Kind, Type
-from slicemill.kernels.vectors import arrow_type, numbers
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.windows import wide
 from slicemill.kernels.windows.rows import (
     History,
@@ -43,6 +42,7 @@ from slicemill.reference.window_statistics import (
     sample_variance,
     total,
 )
+from slicemill.scalar.vectors import arrow_type, numbers
 
 FIGURES: dict[str, Callable[[Moments], object]] = {
     "sum": total,

@@ -13,7 +13,6 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.rows import (
     History,
     Mask,
@@ -26,6 +25,7 @@ from slicemill.kernels.windows.rows import (
     known,
     weights_of,
 )
+from slicemill.scalar.vectors import numbers
 
 Doubles = NDArray[np.float64]
 

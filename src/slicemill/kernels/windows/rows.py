@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.keys import distinct_keys
-from slicemill.kernels.vectors import fixed_width, numbers, validity
+from slicemill.scalar.vectors import fixed_width, numbers, validity
 
 Places: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slicemill.esl.types import BIGINT, DOUBLE
+from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 from slicemill.uda.layout import Columns
 from slicemill.uda.models.expressions import Pair

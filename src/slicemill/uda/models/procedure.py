@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from slicemill.esl.aggregate import State
+from slicemill.esl.types.aggregate import State
 from slicemill.model.classify import Way, classify
 from slicemill.model.joint import Condition, Kept, joint
 from slicemill.model.naive import Nulls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slicemill.esl.types import BIGINT, DOUBLE
+from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Column, Expr, Symbol, walk
 from slicemill.uda.layout import Columns

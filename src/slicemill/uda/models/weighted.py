@@ -15,7 +15,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import comb
 
-from slicemill.esl.types import DOUBLE
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.model.core import Core
 from slicemill.model.terms import AGE, POSITION
 from slicemill.model.weights import Mode, Term
