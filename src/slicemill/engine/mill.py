@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
+from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.connectors.files.table import read_table
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
@@ -55,7 +56,6 @@ from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named
