@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aggregate.compiler.comparing import call_of, over, tuples_of
+from slicemill.aggregate.compiler.prepare import prepare as prepare_call
 from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
 from slicemill.engine.steps.hosted import RowState
+from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
     Argument,
@@ -93,6 +96,7 @@ def main() -> None:
         for unit, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     _keep("by-hand", _by_hand())
+    _keep("interpreted", {"window": _interpreted()})
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:
@@ -128,6 +132,18 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
         program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
         found[number] = program.states
     return found
+
+
+def _interpreted() -> object:
+    """The state of a call that no form compiles, with an open slot."""
+    catalog = bind("""CREATE AGGREGATE middle(x real) : real { TABLE t(v real);
+        INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
+        TERMINATE: { INSERT INTO RETURN SELECT median(v) FROM t; } }""").catalog
+    call = call_of(catalog, "middle", [t.DOUBLE], over("RANGE", 6, 2))
+    interpreted = prepare_call(call, catalog)
+    state = interpreted.start()
+    interpreted.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
+    return state
 
 
 def _by_hand() -> dict[str, object]:
