@@ -52,8 +52,8 @@ from slicemill.reference.coalesce import _Partition
 from slicemill.reference.coalesce_accuracy import Newest, Partition
 from slicemill.reference.window_slide import Answer
 from slicemill.rows import Timed
-from slicemill.shedding.accuracy import Sums
-from slicemill.shedding.chains import Follower
+from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.chains import NewestTuple
 from slicemill.shedding.classify.policies.greedy import Greedy
 from slicemill.shedding.classify.policies.loadstar import LoadStar
 from slicemill.shedding.classify.policies.pruning import Pruning
@@ -173,7 +173,7 @@ def _by_hand() -> dict[str, object]:
         "q", (window, window), (selection, Oldest("x", t.INT)), residual, (("x", 0, "x"),), limit
     )
     report = Report(10, 3)
-    report.add(5, Sums(7.0, 10))
+    report.add(5, AccuracySums(7.0, 10))
     memory_report = MemoryReport(10, 3, capacity=4, runs=2)
     shadow = Shadow(_count=1, _partitions={(Special.NAN,): {4: Original(("a",), 0, 5, 3, 0, 1)}})
     answer = Answer(None)
@@ -188,7 +188,7 @@ def _by_hand() -> dict[str, object]:
     user["object"][0] = UserObject("module:Class", {"low": 1.0})
     sheds: Any = {
         "partitions": {("a",): Partition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
-        "memory": {"chains": [(("a",), Follower(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
+        "memory": {"chains": [(("a",), NewestTuple(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
         "shadow": shadow,
         "until": deque([(1, 2)]),
         "report": memory_report,
