@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.lab.mill_rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
-from slicemill.sources.rfid import Tags
 from slicemill.uda.rfid.denoising import Denoised
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import Window
 from slicemill.esl.types.schema import DOUBLE, TIMESTAMP, Type
 from slicemill.model import Model, expression

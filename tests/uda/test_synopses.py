@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.connectors.generators import nexmark
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
-from slicemill.sources import nexmark
 from slicemill.uda.ones import Ones
 
 ROOT = Path(__file__).parents[2]

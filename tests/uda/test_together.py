@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, go_together, jointly
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE, TIMESTAMP

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.esl.syntax.errors import did_you_mean
 from slicemill.lab.experiment import Result, Scale
 
 NAMES = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import (
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
     DerivedStream,
     Dropped,
     Query,
@@ -12,7 +13,6 @@ from slicemill.esl.catalog import (
     Table,
     TimestampKind,
 )
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Select

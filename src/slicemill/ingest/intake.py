@@ -34,7 +34,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import ERROR_SCHEMA, Stream, TimestampKind
+from slicemill.esl.types.catalog import ERROR_SCHEMA, Stream, TimestampKind
 from slicemill.ingest.watermarks import (
     BEGINNING,
     ENDED,

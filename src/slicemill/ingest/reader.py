@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slicemill.esl.catalog import SourceSpec, Stream
+from slicemill.esl.types.catalog import SourceSpec, Stream
 from slicemill.time import wall_clock_us
 
 
@@ -74,9 +74,9 @@ def open_readers(
     from slicemill.connectors.files.reader import open_files
     from slicemill.connectors.generators.generator import GENERATORS
     from slicemill.connectors.generators.reader import open_generator
+    from slicemill.connectors.origin import LINES_IN_FILES, origin_of
     from slicemill.connectors.tcp.reader import open_tcp
     from slicemill.ingest.formats.checked import Wanted
-    from slicemill.sources.origin import LINES_IN_FILES, origin_of
 
     if stream.source == SourceSpec():
         return {}

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
 from slicemill.ingest.needs import Need
 from slicemill.ingest.reader import Batch, SourceReader, open_readers

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slicemill.engine.steps.step import END
-from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.esl.types.catalog import Stream, TimestampKind
 
 BEGINNING = -END
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.uda.rfid.baseline import baseline
 from slicemill.uda.rfid.denoising import Denoised, Ints
 from slicemill.uda.rfid.eager import eager

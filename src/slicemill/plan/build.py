@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation, Stream, Table, TimestampKind, View
+from slicemill.esl.types.catalog import (
+    Catalog,
+    DerivedStream,
+    Query,
+    Relation,
+    Stream,
+    Table,
+    TimestampKind,
+    View,
+)
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
 from slicemill.esl.types.query import Continuous, Frame, Input, Select, Union

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.reference.relation_query_compile import Environment, Source, compile_query
 from slicemill.reference.uda import aggregate_lookup

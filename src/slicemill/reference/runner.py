@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
+from slicemill.connectors.finite import BadRow, read_rows
+from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.plan.build import build_graph
@@ -24,7 +25,6 @@ from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import relation_rows, translate
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
-from slicemill.sources.reader import BadRow, read_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slicemill.esl.catalog import ERRORS, Catalog, View
+from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame as FrameKind
 from slicemill.esl.types.query import Window

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import assignable
 from slicemill.reference import aggregate
 from slicemill.reference.aggregate import BaseFactory, BaseInstance, Returned, WindowFactory, WindowInstance

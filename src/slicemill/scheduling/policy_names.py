@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.esl.syntax.errors import did_you_mean
 
 AIMS: Mapping[str, str] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall

@@ -26,8 +26,8 @@ from tests.connectors.spellings import (
 )
 
 from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
-from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.ingest.reader import open_readers
 

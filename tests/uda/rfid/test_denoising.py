@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.uda.rfid.baseline import baseline
 from slicemill.uda.rfid.denoising import Denoised, expected_keys
 from slicemill.uda.rfid.eager import eager

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.reference.engine import Engine
 from slicemill.reference.runner import run_script
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
-from slicemill.sources.rfid import Tags
 from slicemill.uda.rfid.baseline import baseline
 from slicemill.uda.rfid.denoising import Ints, numbered
 from slicemill.uda.rfid.duplicates import is_new

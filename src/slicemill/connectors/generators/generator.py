@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slicemill.connectors.finite import PACE_OPTIONS
+from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.errors import SlicemillError
-from slicemill.sources import highway, nexmark, rfid
-from slicemill.sources.reader import PACE_OPTIONS
 
 RATE_LIMITED = "rate-limited"
 AS_FAST_AS_POSSIBLE = "as fast as possible"

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_calls import asked_by, go_together
+from slicemill.esl.types.catalog import Catalog
 from slicemill.kernels.panes.members import KernelGroups
 from slicemill.kernels.panes.view import View
 from slicemill.kernels.windows.rows import Windows

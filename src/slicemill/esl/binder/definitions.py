@@ -11,7 +11,12 @@ from slicemill.esl.binder.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
-from slicemill.esl.catalog import (
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake, all_of, did_you_mean, one_of
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
     DerivedStream,
     Dropped,
     Query,
@@ -24,11 +29,6 @@ from slicemill.esl.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
-from slicemill.esl.syntax import nodes
-from slicemill.esl.syntax.dialect import to_esl
-from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, Frame, Union
 from slicemill.esl.types.relation import RelationQuery

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from slicemill.esl.binder.durations import months_and_us
 from slicemill.esl.binder.types import bind_type
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake, did_you_mean
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal, columns_of

@@ -11,8 +11,8 @@ from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_o
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake, did_you_mean
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
 from slicemill.esl.types.query import Coalesce, Select

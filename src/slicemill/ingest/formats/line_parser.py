@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from slicemill.connectors.finite import NO_TEXT
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import Lines
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources.reader import NO_TEXT
 
 JSON, CSV, EITHER = "json", "csv", "either"
 

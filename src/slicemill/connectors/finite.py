@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 import pyarrow.parquet as parquet
 
+from slicemill.connectors.generators import highway, nexmark, rfid
+from slicemill.connectors.origin import Origin, origin_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec
+from slicemill.esl.types.catalog import SourceSpec
 from slicemill.esl.types.schema import Schema
+from slicemill.ingest.formats.raw_values import BadValueError, JsonNumber, converter, spelled
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources import highway, nexmark, rfid
-from slicemill.sources.origin import Origin, origin_of
-from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
 Row = tuple[object, ...]
 Record = Mapping[str, object]

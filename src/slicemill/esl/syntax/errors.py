@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.source import Source, Span
+from slicemill.esl.syntax.source import Source, Span
 
 MAX_LINE = 140
 
