@@ -32,8 +32,7 @@ from pyspark.sql.types import StructField, StructType
 
 from slicemill.connectors.sinks.cursor import READERS, Cursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
-from slicemill.errors import SlicemillError
-from slicemill.esl.syntax.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs

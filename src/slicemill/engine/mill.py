@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import pyarrow as pa
 
 from slicemill.connectors.files.table import read_table
+from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
@@ -46,7 +47,6 @@ from slicemill.esl.types.catalog import Query as QueryDefinition
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
 from slicemill.ingest.needs import need_of
-from slicemill.ingest.reader import has_readers
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S

@@ -17,7 +17,7 @@ from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Select
 from slicemill.esl.types.schema import Schema
-from slicemill.esl.units import format_us
+from slicemill.time import format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:

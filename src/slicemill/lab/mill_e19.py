@@ -1,6 +1,6 @@
 """mill-E19: long traffic jams on a highway, when not all sensors can be read (E19, M57, X22)
 
-The data is synthetic (`connectors/generators/highway.py`): the published study's sensors are not at hand. Four
+The data is synthetic (`connectors.generators.highway`): the published study's sensors are not at hand. Four
 segments, each with 16 streams: speed, volume and occupancy of the segment and of the two before and the two
 behind it, and the hour. The same of the three time units before are features too, as they were seen or
 predicted then. Three weeks to learn from, one to be tested on.

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.work import Arrivals
 from slicemill.esl.types.service_level import ServiceLevel
+from slicemill.metrics.due import Arrivals
 from slicemill.metrics.figures import QueryFigures, Record, StaleTime, Summary
 from slicemill.metrics.ideal_times import IdealTime
 from slicemill.metrics.quantiles import Quantiles

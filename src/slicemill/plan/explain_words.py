@@ -14,13 +14,13 @@ from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunct
 from slicemill.esl.types.load_budget import METHODS
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item
-from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.model_cores import cores_of
 from slicemill.plan.panes import KEPT, edge_grids
 from slicemill.plan.slices.shared import planned_chain
 from slicemill.plan.slices.statistics import ASSUMED
+from slicemill.time import format_us
 
 
 class Role(StrEnum):

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.connectors.finite import BadRow, read_rows
+from slicemill.connectors.finite import read_rows
 from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
+from slicemill.ingest.formats.records import BadRow
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.syntax.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall

@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slicemill.connectors.finite import PACE_OPTIONS
 from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.errors import SlicemillError
 
@@ -32,6 +31,8 @@ AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
+# How fast a live source makes events, and on how many cores: no matter where time is virtual.
+PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from slicemill.connectors.sinks.json_values import plain
 from slicemill.esl.types.schema import Kind, Schema, Type
-from slicemill.esl.units import format_us
+from slicemill.time import format_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

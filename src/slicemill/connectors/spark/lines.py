@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
-from slicemill.connectors.finite import NO_JSON, NO_TEXT
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Kind, Schema
+from slicemill.ingest.formats.records import NO_JSON, NO_TEXT
 from slicemill.scalar.calendar import BLANKS
 
 LINE = "_line"

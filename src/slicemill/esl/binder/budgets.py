@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.esl.syntax.errors import Mistake, did_you_mean, one_of
+from slicemill.errors import did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjuncts

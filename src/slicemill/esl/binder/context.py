@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.problems import Unknowable
-from slicemill.esl.syntax.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
 from slicemill.esl.types.classifier import Classifier

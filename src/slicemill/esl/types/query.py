@@ -14,7 +14,7 @@ from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.relation import AggregateCall, Item
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.esl.units import format_us
+from slicemill.time import format_us
 
 
 class Frame(StrEnum):

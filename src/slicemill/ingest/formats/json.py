@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from slicemill.connectors.finite import BadRow, json_record, value_of
 from slicemill.esl.types.schema import Column, Kind
 from slicemill.ingest.formats.checked import Mask, Numbers, Part, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import Lines
+from slicemill.ingest.formats.records import BadRow, json_record, value_of
 from slicemill.ingest.formats.values import Values, by_rule, from_column
 
 _FEW_LINES = 32
