@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.state import UserObject
+from slicemill.aggregate.definition import Special
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
@@ -44,7 +46,6 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.operators import AgeLimit, JoinMember
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.aggregate import Special
 from slicemill.reference.coalesce import _Partition
 from slicemill.reference.coalesce_accuracy import Newest, Partition
 from slicemill.reference.window_slide import Answer
@@ -58,7 +59,6 @@ from slicemill.shedding.classify.policies.uniform import Uniform
 from slicemill.shedding.report import MemoryReport, Report
 from slicemill.shedding.shadow import Original, Shadow
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
-from slicemill.uda.state import UserObject
 from support.corpus import CORPUS, prepare, read_case
 from support.units import Memory
 

@@ -40,7 +40,7 @@ def explain(
 
     catalog = bind(read(file)).catalog
     if uda is not None:
-        from slicemill.uda.explain import explain_uda
+        from slicemill.explain.aggregates import explain_uda
 
         typer.echo(explain_uda(uda, catalog))
         return

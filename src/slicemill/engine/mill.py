@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
+from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.connectors.files.table import read_table
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
@@ -46,7 +47,7 @@ from slicemill.esl.types.catalog import Catalog, Dropped, Setting, Statement, St
 from slicemill.esl.types.catalog import Query as QueryDefinition
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
-from slicemill.ingest.needs import need_of
+from slicemill.ingest.needs import needs_of
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
@@ -56,7 +57,6 @@ from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named
@@ -359,7 +359,8 @@ class Mill:
             stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
         ]
         handed = {stream.name: self._is_handed(stream) for stream in fresh}
-        if self._ingest.outdated({name: need_of(name, graph) for name in self.streams}):
+        needs = needs_of([*self.streams, *(stream.name for stream in fresh)], graph)
+        if self._ingest.outdated(needs):
             self._ingest.stop()
         with self.dispatcher.paused():
             self._create_logs(fresh, catalog)
@@ -370,7 +371,7 @@ class Mill:
             read_by = needed_by_log(self._exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-                running.need(need_of(name, graph), read_by.get(name, ()))
+                running.need(needs[name], read_by.get(name, ()))
             if self._opened:
                 self._run_units(plan, catalog)
             for query in catalog.queries.values():

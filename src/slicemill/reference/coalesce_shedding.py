@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from slicemill.aggregate.definition import comparable, shown
 from slicemill.esl.types.budget import Budget
-from slicemill.reference.aggregate import comparable, shown
 from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.connectors.finite import read_rows
 from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.relation import RelationQuery
@@ -21,7 +22,6 @@ from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, Spec
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import relation_rows, translate
 from slicemill.rows import Row, Timed
