@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from slicemill.esl.types.catalog import (
     Catalog,
     DerivedStream,
-    Query,
+    QueryDefinition,
     Relation,
     Stream,
     Table,
@@ -29,11 +29,11 @@ def build_graph(catalog: Catalog) -> QueryGraph:
     return build_part(catalog, *derived, *catalog.queries.values())
 
 
-def build_part(catalog: Catalog, *statements: Query | Relation) -> QueryGraph:
+def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> QueryGraph:
     """The graph of some of a catalog's statements, with all that they read."""
     builder = _Builder(catalog)
     for statement in statements:
-        if not isinstance(statement, Query):
+        if not isinstance(statement, QueryDefinition):
             builder.relation(statement.name)
         elif not isinstance(statement.query, RelationQuery):
             node = builder.query(statement.query, statement.name)
