@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.rfid.denoising import Denoised
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.lab.mill_rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
-from slicemill.sources.rfid import Tags
 
 
 @settings(max_examples=40)

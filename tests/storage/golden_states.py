@@ -37,6 +37,7 @@ from slicemill.esl.types.expression import (
     Oldest,
     ScalarQuery,
 )
+from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.kernels.join.state import JoinState
@@ -58,7 +59,6 @@ from slicemill.shedding.classify.policies.greedy import Greedy
 from slicemill.shedding.classify.policies.loadstar import LoadStar
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
-from slicemill.shedding.load_budget import LoadBudget
 from slicemill.shedding.report import MemoryReport, Report
 from slicemill.shedding.shadow import Original, Shadow
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint

@@ -14,7 +14,7 @@ from slicemill.engine.exchange import Spread
 from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
-from slicemill.esl.catalog import Catalog, Stream, TimestampKind
+from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
 from slicemill.kernels.order import put_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share

@@ -12,7 +12,7 @@ from slicemill.cli.common import File, read
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl.catalog import Catalog
+    from slicemill.esl.types.catalog import Catalog
     from slicemill.plan.graph import QueryGraph
 
 

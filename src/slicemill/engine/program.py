@@ -20,7 +20,7 @@ from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.registry import stateful_step, stateless_step
 from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
 from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.engine.work import ReadDone, ReadStream, Watermark
-from slicemill.esl.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed, StreamPlan

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from slicemill.esl.catalog import LATE
+from slicemill.esl.types.catalog import LATE
 from slicemill.esl.types.expression import (
     Call,
     Case,

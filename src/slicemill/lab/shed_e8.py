@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.lab.claims import at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.shed_runs import ARRIVALS, EVERY, SEEDS, WINDOW, accuracy_of, intervals, mean, stream
 from slicemill.shedding.accuracy import Interval
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.chains import NewestTuple, Tuple
 
 RATIOS = (0.02, 0.05, 0.1, 0.2, 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicemill.esl.catalog import (
+from slicemill.esl.types.catalog import (
     Catalog,
     DerivedStream,
     QueryDefinition,

@@ -10,7 +10,7 @@ from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.aggregate.result_types import declared
-from slicemill.esl.catalog import ERRORS, Catalog, View
+from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame as FrameKind
 from slicemill.esl.types.query import Window

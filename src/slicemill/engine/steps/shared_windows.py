@@ -15,7 +15,7 @@ from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.model_groups import ModelGroups, models_together
 from slicemill.engine.steps.step import Part
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjunction
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Schema

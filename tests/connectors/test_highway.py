@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.connectors.generators.highway import SLOT_US, SLOTS_PER_DAY, Highway, highway_of
 from slicemill.errors import SlicemillError
-from slicemill.sources.highway import SLOT_US, SLOTS_PER_DAY, Highway, highway_of
 
 
 @settings(max_examples=20)

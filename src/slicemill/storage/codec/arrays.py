@@ -9,7 +9,7 @@ import numpy as np
 import numpy.rec  # named so that records are found by their module
 import pyarrow as pa
 
-from slicemill.storage.codec_registry import StorageError
+from slicemill.storage.codec.registry import StorageError
 
 # The bytes of one buffer; a table is still to be written as an Arrow IPC stream.
 Payload: TypeAlias = pa.Buffer | pa.Table

@@ -26,9 +26,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.storage.codec_decoder import Decoder
-from slicemill.storage.codec_encoder import Encoded, Encoder, External, Tree
-from slicemill.storage.codec_registry import StorageError, register, registered_names, stored_as
+from slicemill.storage.codec.decoder import Decoder
+from slicemill.storage.codec.encoder import Encoded, Encoder, External, Tree
+from slicemill.storage.codec.registry import StorageError, register, registered_names, stored_as
 
 __all__ = [
     "Encoded",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slicemill.engine.work import RunDone
-from slicemill.metrics.unit_statistics import UnitStatistics
+from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.storage.changes import Appended
 from slicemill.storage.segments import Extent
 

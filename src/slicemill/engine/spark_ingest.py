@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from slicemill.connectors.spark.frame import RAW, REASON, checked_frame, streaming_frame
 from slicemill.engine.cause import cause, in_few_words
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec
+from slicemill.esl.types.catalog import SourceSpec
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed

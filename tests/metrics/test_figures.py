@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.scheduling.metrics import (
+from slicemill.metrics.figures import (
     Record,
     StaleTime,
     Summary,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.connectors.generators.rfid import SLOTS_PER_SECOND, Tags, tags_of
 from slicemill.errors import SlicemillError
-from slicemill.sources.rfid import SLOTS_PER_SECOND, Tags, tags_of
 
 
 @settings(max_examples=30)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.storage.codec_arrays import array_of, column_of, empty_array, table_of
-from slicemill.storage.codec_encoder import Tree
-from slicemill.storage.codec_registry import Codec, StorageError, codec_named
+from slicemill.storage.codec.arrays import array_of, column_of, empty_array, table_of
+from slicemill.storage.codec.encoder import Tree
+from slicemill.storage.codec.registry import Codec, StorageError, codec_named
 
 _MISSING = object()
 _TREES = (dict, list)

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec
+from slicemill.esl.types.catalog import SourceSpec
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")

@@ -7,45 +7,28 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy.typing as npt
 import pyarrow.parquet as parquet
 
+from slicemill.connectors.generators import highway, nexmark, rfid
+from slicemill.connectors.generators.generator import PACE_OPTIONS
+from slicemill.connectors.origin import Origin, origin_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec
+from slicemill.esl.types.catalog import SourceSpec
 from slicemill.esl.types.schema import Schema
+from slicemill.ingest.formats.raw_values import BadValueError, converter, spelled
+from slicemill.ingest.formats.records import NO_TEXT, BadRow, Entry, Record, json_record, value_of
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources import highway, nexmark, rfid
-from slicemill.sources.origin import Origin, origin_of
-from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled
 
 Row = tuple[object, ...]
-Record = Mapping[str, object]
-
-NO_TEXT = "this is no UTF-8 text"
-NO_JSON = "this is no JSON object"
 
 _GENERATED_PER_CHUNK = 10_000
 _SLOTS_PER_CHUNK = 100
-# How fast Spark makes events, and on how many cores: no matter here, where time is virtual.
-PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that could not be read: as it came, and why."""
-
-    raw: str
-    reason: str
-
-
-# A line of text, if the source has lines, and what it holds; or why it holds nothing.
-Entry: TypeAlias = tuple[str | None, Record] | BadRow
 
 
 def read_rows(spec: SourceSpec, schema: Schema, folder: Path = Path()) -> Iterator[Row | BadRow]:
@@ -70,17 +53,6 @@ def _row_converter(schema: Schema) -> Callable[[str | None, Record], Row | BadRo
         return tuple(values)
 
     return convert
-
-
-def value_of(record: Record, name: str) -> object:
-    """The value of that name, or the last one of a name that differs only in case."""
-    value = record.get(name)
-    if value is None:
-        lowered = name.lower()
-        for key, other in record.items():
-            if key.lower() == lowered:
-                value = other
-    return value
 
 
 def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
@@ -142,19 +114,6 @@ def _json(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[En
     del schema, options
     for line in _lines(file):
         yield line if isinstance(line, BadRow) else json_record(line)
-
-
-def json_record(line: str) -> Entry:
-    """One JSON object on one line."""
-    try:
-        record = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        record = None
-    return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _parquet(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from slicemill.engine.work import RunDone
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
+from slicemill.storage.changes import Appended
 
 # What a run takes however few its rows, before one has been seen.
 _FIRST_GUESS_S = 0.002
+
+
+class RunResult(Protocol):
+    """What one cell tells of a run: `engine.work.RunDone` has it."""
+
+    @property
+    def cpu_s(self) -> float: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...  # by stage
+    @property
+    def written(self) -> Mapping[str, Appended]: ...  # by log
+    @property
+    def rows(self) -> Mapping[str, int]: ...  # out of each node
 
 
 @dataclass(slots=True)
@@ -27,7 +40,7 @@ class UnitStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
 
-    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunDone]) -> None:
+    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunResult]) -> None:
         """Count a run; `outputs` are the logs that it may have written to."""
         # A first run compiles and imports: it says nothing of those to come.
         if self.runs:

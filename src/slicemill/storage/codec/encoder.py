@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from slicemill.storage.codec_arrays import Payload, array_bytes, as_table, buffers_of, dtype_tree
-from slicemill.storage.codec_registry import Codec, StorageError, codec_of
+from slicemill.storage.codec.arrays import Payload, array_bytes, as_table, buffers_of, dtype_tree
+from slicemill.storage.codec.registry import Codec, StorageError, codec_of
 
 Tree: TypeAlias = Any  # what JSON holds
 

@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from slicemill.connectors.sinks.json_values import plain
 from slicemill.esl.types.schema import Kind, Schema, Type
-from slicemill.esl.units import format_us
-from slicemill.json_values import plain
+from slicemill.time import format_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
