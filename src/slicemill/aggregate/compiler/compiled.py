@@ -53,7 +53,7 @@ class Compiled:
         self._explain = explain
         self._form = variants[0].form
         self._numbers = _numbers(frame)
-        self._is_model = any(made.definition.models for made in variants[0].procedures.values())
+        self._is_model = any(made.version.definition.models for made in variants[0].codes.values())
 
     @property
     def _timed(self) -> bool:

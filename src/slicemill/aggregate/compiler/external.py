@@ -29,9 +29,9 @@ import numba
 import numpy as np
 from numba.core import types as numba_types
 
-from slicemill.aggregate.compiler.body import Procedure
 from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
 from slicemill.aggregate.compiler.source import Code, Unfit
+from slicemill.aggregate.compiler.version import Version
 from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.schema import Kind, Type
@@ -52,16 +52,27 @@ _METHODS = {
 }
 
 
-class ExternalProcedure(Procedure):
-    """A version that is a Python class: each state calls a method."""
+class ClassCode:
+    """Writes a version that is a Python class: each state calls a method."""
 
-    _started = "True"
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.form = version.out, version.shared.form
+        self.definition, self.record = version.definition, version.record
+        self.pools = version.pools
+        self._started = "True"
 
     def columns(self) -> Columns:
         if self.form != MACHINE:
             return Columns({}, extra=[("object", "O")])
         extra = [(name, _FIELDS[kind]) for name, kind in fields_of(self.definition).items()]
         return Columns({}, extra=extra)
+
+    def pool_columns(self, table: str) -> Columns:
+        raise AssertionError(f"a class has no table {table}")
+
+    def reset(self) -> None:
+        """INITIALIZE makes the state anew."""
 
     @property
     def one_body(self) -> bool:
@@ -99,7 +110,7 @@ class ExternalProcedure(Procedure):
         if self.form == MACHINE:
             call = f"{self._function(method)}({', '.join([self.record, *codes])})"
         else:
-            checked = self._closure("checked", partial(self._as_declared, method))
+            checked = self.version.scalars.closure("checked", partial(self._as_declared, method))
             call = f"{checked}({self.record}.object.{method}({', '.join(codes)}))"
         if not self._returns(state):
             self.out.line(call)
@@ -113,7 +124,7 @@ class ExternalProcedure(Procedure):
     def _begin(self, made: Any) -> None:
         """Fields with a value in the class begin with it."""
         if self.form != MACHINE:
-            self.out.line(f"{self.record}.object = {self._closure('new', made)}()")
+            self.out.line(f"{self.record}.object = {self.version.scalars.closure('new', made)}()")
             return
         for name in fields_of(self.definition):
             if name in vars(made):
@@ -127,8 +138,8 @@ class ExternalProcedure(Procedure):
         return instance.checked(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
-        self.shared.facts.add(f"{self.record} reads {argument}")
-        code = self._current(argument)
+        self.version.shared.facts.add(f"{self.record} reads {argument}")
+        code = self.version.current(argument)
         if self.form == MACHINE:
             return code.value
         plain = {Kind.DOUBLE: "float", Kind.BOOLEAN: "bool"}.get(type_.kind, "int")
@@ -143,11 +154,11 @@ class ExternalProcedure(Procedure):
             values = [self.out.fresh() for _ in texts]
             for value, text in zip(values, texts, strict=True):
                 self.out.line(f"{value} = {text}")
-            self.give([Code(value) for value in values])
+            self.version.give([Code(value) for value in values])
 
     def _function(self, method: str) -> str:
         name = f"{self.record}_{method}"
-        self.shared.external[name] = (_external(self.definition), method)
+        self.version.shared.external[name] = (_external(self.definition), method)
         return name
 
 

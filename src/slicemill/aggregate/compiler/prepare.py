@@ -1,4 +1,4 @@
-"""Calls of a user's aggregates over whole columns, in every box of the dispatch table (M29-M38).
+"""Calls of a user's aggregates over whole columns, with every strategy of the dispatch table (M29-M38).
 
     uda = prepare(call, catalog)                  # a bound call, with or without OVER
     state = uda.start()
@@ -63,8 +63,8 @@ def prepare(
 def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
-    box = None if frame is None else strategy_of(found, frame)
-    if box in (Strategy.FINITE, Strategy.SLIDING):
+    strategy = None if frame is None else strategy_of(found, frame)
+    if strategy in (Strategy.FINITE, Strategy.SLIDING):
         catalog = with_derived_window(call.name, catalog)
         found = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
@@ -72,7 +72,8 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
     )
     if call.distinct or (
-        base is None and (window is None or box not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
+        base is None
+        and (window is None or strategy not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
     ):
         raise Unfit(f"{call.name} is a built-in aggregate")
     versions = (base, window)
@@ -91,7 +92,14 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     plain, nullable = (
         # Methods of a class cannot take NULL in machine code.
         generate(
-            versions, frame, box, types, PYTHON if external and maybe else form, maybe, literals, user_defined
+            versions,
+            frame,
+            strategy,
+            types,
+            PYTHON if external and maybe else form,
+            maybe,
+            literals,
+            user_defined,
         )
         for maybe in (False, True)
     )

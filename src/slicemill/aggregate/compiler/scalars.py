@@ -10,9 +10,8 @@ What has no machine form is, in Python, a call of the reference's own function.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from slicemill.aggregate.compiler.layout import MACHINE, default_of
 from slicemill.aggregate.compiler.operators import OPERATORS, Made
@@ -48,28 +47,30 @@ _TRUNCATED = {
 }
 
 
-class Scalars(ABC):
+class Names(Protocol):
+    """What leaves of expressions mean: up to whoever has arguments, a window and tables."""
+
+    def argument(self, expr: Argument) -> Code: ...
+
+    def oldest(self, expr: Oldest) -> Code: ...
+
+    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
+
+    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+
+
+class Scalars:
     """Writes the expressions of one aggregate's statements."""
 
-    def __init__(self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any]) -> None:
+    def __init__(
+        self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any], names: Names
+    ) -> None:
         self.out = writer
         self.form = form
         self.literals = literals  # texts of the bodies, with their codes
-        self.closures = closures  # functions of the reference that the source calls, by name
+        self.closures = closures  # functions by row that the source calls, by name
         self.fail: Callable[[], None] = lambda: None
-
-    # What names mean is up to whoever has tables and arguments.
-    @abstractmethod
-    def argument(self, expr: Argument) -> Code: ...
-
-    @abstractmethod
-    def oldest(self, expr: Oldest) -> Code: ...
-
-    @abstractmethod
-    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
-
-    @abstractmethod
-    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+        self._names = names
 
     def fail_if(self, condition: str) -> None:
         with self.out.block(f"if {condition}:"):
@@ -86,13 +87,13 @@ class Scalars(ABC):
                 raise Unfit(f"{expr.name} is read from a group outside")
             return columns[expr.name]()
         if isinstance(expr, Argument):
-            return self.argument(expr)
+            return self._names.argument(expr)
         if isinstance(expr, Oldest):
-            return self.oldest(expr)
+            return self._names.oldest(expr)
         if isinstance(expr, ScalarQuery):
-            return self.scalar_query(expr, columns)
+            return self._names.scalar_query(expr, columns)
         if isinstance(expr, ExistsQuery):
-            return self.exists_query(expr, columns)
+            return self._names.exists_query(expr, columns)
         if isinstance(expr, Cast):
             return self._cast(expr, columns)
         if isinstance(expr, Case):
@@ -118,7 +119,7 @@ class Scalars(ABC):
             return Code("np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf")
         if isinstance(value, bool | int | float | str):
             return Code(repr(value))
-        return Code(self._closure("constant", value))
+        return Code(self.closure("constant", value))
 
     # -- conversions ---------------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class Scalars(ABC):
         if self.form == MACHINE:
             raise Unfit(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
-        called = self._closure("reference", lambda *values: function(*map(_plain, values)))
+        called = self.closure("reference", lambda *values: function(*map(_plain, values)))
         self.out.line(f"{name} = None")
         with self.out.block(f"if not {null}:"):
             self.out.line(f"{name} = {called}({', '.join(code.value for code in codes)})")
@@ -264,7 +265,7 @@ class Scalars(ABC):
         self.out.failing = True
         return Code(name, f"{name}_null")
 
-    def _closure(self, stem: str, value: object) -> str:
+    def closure(self, stem: str, value: object) -> str:
         if self.form == MACHINE:
             raise Unfit(f"{value!r} has no machine form")
         name = f"{stem}_{len(self.closures) + 1}"

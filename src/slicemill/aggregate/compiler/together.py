@@ -47,10 +47,12 @@ class ModelCalls:
         self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
         types = tuple(argument.type for argument in self.arguments)
         base, window = (self._definition(windowed) for windowed in (False, True))
-        box = None if frame is None else strategy_of(aggregate.AggregateDefinition(base.name, None), frame)
+        strategy = (
+            None if frame is None else strategy_of(aggregate.AggregateDefinition(base.name, None), frame)
+        )
         literals: dict[str, int] = {}
         plain, nullable = (
-            generate((base, window), frame, box, types, form, maybe, literals, lambda _: frozenset())
+            generate((base, window), frame, strategy, types, form, maybe, literals, lambda _: frozenset())
             for maybe in (False, True)
         )
         returns = tuple(column.type for column in base.returns)

@@ -1,21 +1,20 @@
-"""Models as a procedure of a loop: what is written where a tuple comes, leaves, or a result is asked for.
+"""Models in a loop: what is written where a tuple comes, leaves, or a result is asked for.
 
-Several models over one window are one procedure, which keeps equal cores once (`slicemill.model.joint`).
+Several models over one window are written as one, which keeps equal cores once (`slicemill.model.joint`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
-from slicemill.aggregate.compiler.body import Procedure
 from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.models.accumulators import Keeper, Place, simple_keeper
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
 from slicemill.aggregate.compiler.models.recomputed import Recomputed
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
 from slicemill.aggregate.compiler.source import Code
+from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import State
 from slicemill.model.classify import Way, classify
 from slicemill.model.joint import Condition, Kept, joint
@@ -28,11 +27,13 @@ _LONGEST_WHOLE = "9.2e18"  # what 64 bits hold
 _HEADS = ("rows", "begin", "at", "room")  # of a pool
 
 
-class ModelProcedure(Procedure):
-    """A version that is one model or several. The loop's records and pools hold what its keepers keep."""
+class ModelCode:
+    """Writes a version that is one model or several: records and pools hold what their cores accumulate."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.shared = version.out, version.shared
+        self.definition, self.record = version.definition, version.record
         self.models = self.definition.models
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
@@ -82,8 +83,8 @@ class ModelProcedure(Procedure):
             found |= {f"{pool}_{part}": "i8" for part in _HEADS}
         return found
 
-    def origins(self, other: ModelProcedure, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Where the state of another procedure has what this one keeps; `numbers` are its models there.
+    def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Where the state of another one has what this one keeps; `numbers` are its models there.
 
         The other has as many models or more, and tells as many apart or fewer. Gives fields of the record,
         then pools, by the names that they have here.
@@ -98,7 +99,7 @@ class ModelProcedure(Procedure):
                 to, of = self.keepers[place], other.keepers[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
                 pools |= {
-                    self.array(new_pool): other.array(old_pool)
+                    self.version.array(new_pool): other.version.array(old_pool)
                     for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
                 }
         return fields, pools
@@ -135,7 +136,7 @@ class ModelProcedure(Procedure):
     # -- statements ----------------------------------------------------------------------------------------
 
     def statements(self, state: State, bound: bool = True) -> None:
-        self._state, self._bound = state, bound
+        self.version.state, self.version.bound = state, bound
         if state is State.TERMINATE:
             self.answer()
         elif state is State.EXPIRE:
@@ -192,7 +193,7 @@ class ModelProcedure(Procedure):
 
     def _given_at(self) -> str:
         self.shared.facts.add(f"{self.record} reads at")
-        return self._current("at").value
+        return self.version.current("at").value
 
     def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
         """The columns of the tuple at hand, and what is computed of them."""
@@ -202,7 +203,7 @@ class ModelProcedure(Procedure):
         ):
             argument = self._arguments[column.name]
             self.shared.facts.add(f"{self.record} reads {argument}")
-            code = self._current(argument)
+            code = self.version.current(argument)
             name = self.out.fresh("x")
             value = code.value
             if self.shared.nullable:
@@ -269,7 +270,7 @@ class ModelProcedure(Procedure):
                 null += f" or {self.record}.missing{end} > 0"
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
-        self.give(codes)
+        self.version.give(codes)
 
     def _values(self) -> dict[Expr, Pair]:
         """What the cores come to, and the values of the whole window that some of them need first."""
@@ -309,8 +310,8 @@ class ModelProcedure(Procedure):
             heads = ", ".join(
                 f'{record.upper()}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room")
             )
-            array = self.array(pool)
-            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.place})")
+            array = self.version.array(pool)
+            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.place})")
 
 
 def _may_overflow(keeper: Keeper) -> bool:
