@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.esl.types.schema import Type
-from slicemill.scalar.kernel import Unfit
+from slicemill.scalar.kernel import Fallback
 from slicemill.scalar.vectors import Mask, arrow_type
 
 NARROW = 18  # digits that always fit into 64 bits
@@ -41,9 +41,9 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
         try:
             found = function(*operands)
         except pa.ArrowInvalid:
-            raise Unfit from None
+            raise Fallback from None
         if found.type != wanted:
-            raise Unfit
+            raise Fallback
         return found
 
     return compute

@@ -13,7 +13,7 @@ from slicemill.scalar.vectors import Data, Mask, Vector, both, either, some
 VARIES: Final = object()  # in place of the value of an argument that is no constant
 
 
-class Unfit(Exception):
+class Fallback(Exception):
     """The data at hand has no fast form, such as a text that is not ASCII: ask the reference."""
 
 

@@ -17,7 +17,7 @@ from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Li
 from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.scalar.fallback import by_distinct_row, inputs_of, local_reference, patch, representable
 from slicemill.scalar.forms import converted, form_of, nothing
-from slicemill.scalar.kernel import VARIES, Bound, Free, Kernel, Unfit, apply
+from slicemill.scalar.kernel import VARIES, Bound, Fallback, Free, Kernel, apply
 from slicemill.scalar.kernel_table import cast_kernel, kernel_of, types_taken
 from slicemill.scalar.rows import ExpressionError, compile_expression
 from slicemill.scalar.vectors import Vector, constant, either, from_arrow, to_values
@@ -154,7 +154,7 @@ def _kernel(kernel: Kernel, count: int, expr: Call | Cast, fallback: Run) -> Run
     def run(batch: pa.RecordBatch, inputs: list[Vector]) -> Vector:
         try:
             vector, own = apply(kernel, expr.type, inputs[:count])
-        except Unfit:
+        except Fallback:
             return fallback(batch, inputs[count:])
         if own is None:
             return vector

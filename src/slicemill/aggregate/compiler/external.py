@@ -30,9 +30,9 @@ import numpy as np
 from numba.core import types as numba_types
 
 from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
-from slicemill.aggregate.compiler.source import Code, Unfit
+from slicemill.aggregate.compiler.source import Code, Fallback
 from slicemill.aggregate.compiler.version import Version
-from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
+from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.schema import Kind, Type
 
@@ -134,7 +134,7 @@ class ClassCode:
         """What a method returned, in the declared types; several columns as a tuple."""
         if returned is None:
             return None
-        instance = ExternalInstance(self.definition, import_class(_external(self.definition)))
+        instance = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
         return instance.checked(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
@@ -163,13 +163,13 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """The annotated fields of the class; Unfit where they are no plain numbers."""
+    """The annotated fields of the class; Fallback where they are no plain numbers."""
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
-        raise Unfit(f"{definition.external} is no class, or has an __init__ of its own")
+        raise Fallback(f"{definition.external} is no class, or has an __init__ of its own")
     if not fields or any(kind not in _FIELDS for kind in fields.values()):
-        raise Unfit(f"{definition.external} does not declare its state as annotated numbers")
+        raise Fallback(f"{definition.external} does not declare its state as annotated numbers")
     return fields
 
 
@@ -184,7 +184,7 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Unfit, with Numba's first words, unless it takes all methods and they return the declared types."""
+    """Fallback, with Numba's first words, unless it takes all methods and they return the declared types."""
     made = import_class(_external(definition))
     state = numba.from_dtype(record)
     arguments = [_numba_type(argument.type) for argument in definition.arguments]
@@ -199,9 +199,9 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
             returned = compiled.overloads[signature].signature.return_type
         except Exception as problem:
             first = str(problem).strip().splitlines()[0]
-            raise Unfit(f"Numba does not take {definition.external}.{name}: {first}") from None
+            raise Fallback(f"Numba does not take {definition.external}.{name}: {first}") from None
         if _returns_something(method) and not _fits(returned, definition):
-            raise Unfit(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
+            raise Fallback(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
 
 
 def _fits(returned: Any, definition: AggregateDefinition) -> bool:
@@ -217,7 +217,7 @@ def _fits(returned: Any, definition: AggregateDefinition) -> bool:
 def _numba_type(type_: Type) -> Any:
     dtype = dtype_of(type_, MACHINE)
     if type_.kind is Kind.VARCHAR:
-        raise Unfit("a text is no number to a compiled class")
+        raise Fallback("a text is no number to a compiled class")
     return numba.from_dtype(np.dtype(dtype))
 
 
@@ -230,7 +230,7 @@ def _returns_something(method: Any) -> bool:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):
-        raise Unfit(f"the source of {method} is not there to be read") from None
+        raise Fallback(f"the source of {method} is not there to be read") from None
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
     return any(value is not None and getattr(value, "value", ...) is not None for value in returned)
 

@@ -14,7 +14,7 @@ from slicemill.aggregate.compiler.layout import MACHINE, MANY, Columns
 from slicemill.aggregate.compiler.module import Module, Routine
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.compiler.version import CONVERSION, safe
-from slicemill.aggregate.interpreter.lookup import EslInstance
+from slicemill.aggregate.interpreter.lookup import EslAccumulator
 from slicemill.aggregate.interpreter.statements import row_converter
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.errors import SlicemillError
@@ -24,7 +24,7 @@ from slicemill.scalar.vectors import Vector, to_values
 
 
 def explain(
-    found: aggregate.AggregateDefinition,
+    found: aggregate.Aggregate,
     module: Module,
     routine: Routine,
     state: CompiledState,
@@ -36,10 +36,10 @@ def explain(
     if site != CONVERSION:
         record, name, index = routine.sites[site - 1]
     made = module.codes[record]
-    trouble = state.arrays[f"trouble_{record}"][0]
+    failure = state.arrays[f"failure_{record}"][0]
     try:
         if site == CONVERSION:
-            place = int(trouble["tuple_place"])
+            place = int(failure["tuple_place"])
             rows = max(
                 (len(vector.data) for vector in arguments if hasattr(vector.data, "__len__")), default=1
             )
@@ -48,9 +48,9 @@ def explain(
             )
         else:
             reader = _Reader(module, state)
-            instance = _instance(found, made, reader, int(trouble["record_place"]))
+            instance = _instance(found, made, reader, int(failure["record_place"]))
             instance._body.arguments = {
-                argument.name: reader.value(trouble, safe(argument.name), argument.type)
+                argument.name: reader.value(failure, safe(argument.name), argument.type)
                 for argument in made.version.definition.arguments
             }
             instance._program[name][index](instance._body)
@@ -61,9 +61,7 @@ def explain(
     )
 
 
-def _instance(
-    found: aggregate.AggregateDefinition, made: AggregateCode, reader: _Reader, place: int
-) -> EslInstance:
+def _instance(found: aggregate.Aggregate, made: AggregateCode, reader: _Reader, place: int) -> EslAccumulator:
     if made.version.definition.window:
         assert found.window is not None
         inwindow = Inwindow()
@@ -73,7 +71,7 @@ def _instance(
     else:
         assert found.base is not None
         instance = found.base()
-    assert isinstance(instance, EslInstance)
+    assert isinstance(instance, EslAccumulator)
     for table, schema in made.version.schemas.items():
         if table != INWINDOW:
             types = [(column.name, column.type) for column in schema]

@@ -69,7 +69,7 @@ def generate(
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """The module of a call; Unfit where the form cannot take it."""
+    """The module of a call; Fallback where the form cannot take it."""
     shared = Shared(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)
@@ -94,7 +94,7 @@ def _module(
 ) -> Module:
     columns = {record.upper(): made.columns() for record, made in loop.codes.items()}
     columns.setdefault(loop.loop, Columns({})).extra.extend(loop.fields.items())
-    columns |= {f"trouble_{record}": _arguments(made) for record, made in loop.codes.items()}
+    columns |= {f"failure_{record}": _arguments(made) for record, made in loop.codes.items()}
     records = {name: held.dtype(shared.form) for name, held in columns.items()}
     pool_columns = {
         made.version.array(table): made.pool_columns(table)
@@ -135,10 +135,10 @@ def _routine(name: str, loop: Loop, lines: list[str], shared: Shared) -> Routine
     kept = tuple(loop.kept)
     text = "\n".join(lines).replace("KEPT", ", ".join(kept))
     records = ["K", *(record.upper() for record in loop.codes)]
-    troubles = [f"trouble_{record}" for record in loop.codes]
+    failures = [f"failure_{record}" for record in loop.codes]
     pools = [part for pool in loop.pools for part in (pool, f"{pool}_top")]
     inputs = [part for place in range(len(loop.types)) for part in (f"in_{place}", f"in_{place}_null")]
-    possible = [*records, *troubles, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *loop.outputs]
+    possible = [*records, *failures, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *loop.outputs]
     parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
     header = f"def {name}({', '.join(parameters)}):"
     return Routine(
@@ -170,12 +170,12 @@ def _source(loop: Loop, routines: list[Routine], shared: Shared) -> str:
         names = [(safe(a.name), made.version.variable(a.name)) for a in made.version.definition.arguments]
         values = [part for _, variable in names for part in (variable, f"{variable}_null")]
         lines += ["", "", *(["@njit(cache=True)"] if machine else [])]
-        lines += [f"def failed_{record}({', '.join(['trouble', 'site', 'p', 'i', *values])}):"]
-        lines += ["    trouble[0].record_place = p", "    trouble[0].tuple_place = i"]
+        lines += [f"def failed_{record}({', '.join(['failure', 'site', 'p', 'i', *values])}):"]
+        lines += ["    failure[0].record_place = p", "    failure[0].tuple_place = i"]
         for field, variable in names:
             lines += [
-                f"    trouble[0].{field} = {variable}",
-                f"    trouble[0].{field}_null = {variable}_null",
+                f"    failure[0].{field} = {variable}",
+                f"    failure[0].{field}_null = {variable}_null",
             ]
         lines += ["    return site"]
     for routine in routines:

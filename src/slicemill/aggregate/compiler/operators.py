@@ -14,7 +14,7 @@ from slicemill.esl.types.schema import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ResultCode:
     """The text of a result. `bad`: when it is an error, asked `before` the value is made, or of RESULT.
 
     `twice`: the text repeats an argument.
@@ -26,7 +26,7 @@ class Made:
     twice: bool = False
 
 
-Make: TypeAlias = Callable[..., Made]
+Make: TypeAlias = Callable[..., ResultCode]
 Operator: TypeAlias = Callable[[tuple[Type, ...], Type, str], Make | None]
 
 _SHORT = (Kind.INT, Kind.DATE, Kind.MONTHS)
@@ -41,16 +41,16 @@ def _kinds(types: tuple[Type, ...]) -> set[Kind]:
 def _additive(sign: str) -> Operator:
     def operator(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
         if result.kind is Kind.DOUBLE:
-            return lambda a, b: Made(f"({a} {sign} {b})")
+            return lambda a, b: ResultCode(f"({a} {sign} {b})")
         if not _kinds(types) <= set(_WHOLE) or Kind.MONTHS in _kinds(types):
             return None
         if result.kind in _SHORT:
-            return lambda a, b: Made(f"{a} {sign} {b}", "not ops.MIN_INT <= RESULT <= ops.MAX_INT")
+            return lambda a, b: ResultCode(f"{a} {sign} {b}", "not ops.MIN_INT <= RESULT <= ops.MAX_INT")
         other = "({b} ^ RESULT)" if sign == "+" else "({a} ^ {b})"
         overflow = f"(({{a}} ^ RESULT) & {other}) < 0"
         if form != MACHINE:  # whole numbers of Python's own do not wrap round
             overflow += " or not ops.MIN_BIGINT <= RESULT <= ops.MAX_BIGINT"
-        return lambda a, b: Made(f"{a} {sign} {b}", overflow.format(a=a, b=b), twice=True)
+        return lambda a, b: ResultCode(f"{a} {sign} {b}", overflow.format(a=a, b=b), twice=True)
 
     return operator
 
@@ -58,35 +58,37 @@ def _additive(sign: str) -> Operator:
 def _multiply(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
     del form
     if result.kind is Kind.DOUBLE:
-        return lambda a, b: Made(f"({a} * {b})")
+        return lambda a, b: ResultCode(f"({a} * {b})")
     if not _kinds(types) <= {Kind.INT, Kind.BIGINT}:
         return None
     if result.kind is Kind.INT:
-        return lambda a, b: Made(f"{a} * {b}", "not ops.MIN_INT <= RESULT <= ops.MAX_INT")
-    return lambda a, b: Made(f"{a} * {b}", f"ops.product_overflows({a}, {b})", before=True, twice=True)
+        return lambda a, b: ResultCode(f"{a} * {b}", "not ops.MIN_INT <= RESULT <= ops.MAX_INT")
+    return lambda a, b: ResultCode(f"{a} * {b}", f"ops.product_overflows({a}, {b})", before=True, twice=True)
 
 
 def _divide(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
     del types, form
     if result.kind is not Kind.DOUBLE:
         return None
-    return lambda a, b: Made(f"{a} / {b}", f"{b} == 0.0", before=True, twice=True)
+    return lambda a, b: ResultCode(f"{a} / {b}", f"{b} == 0.0", before=True, twice=True)
 
 
 def _remainder(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
     del form
     if result.kind is Kind.DOUBLE:
-        return lambda a, b: Made(f"ops.double_remainder({a}, {b})", f"{b} == 0.0", before=True, twice=True)
+        return lambda a, b: ResultCode(
+            f"ops.double_remainder({a}, {b})", f"{b} == 0.0", before=True, twice=True
+        )
     if not _kinds(types) <= {Kind.INT, Kind.BIGINT}:
         return None
-    return lambda a, b: Made(f"ops.whole_remainder({a}, {b})", f"{b} == 0", before=True, twice=True)
+    return lambda a, b: ResultCode(f"ops.whole_remainder({a}, {b})", f"{b} == 0", before=True, twice=True)
 
 
 def _whole_division(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
     del result, form
     if not _kinds(types) <= {Kind.INT, Kind.BIGINT}:
         return None
-    return lambda a, b: Made(
+    return lambda a, b: ResultCode(
         f"ops.whole_quotient({a}, {b})",
         f"{b} == 0 or ({b} == -1 and {a} == ops.MIN_BIGINT)",
         before=True,
@@ -97,7 +99,11 @@ def _whole_division(types: tuple[Type, ...], result: Type, form: str) -> Make | 
 def _bits(sign: str) -> Operator:
     def operator(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
         del result, form
-        return (lambda a, b: Made(f"({a} {sign} {b})")) if _kinds(types) <= {Kind.INT, Kind.BIGINT} else None
+        return (
+            (lambda a, b: ResultCode(f"({a} {sign} {b})"))
+            if _kinds(types) <= {Kind.INT, Kind.BIGINT}
+            else None
+        )
 
     return operator
 
@@ -106,11 +112,11 @@ def _unary(text: str) -> Operator:
     def operator(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
         del types, form
         if result.kind is Kind.DOUBLE:
-            return lambda a: Made(f"({text.format(a)})")
+            return lambda a: ResultCode(f"({text.format(a)})")
         if result.kind in _SHORT:
-            return lambda a: Made(text.format(a), "RESULT > ops.MAX_INT")
+            return lambda a: ResultCode(text.format(a), "RESULT > ops.MAX_INT")
         if result.kind in _LONG:
-            return lambda a: Made(text.format(a), f"{a} == ops.MIN_BIGINT", before=True, twice=True)
+            return lambda a: ResultCode(text.format(a), f"{a} == ops.MIN_BIGINT", before=True, twice=True)
         return None
 
     return operator
@@ -137,7 +143,7 @@ def _comparison(text: Callable[[Kind, str, str], str], order: bool) -> Operator:
         if not simple and not texts and not (kinds == {Kind.DECIMAL} and form != MACHINE):
             return None
         kind = types[0].kind
-        return lambda a, b: Made(text(kind, a, b), twice=kind is Kind.DOUBLE)
+        return lambda a, b: ResultCode(text(kind, a, b), twice=kind is Kind.DOUBLE)
 
     return operator
 
@@ -149,14 +155,14 @@ def _function(text: str, bad: str | None = None) -> Operator:
         del result, form
         if types[0].kind is not Kind.DOUBLE:
             return None
-        return lambda a: Made(text.format(a), bad and bad.format(a), before=True, twice=True)
+        return lambda a: ResultCode(text.format(a), bad and bad.format(a), before=True, twice=True)
 
     return operator
 
 
 def _not(types: tuple[Type, ...], result: Type, form: str) -> Make | None:
     del types, result, form
-    return lambda a: Made(f"(not {a})")
+    return lambda a: ResultCode(f"(not {a})")
 
 
 _NO_BIGINT = "{0} == {0} and not -9223372036854775808.0 <= {0} < 9223372036854775808.0"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from slicemill.aggregate.compiler.layout import MACHINE, default_of
-from slicemill.aggregate.compiler.operators import OPERATORS, Made
-from slicemill.aggregate.compiler.source import Aside, Code, Unfit, Writer, any_null
+from slicemill.aggregate.compiler.operators import OPERATORS, ResultCode
+from slicemill.aggregate.compiler.source import Aside, Code, Fallback, Writer, any_null
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
     Argument,
@@ -79,12 +79,12 @@ class Scalars:
 
     def expression(self, expr: Expr, columns: Columns) -> Code:
         if expr.type.kind is Kind.ANY:
-            raise Unfit("an argument has no type")
+            raise Fallback("an argument has no type")
         if isinstance(expr, Literal):
             return self.literal(converter(expr.type, expr.type)(expr.value), expr.type)
         if isinstance(expr, ColumnRef):
             if expr.name not in columns:
-                raise Unfit(f"{expr.name} is read from a group outside")
+                raise Fallback(f"{expr.name} is read from a group outside")
             return columns[expr.name]()
         if isinstance(expr, Argument):
             return self._names.argument(expr)
@@ -140,11 +140,13 @@ class Scalars:
         if source.kind is Kind.BOOLEAN and target.kind in _WHOLE:
             return Code(f"int({code.value})", code.null)
         if pair == (Kind.BIGINT, Kind.INT):
-            return self.guarded([code], t.INT, lambda a: Made(a, f"not ops.MIN_INT <= {a} <= ops.MAX_INT"))
+            return self.guarded(
+                [code], t.INT, lambda a: ResultCode(a, f"not ops.MIN_INT <= {a} <= ops.MAX_INT")
+            )
         if source.kind is Kind.DOUBLE and target.kind in _WHOLE:
             text, bad = _TRUNCATED[target.kind]
             return self.guarded(
-                [code], target, lambda a: Made(text.format(a), bad.format(a), before=True, twice=True)
+                [code], target, lambda a: ResultCode(text.format(a), bad.format(a), before=True, twice=True)
             )
         if pair == (Kind.DATE, Kind.TIMESTAMP):
             return Code(f"({code.value} * 86400000000)", code.null)
@@ -152,7 +154,7 @@ class Scalars:
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
         if expr.safe:
-            raise Unfit("TRY_CAST has no form in generated code")
+            raise Fallback("TRY_CAST has no form in generated code")
         if expr.operand.type.kind is Kind.NULL:
             return Code(default_of(expr.type), "True")
         return self.convert(self.expression(expr.operand, columns), expr.operand.type, expr.type)
@@ -174,18 +176,18 @@ class Scalars:
             null = self.expression(arguments[0], columns).null
             return Code(null if name == "isnull" else f"(not {null})")
         if name not in IMPLEMENTED:
-            raise Unfit(f"{name} has no form in generated code")
+            raise Fallback(f"{name} has no form in generated code")
         types = tuple(argument.type for argument in arguments)
         wanted = IMPLEMENTED[name].takes(types, call.type)
         strict = IMPLEMENTED[name].strict
         if name == "nullif" and types[0].kind is not types[1].kind:
-            raise Unfit("nullif of unlike types has no form in generated code")
+            raise Fallback("nullif of unlike types has no form in generated code")
         operator = OPERATORS.get(name)
         make = operator(wanted, call.type, self.form) if operator is not None else None
         if make is None:
             _, function, _ = conversions_and_function(name, types, call.type)
             if not strict:
-                raise Unfit(f"{name} of {' and '.join(map(str, types))} has no form in generated code")
+                raise Fallback(f"{name} of {' and '.join(map(str, types))} has no form in generated code")
             codes = self._strict_arguments(arguments, wanted, columns)
             return self._by_reference(name, codes, call.type, function)
         if strict:
@@ -219,7 +221,7 @@ class Scalars:
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
         return Code(name, f"{name}_null")
 
-    def guarded(self, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
+    def guarded(self, codes: list[Code], type_: Type, make: Callable[..., ResultCode]) -> Code:
         """A strict call; one that can fail or divide is only worked out where no argument is NULL."""
         null = any_null(codes)
         if null == "True":
@@ -241,7 +243,7 @@ class Scalars:
             self._checked(name, made)
         return Code(name, f"{name}_null")
 
-    def _checked(self, name: str, made: Made) -> None:
+    def _checked(self, name: str, made: ResultCode) -> None:
         """A value that is an error for some arguments; some of these must be known before it is made."""
         assert made.bad is not None
         if made.before:
@@ -253,7 +255,7 @@ class Scalars:
     def _by_reference(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
         """A call of a reference function, which may give NULL or raise."""
         if self.form == MACHINE:
-            raise Unfit(f"{what} has no machine form")
+            raise Fallback(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
         called = self.closure("reference", lambda *values: function(*map(_plain, values)))
         self.out.line(f"{name} = None")
@@ -267,12 +269,12 @@ class Scalars:
 
     def closure(self, stem: str, value: object) -> str:
         if self.form == MACHINE:
-            raise Unfit(f"{value!r} has no machine form")
+            raise Fallback(f"{value!r} has no machine form")
         name = f"{stem}_{len(self.closures) + 1}"
         self.closures[name] = value
         return name
 
-    def _free(self, name: str, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
+    def _free(self, name: str, codes: list[Code], type_: Type, make: Callable[..., ResultCode]) -> Code:
         """Calls that see NULLs: <=>, IN, greatest, least, nullif. `make` compares two known values."""
         out = self.out
         if name == "<=>":

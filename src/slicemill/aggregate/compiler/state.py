@@ -55,7 +55,13 @@ def _restored(plain: dict[str, Any]) -> CompiledState:
     return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"])
 
 
-register("uda.compiled", 1, CompiledState, _plain, _restored)
+def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
+    """The first version had another name for the records that note a failure."""
+    arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
+    return old | {"arrays": arrays}
+
+
+register("uda.compiled", 2, CompiledState, _plain, _restored, upgrade={1: _with_failures})
 
 
 def _with_objects(array: Any, change: Callable[[Any], Any]) -> Any:
@@ -166,8 +172,8 @@ def make_room(state: CompiledState, module: Module, partitions: int, tuples: int
 
 
 def _is_one_record(module: Module, name: str) -> bool:
-    """Notes of trouble, and the state of a base that is run over the window, are not kept per partition."""
-    return name.startswith("trouble") or (name != "K" and module.codes[name.lower()].version.place == "0")
+    """Notes of failure, and the state of a base that is run over the window, are not kept per partition."""
+    return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.place == "0")
 
 
 def _room_for_negatives(state: CompiledState, tuples: int) -> None:

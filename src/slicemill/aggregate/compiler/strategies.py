@@ -11,7 +11,7 @@ from slicemill.aggregate.compiler.layout import PYTHON, dtype_of
 from slicemill.aggregate.compiler.loop import Loop
 from slicemill.aggregate.compiler.models.code import ModelCode
 from slicemill.aggregate.compiler.source import Code
-from slicemill.aggregate.compiler.version import Given
+from slicemill.aggregate.compiler.version import ArgumentCodes
 from slicemill.aggregate.compiler.window_loop import WindowCode
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, State
@@ -99,7 +99,7 @@ class CallCode:
         self.loop.grows = len(known) < len(bounds)
         self.loop.bound = sum(known)
 
-    def _input(self) -> Given:
+    def _input(self) -> ArgumentCodes:
         """The arguments of the tuple at hand."""
         self.out.line("p = codes[i]")
         self.loop.records("p")
@@ -246,7 +246,9 @@ class CallCode:
             out.line("answer = n")
             with out.block("for v in range(pane, answer):"):
                 out.line("n = answer")
-                given: Given = [partial(self._returned, place) for place in range(len(self.loop.returns))]
+                given: ArgumentCodes = [
+                    partial(self._returned, place) for place in range(len(self.loop.returns))
+                ]
                 out.line(f"position = {self.loop.k('pane')}")
                 window.arrive("position", self._lower("position", "panes_"), given)
             if not answers:

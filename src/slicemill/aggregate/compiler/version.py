@@ -19,12 +19,14 @@ from slicemill.aggregate.compiler.layout import (
 from slicemill.aggregate.compiler.scalars import Columns as ColumnCodes
 from slicemill.aggregate.compiler.scalars import Scalars
 from slicemill.aggregate.compiler.selects import Selects
-from slicemill.aggregate.compiler.source import Code, Unfit, Writer
+from slicemill.aggregate.compiler.source import Code, Fallback, Writer
 from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, State
 from slicemill.esl.types.expression import Argument, ExistsQuery, Oldest, ScalarQuery
 from slicemill.esl.types.schema import Kind, Type
 
-Given: TypeAlias = Sequence[Callable[[], Code]]  # the values of the arguments, asked only for those needed
+ArgumentCodes: TypeAlias = Sequence[
+    Callable[[], Code]
+]  # the values of the arguments, asked only for those needed
 
 CONVERSION = -1  # the site of an argument that is no value of its declared type
 
@@ -149,7 +151,7 @@ class Version:
         name = self.variable(expr.name)
         return Code(name, self.shared.null(name, f"{name}_null"))
 
-    def bind(self, given: Given, types: Sequence[Type]) -> None:
+    def bind(self, given: ArgumentCodes, types: Sequence[Type]) -> None:
         """Gives the arguments their values, in the types they are declared with."""
         self.scalars.fail = partial(self.fail_at, CONVERSION)
         for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
@@ -186,7 +188,7 @@ class Version:
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
             values += [code.value, code.null]
-        given = ", ".join([f"trouble_{self.record}", str(site), self.place, "i", *values])
+        given = ", ".join([f"failure_{self.record}", str(site), self.place, "i", *values])
         return f"failed_{self.record}({given})"
 
     def scalar_query(self, expr: ScalarQuery, columns: ColumnCodes) -> Code:
@@ -218,7 +220,7 @@ class Version:
                 code, self.window.types[place], self.schemas[INWINDOW].columns[place].type
             )
         if conversion.lines:
-            raise Unfit("inwindow has other types than the arguments")
+            raise Fallback("inwindow has other types than the arguments")
         return code
 
     def rows_of(self, table: str) -> str:

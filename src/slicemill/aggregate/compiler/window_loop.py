@@ -10,7 +10,7 @@ from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.loop import Loop
 from slicemill.aggregate.compiler.source import Code
-from slicemill.aggregate.compiler.version import Given, Window
+from slicemill.aggregate.compiler.version import ArgumentCodes, Window
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import INWINDOW, Delete, State
 from slicemill.esl.types.schema import Type
@@ -35,7 +35,7 @@ class WindowCode:
             assert loop.base is not None
             self.base = loop.aggregate(loop.base, derived, "0")
 
-    def arrive(self, position: str, lower: str, given: Given) -> None:
+    def arrive(self, position: str, lower: str, given: ArgumentCodes) -> None:
         """A tuple comes; those before `lower` have left (M32)."""
         if self.own is not None:
             self._own_arrival(self.own, position, lower, given)
@@ -75,10 +75,10 @@ class WindowCode:
         text = f"{self.pool.row(row)}.a{place}"
         return Code(text, self.loop.shared.null(f"window {place}", f"{text}_null"))
 
-    def _window_row(self, row: str) -> Given:
+    def _window_row(self, row: str) -> ArgumentCodes:
         return [partial(self._window_column, place, row) for place in range(len(self.pool.types))]
 
-    def _insert(self, position: str, given: Given) -> None:
+    def _insert(self, position: str, given: ArgumentCodes) -> None:
         if self.pool.ring:
             new = "window[np.uint64(k.window_begin + place)]"
             with self.out.block(f"if {self.loop.k('window_rows')} == {self.loop.k('window_room')}:"):
@@ -121,7 +121,7 @@ class WindowCode:
         else:
             self._remove_oldest()
 
-    def _own_arrival(self, made: AggregateCode, position: str, lower: str, given: Given) -> None:
+    def _own_arrival(self, made: AggregateCode, position: str, lower: str, given: ArgumentCodes) -> None:
         if self.needed:
             if lower:
                 with self._expired(lower):
@@ -145,7 +145,7 @@ class WindowCode:
             self.out.line("oldest = window[k.window_at].pos")
             yield
 
-    def _derived_arrival(self, position: str, lower: str, given: Given) -> None:
+    def _derived_arrival(self, position: str, lower: str, given: ArgumentCodes) -> None:
         if lower:
             with self._expired(lower):
                 self._remove_oldest()

@@ -13,7 +13,7 @@ from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.calendar_columns import DAY_US, SECOND_US
 from slicemill.scalar.decimals import NARROW, from_unscaled, unscaled
 from slicemill.scalar.functions.arithmetic_columns import narrowed, times
-from slicemill.scalar.kernel import Kernel, Out, Strict, Unfit
+from slicemill.scalar.kernel import Fallback, Kernel, Out, Strict
 from slicemill.scalar.vectors import Mask, Numbers, arrow_type, dtype_of, numbers
 
 _EXACT_DOUBLE = 2**53  # up to here whole numbers and doubles are the same
@@ -93,7 +93,7 @@ def _parsed(pattern: str, target: pa.DataType) -> Strict:
         try:
             found = pc.cast(text if known else pc.if_else(usual, text, None), target)
         except pa.ArrowInvalid:
-            raise Unfit from None  # such as the 30th of February
+            raise Fallback from None  # such as the 30th of February
         return Out(numbers(found), unsure=None if known else ~numbers(usual))
 
     return parse
@@ -126,7 +126,7 @@ def _rescaled(target: pa.DataType) -> Strict:
         try:
             return pc.cast(value, target)
         except pa.ArrowInvalid:
-            raise Unfit from None
+            raise Fallback from None
 
     return rescale
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.scalar.functions.comparison_columns import on_arrow
-from slicemill.scalar.kernel import Bound, Maker, Out, Strict, Unfit, plain
+from slicemill.scalar.kernel import Bound, Fallback, Maker, Out, Strict, plain
 from slicemill.scalar.vectors import Mask, Numbers, numbers
 
 _END = 0x7FFF_FFFF
@@ -26,7 +26,7 @@ _FIXED = re.compile(r"[^%_]*")
 
 def _ascii(text: pa.Array) -> pa.Array:
     if pc.all(pc.string_is_ascii(text)).as_py() is False:
-        raise Unfit
+        raise Fallback
     return text
 
 
