@@ -16,8 +16,8 @@ from scalar.random_calls import NAMES, Maker
 from scalar.random_rows import SCHEMA, as_table, random_rows
 from slicemill.esl.types.expression import Expr
 from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import ExpressionError, compile_expression
-from slicemill.scalar.values import representable
+from slicemill.scalar.rows import compile_expression
+from slicemill.scalar.values import ExpressionError, representable
 from slicemill.scalar.vectors import from_arrow, to_values
 
 # Rows that keep away from extremes, and rows that seek them.

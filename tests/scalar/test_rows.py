@@ -16,13 +16,8 @@ from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
 from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.scalar.rows import (
-    ExpressionError,
-    Leaf,
-    compile_condition,
-    compile_expression,
-    compile_with,
-)
+from slicemill.scalar.rows import Leaf, compile_condition, compile_expression, compile_with
+from slicemill.scalar.values import ExpressionError
 
 NOTHING = Schema(())
 THREE = (True, False, None)

@@ -22,8 +22,9 @@ from slicemill.esl.binder.scalar import bind
 from slicemill.esl.syntax.dialect import parse
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.scalar.rows import ExpressionError, compile_expression
+from slicemill.scalar.rows import compile_expression
 from slicemill.scalar.signatures import SCALARS
+from slicemill.scalar.values import ExpressionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,18 +17,8 @@ import pyarrow as pa
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
 from slicemill.scalar.program import Arrived, Program
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, to_arrow
-
-__all__ = [
-    "ExpressionError",
-    "Outcome",
-    "compile_many",
-    "compile_or_null",
-    "compile_vector",
-    "fallbacks",
-    "vectorised",
-]
 
 # An expression that fails stops its query, not those it is evaluated with.
 Outcome: TypeAlias = pa.ChunkedArray | ExpressionError

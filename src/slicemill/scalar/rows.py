@@ -32,8 +32,6 @@ from slicemill.scalar.table import expanded, function_of, row_form
 from slicemill.scalar.untyped import untyped_call
 from slicemill.scalar.values import ExpressionError
 
-__all__ = ["ExpressionError", "Leaf", "compile_condition", "compile_expression", "compile_with"]
-
 E = TypeVar("E")
 Getter: TypeAlias = Callable[[E], object]
 Leaf: TypeAlias = ColumnRef | Argument | Oldest | ScalarQuery | ExistsQuery

@@ -27,7 +27,7 @@ from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.kernels.windows.calls import WindowCalls
 from slicemill.rows import Timed
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from support.stored import stored
 
 

@@ -20,7 +20,8 @@ from slicemill.kernels.assembly import Assembly
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
 from slicemill.plan import operators as op
-from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.uda.run import Answers, Tuples, Uda

@@ -25,7 +25,7 @@ from slicemill.kernels.windows.intervals import Mask, Numbers, Places, by_partit
 from slicemill.kernels.windows.pieces import kept
 from slicemill.plan.operators import Coalesce
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 

@@ -12,7 +12,7 @@ from slicemill.kernels.join.conditions import Residuals
 from slicemill.kernels.join.pairs import Pairs, fetch
 from slicemill.kernels.join.windows import Seats
 from slicemill.plan.operators import JoinMember
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results

@@ -17,7 +17,7 @@ from slicemill.kernels.join.windows import Seats, counts_rows
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import columns_kept
 from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
 

@@ -19,7 +19,7 @@ from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.stateless import WORD_BITS, compile_masks
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 
 Mask = NDArray[np.bool_]
 

@@ -36,7 +36,7 @@ from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers
 from slicemill.kernels.windows.intervals import Places
 from slicemill.metrics.due import released_by_time
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
 
