@@ -87,7 +87,7 @@ BITS: dict[str, Function] = {
         row=_shift_right_row,
         takes=_shift_operands,
         column=_shift_column(np.right_shift),
-        duckdb="({0} >> {1})",
+        duckdb=lambda call: f"({{0}} >> ({{1}} & {_width(call.type) - 1}))",
     ),
     "bit_count": Function(
         row=plain(_bit_count_row),

@@ -142,7 +142,12 @@ MATHS: dict[str, Function] = {
     "acos": _real(_total(math.acos), _as_in_c(pc.acos)),
     "asin": _real(_total(math.asin), _as_in_c(pc.asin)),
     "atan": _real(_total(math.atan), _as_in_c(pc.atan)),
-    "atan2": Function(row=plain(_atan2_row), takes=as_doubles, column=kernel(_atan2_column), duckdb=SAME),
+    "atan2": Function(
+        row=plain(_atan2_row),
+        takes=as_doubles,
+        column=kernel(_atan2_column),
+        duckdb="atan2({0} + 0, {1} + 0)",
+    ),
     "cbrt": _real(_total(math.cbrt)),
     "cos": _real(_total(math.cos), _as_in_c(pc.cos)),
     "cosh": _real(_total(math.cosh)),

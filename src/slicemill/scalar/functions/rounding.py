@@ -56,6 +56,7 @@ def _whole_column(function: Strict) -> KernelMaker:
 
 
 def _whole(name: str, rounding: str, column: Strict) -> Function:
+    rounded = f"CAST({name}({{0}}) AS {{type}})"
     return Function(
         row=_whole_row(rounding),
         column=_whole_column(column),
@@ -63,8 +64,12 @@ def _whole(name: str, rounding: str, column: Strict) -> Function:
             f"0 if {{0}} != {{0}} else int(np.{name}({{0}}))",
             "{0} == {0} and not -9223372036854775808.0 <= {0} < 9223372036854775808.0",
         ),
-        duckdb=f"CAST({name}({{0}}) AS {{type}})",
+        duckdb=lambda call: "CAST({0} AS {type})" if _is_integer(call) else rounded,
     )
+
+
+def _is_integer(call: Call) -> bool:
+    return call.arguments[0].type.kind in (Kind.INT, Kind.BIGINT)
 
 
 # -- round: halves away from zero -------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from slicemill.scalar.vectors import Numbers, numbers, on_arrow
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
+_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # in SQL; NULL stays NULL
 
 
 def _positions(types: Types, _result: Type) -> Types:
@@ -104,10 +105,9 @@ def _rpad(text: str, width: int, pad: str = " ") -> str:
 
 
 def _pad_in_duckdb(name: str) -> tuple[str, str]:
-    shortened = "left({0}, greatest({1}, 0))"
     return (
         f"{name}({{0}}, {{1}}, ' ')",
-        f"CASE WHEN {{2}} = '' THEN {shortened} ELSE {name}({{0}}, {{1}}, {{2}}) END",
+        f"CASE WHEN {{2}} = '' THEN left({{0}}, {_AT_LEAST_0}) ELSE {name}({{0}}, {{1}}, {{2}}) END",
     )
 
 
@@ -253,7 +253,7 @@ _substring = Function(
 TEXT: dict[str, Function] = {
     "ascii": Function(row=plain(lambda text: ord(text[0]) if text else 0), duckdb=SAME),
     "char_length": _length,
-    "chr": Function(row=plain(_chr), duckdb=SAME),
+    "chr": Function(row=plain(_chr)),
     "concat": Function(row=plain(_concat_row), column=kernel(_concat_column), duckdb=_concat_in_duckdb),
     "concat_ws": Function(row=plain(_concat_ws), strict=False, duckdb=SAME),
     "contains": Function(
@@ -265,10 +265,10 @@ TEXT: dict[str, Function] = {
     "initcap": Function(row=plain(_initcap)),
     "instr": Function(row=plain(_instr_row), column=_instr_column, duckdb="CAST(instr({0}, {1}) AS INTEGER)"),
     "left": Function(
-        row=plain(_left_row), takes=_positions, column=_left_column, duckdb="left({0}, greatest({1}, 0))"
+        row=plain(_left_row), takes=_positions, column=_left_column, duckdb=f"left({{0}}, {_AT_LEAST_0})"
     ),
     "length": _length,
-    "levenshtein": Function(row=plain(_levenshtein), duckdb=SAME),
+    "levenshtein": Function(row=plain(_levenshtein)),
     "locate": Function(
         row=plain(_locate), takes=_positions, strict=False, duckdb="CAST(instr({1}, {0}) AS INTEGER)"
     ),
@@ -289,7 +289,7 @@ TEXT: dict[str, Function] = {
     ),
     "reverse": Function(row=plain(lambda text: text[::-1]), column=kernel(pc.utf8_reverse), duckdb=SAME),
     "right": Function(
-        row=plain(_right_row), takes=_positions, column=_right_column, duckdb="right({0}, greatest({1}, 0))"
+        row=plain(_right_row), takes=_positions, column=_right_column, duckdb=f"right({{0}}, {_AT_LEAST_0})"
     ),
     "rpad": Function(row=plain(_rpad), takes=_positions, duckdb=_pad_in_duckdb("rpad")),
     "rtrim": Function(

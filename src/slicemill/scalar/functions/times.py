@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.calendar import (
     DAY_US,
@@ -131,6 +132,25 @@ def _date_trunc_column(call: KernelCall) -> Strict | None:
     return lambda _unit, us: Out(first(us // DAY_US) * DAY_US, fallback=_near_the_ends(us))
 
 
+# Units that DuckDB knows by the same name.
+_WEEKS_OR_LONGER = {"YEAR", "QUARTER", "MONTH", "WEEK"}
+_SHORTER = {"DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
+
+
+def _names_one_of(unit: Expr, units: set[str]) -> bool:
+    return isinstance(unit, Literal) and str(unit.value).upper() in units
+
+
+def _trunc_in_duckdb(call: Call) -> str | None:
+    known = _names_one_of(call.arguments[1], _WEEKS_OR_LONGER)
+    return "CAST(date_trunc({1}, {0}) AS DATE)" if known else None
+
+
+def _date_trunc_in_duckdb(call: Call) -> str | None:
+    known = _names_one_of(call.arguments[0], _WEEKS_OR_LONGER | _SHORTER)
+    return "CAST(date_trunc({0}, {1}) AS TIMESTAMP)" if known else None
+
+
 def _near_the_ends(us: Numbers) -> Mask:
     """Timestamps whose unit may begin before 64 bits do."""
     return np.asarray((us < _LEAST_US) | (us > _LARGEST_US))
@@ -219,6 +239,12 @@ def _timestamp_seconds_column(call: KernelCall) -> Strict | None:
     return _scaled(SECOND_US) if call.types[0].kind in (Kind.INT, Kind.BIGINT) else None
 
 
+def _seconds_in_duckdb(call: Call) -> str:
+    if call.arguments[0].type.kind in (Kind.INT, Kind.BIGINT):
+        return "make_timestamp(CAST({0} AS BIGINT) * 1000000)"
+    return "make_timestamp(CAST(trunc({0} * 1000000) AS BIGINT))"
+
+
 def _scaled(unit_us: int) -> Strict:
     unit = np.asarray(unit_us, np.int64)
     return lambda number: times(in_64_bits(number), unit)
@@ -268,7 +294,7 @@ TIMES: dict[str, Function] = {
         row=plain(_date_trunc_row),
         takes=as_timestamps,
         column=_date_trunc_column,
-        duckdb="CAST(date_trunc({0}, {1}) AS TIMESTAMP)",
+        duckdb=_date_trunc_in_duckdb,
     ),
     "datediff": _days_apart,
     "day": _day,
@@ -300,7 +326,7 @@ TIMES: dict[str, Function] = {
     "timestamp_seconds": Function(
         row=_timestamp_seconds_row,
         column=_timestamp_seconds_column,
-        duckdb="make_timestamp(CAST({0} * 1000000 AS BIGINT))",
+        duckdb=_seconds_in_duckdb,
     ),
     "to_date": Function(row=plain(_to_date), duckdb="CAST({0} AS DATE)"),
     "to_timestamp": Function(row=plain(_to_timestamp), duckdb="CAST({0} AS TIMESTAMP)"),
@@ -308,10 +334,10 @@ TIMES: dict[str, Function] = {
         row=plain(_trunc_row),
         takes=as_dates,
         column=_trunc_column,
-        duckdb="CAST(date_trunc({1}, {0}) AS DATE)",
+        duckdb=_trunc_in_duckdb,
     ),
     "unix_micros": _units_since_1970(1, "epoch_us({0})"),
-    "unix_millis": _units_since_1970(1000, "epoch_ms({0})"),
+    "unix_millis": _units_since_1970(1000, "CAST(floor(epoch_us({0}) / 1000) AS BIGINT)"),
     "unix_seconds": _units_since_1970(SECOND_US, "CAST(floor(epoch_us({0}) / 1000000) AS BIGINT)"),
     "weekday": _date_field(weekday, "(isodow({0}) - 1)"),
     "weekofyear": _date_field(week_of_year, SAME),
