@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import SharedWindows
 from slicemill.plan.optimize import optimize, share

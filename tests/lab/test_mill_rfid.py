@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.rfid.denoising import Denoised
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.lab.mill_rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
-from slicemill.sources.rfid import Tags
-from slicemill.uda.rfid.denoising import Denoised
 
 
 @settings(max_examples=40)

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from slicemill.aggregate.builtins import BUILTINS
 from slicemill.lab import mill_e10, mill_e11
 from slicemill.lab.calls import calls_made
 from slicemill.lab.mill_windows import cost, defined, most_values, over_all, over_rows
-from slicemill.reference.builtins import BUILTINS
 
 
 def test_calls_are_counted_the_same_every_time_and_the_profiler_is_put_back() -> None:

@@ -22,7 +22,7 @@ from slicemill.bench.live.processes import Program
 from slicemill.bench.live.queries import CATEGORIES, script
 from slicemill.bench.live.samples import load
 from slicemill.engine.mill import Mill
-from slicemill.scheduling.quantiles import Quantiles
+from slicemill.metrics.quantiles import Quantiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,6 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.metrics.ideal_times import Written, ideal_time
-from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
@@ -16,6 +15,7 @@ from slicemill.scheduling import composites
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.composites import Join, Joined, JoinSide
 from slicemill.scheduling.segments import SegmentFigures
+from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
@@ -89,7 +89,7 @@ def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: P
         finish(mill)
         metrics = mill.queries["three"].metrics()
         assert metrics.rows == 27
-        cost = mill.dispatcher.board.writers["three"].statistics.cost
+        cost = mill.dispatcher.running.writers["three"].statistics.cost
         assert metrics.ideal_s == pytest.approx(cost.overhead + 3 * cost.per_row)
         # The last run's slowdowns are by what is known now; those of the runs before by what was known then.
         assert (metrics.warm_up.count, metrics.figures.slowdown.count) == (1, 26)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.plan import operators as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import Node, QueryGraph

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
+from slicemill.metrics.figures import Summary
 from slicemill.scheduling.charts import Objective, Path, Stage
 from slicemill.scheduling.fas import fas_priority, staleness_probability
 from slicemill.scheduling.loop import simulate
 from slicemill.scheduling.measures import objectives, output_latencies
-from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import ByPriority, Policy, Unit
 from slicemill.scheduling.registry import OBJECTIVES, POLICIES, make
 from slicemill.scheduling.segments import SegmentFigures

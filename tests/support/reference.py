@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.plan import operators as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize

@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import frame_over
 from slicemill.bench.benchmark import Benchmark
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, jointly
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE
@@ -32,9 +35,6 @@ from slicemill.lab.experiment import Result, Scale
 from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
 from slicemill.scalar.vectors import Vector
-from slicemill.uda.interpret import frame_over
-from slicemill.uda.run import Tuples, Uda, prepare
-from slicemill.uda.together import ModelCalls
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 BLOCKING_ROWS = {1_000: 10_000, 10_000: 1_000}

@@ -34,10 +34,10 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
+from slicemill.metrics.figures import StaleTime, Summary
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.dispatch import POLICIES
-from slicemill.scheduling.metrics import StaleTime, Summary
 from slicemill.scheduling.policy import Floats
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from slicemill.aggregate.compiler.prepare import Tuples, prepare
 from slicemill.bench.benchmark import Benchmark
 from slicemill.bench.uda_on_spark import end_to_end
 from slicemill.esl import bind
@@ -27,7 +28,6 @@ from slicemill.esl.types.relation import AggregateCall
 from slicemill.lab.claims import at_most
 from slicemill.lab.experiment import Result, Scale
 from slicemill.scalar.vectors import Vector
-from slicemill.uda.run import Tuples, prepare
 
 PARTITIONS = 1000
 CHUNKS = (100_000, 200_000)

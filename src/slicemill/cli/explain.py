@@ -12,7 +12,7 @@ from slicemill.cli.common import File, read
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl.catalog import Catalog
+    from slicemill.esl.types.catalog import Catalog
     from slicemill.plan.graph import QueryGraph
 
 
@@ -40,7 +40,7 @@ def explain(
 
     catalog = bind(read(file)).catalog
     if uda is not None:
-        from slicemill.uda.explain import explain_uda
+        from slicemill.explain.aggregates import explain_uda
 
         typer.echo(explain_uda(uda, catalog))
         return

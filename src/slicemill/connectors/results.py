@@ -30,10 +30,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from slicemill.connectors.sinks.cursor import READERS, Cursor, open_cursor
+from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
-from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs
@@ -231,5 +230,5 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.reader is not None:
             self._cursor(self._options.reader).advance(epoch)
 
-    def _cursor(self, reader: str) -> Cursor:
+    def _cursor(self, reader: str) -> SinkCursor:
         return open_cursor(self._options.home, READERS, reader, self._options.query)

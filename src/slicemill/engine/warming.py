@@ -10,7 +10,7 @@ from slicemill.engine.program import UnitPlan
 from slicemill.engine.steps.aggregates import warm
 from slicemill.engine.steps.making import Making
 from slicemill.engine.unit import RunningUnit
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.kernels.join.warm import warm as warm_joins
 from slicemill.plan import operators as op
 from slicemill.plan.planner import Planner

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
-from slicemill.esl.errors import counted, did_you_mean
+from slicemill.errors import SlicemillError, counted, did_you_mean
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED, ModelDefinition
 from slicemill.esl.types.query import Frame, Window
 from slicemill.explain.model_svg import Use

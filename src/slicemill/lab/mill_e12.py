@@ -11,11 +11,11 @@ from dataclasses import replace
 from math import gcd
 from pathlib import Path
 
+from slicemill.aggregate.builtins import BUILTINS
 from slicemill.lab.claims import Claim, at_most, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_windows import most_values
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.reference.builtins import BUILTINS
 
 WINDOW = 40_000
 SLIDES: Mapping[Scale, tuple[int, ...]] = {

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from slicemill.aggregate.rfid.denoising import Denoised, Ints
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.lab.claims import Claim, ascending, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_rfid import (
@@ -28,8 +30,6 @@ from slicemill.lab.mill_rfid import (
     readings,
 )
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.sources.rfid import Tags
-from slicemill.uda.rfid.denoising import Denoised, Ints
 
 TAGS_PER_SECOND = (1, 5, 50, 500)
 HIGHEST = 500

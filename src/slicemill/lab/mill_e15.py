@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.lab.claims import Claim, ascending, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.mill_rfid import EAGER, LAZY, UNORDERED, WAYS, mean_delay_ms, readings
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.sources.rfid import Tags
 
 NOISE_PERCENT = (1, 5, 20, 50)
 SECONDS: Mapping[Scale, float] = {"small": 2_000, "full": 20_000}

@@ -13,18 +13,24 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
+from slicemill.aggregate.definition import (
+    AggregateCall,
+    AggregateDefinition,
+    Panes,
+    WindowInstance,
+    base_of,
+    window_version,
+)
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import resolve_aggregate
+from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.lab.calls import calls_made
 from slicemill.lab.plotting import curve, draw_curves
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.inwindow import Inwindow
 from slicemill.reference.operator import Operator
-from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_dispatch import Box, box_of
-from slicemill.reference.window_evaluation import window_version
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
 
 # So many tuples are timed, and as many more counted.
@@ -80,7 +86,9 @@ def most_values(definition: AggregateDefinition, window: int, slide: int, rows: 
     """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
     windows: list[Inwindow] = []
     operator = over_rows(_watched(definition, windows), window, slide)
-    in_progress = int(box_of(definition, Frame("ROWS", window - 1, slide)) in (Box.PANES, Box.TUMBLE))
+    in_progress = int(
+        strategy_of(definition, Frame("ROWS", window - 1, slide)) in (Strategy.PANES, Strategy.TUMBLE)
+    )
     most = 0
     for ts, row in enumerate(rows):
         operator.process(0, Timed(ts, row))

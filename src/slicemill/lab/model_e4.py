@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from slicemill.aggregate.compiler.prepare import Tuples
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import frame_over
 from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import Frame, Window
@@ -25,9 +28,6 @@ from slicemill.model.classify import classify
 from slicemill.model.cost import NOTHING, incremental
 from slicemill.model.model import Model, expression, shared_cores
 from slicemill.scalar.vectors import Vector
-from slicemill.uda.interpret import frame_over
-from slicemill.uda.run import Tuples
-from slicemill.uda.together import ModelCalls
 
 STATISTICS = (
     *("count", "sum", "mean", "variance", "var_pop", "stddev", "sum_of_squares", "l2_norm", "skewness"),

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.catalog import Catalog
+from slicemill.aggregate.compiler.prepare import Tuples, prepare
 from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE
@@ -22,7 +23,6 @@ from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.model.model import expression
 from slicemill.scalar.vectors import Vector
-from slicemill.uda.run import Tuples, prepare
 
 WINDOW = 100
 SLIDES: dict[Scale, int] = {"small": 50_000, "full": 10_000_000}

@@ -23,9 +23,9 @@ from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.sched_runs import SYNTHETIC, Service, bed_of, play, shown
 from slicemill.lab.spread import SEEDS, ordered, seeds
+from slicemill.metrics.figures import Summary
 from slicemill.scheduling.loop import Run
 from slicemill.scheduling.measures import results
-from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import Floats
 
 Bools = npt.NDArray[np.bool_]

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.work import Arrivals
 from slicemill.esl.types.service_level import ServiceLevel
+from slicemill.metrics.due import Arrivals
+from slicemill.metrics.figures import QueryFigures, Record, StaleTime, Summary
 from slicemill.metrics.ideal_times import IdealTime
+from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.waiting import BUCKETS_KEPT
-from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary
-from slicemill.scheduling.quantiles import Quantiles
 from slicemill.shedding.report import Report
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """What a query's unit holds: rows that wait now, on average over time and at most, and bytes of state."""
 
     rows: int = 0
@@ -47,7 +47,7 @@ class QueryMetrics:
     responses: Quantiles = field(default_factory=Quantiles)
     warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
     stale: StaleTime = field(default_factory=StaleTime)
-    memory: Memory = Memory()
+    memory: MemoryUse = MemoryUse()
     shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.schema import Schema
 from slicemill.plan.operators import Operator, Sink, Source, waits_for_time
 

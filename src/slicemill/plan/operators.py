@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from slicemill.esl.catalog import TimestampKind
 from slicemill.esl.model_calls import Asked
+from slicemill.esl.types.budget import Budget
+from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item
 from slicemill.esl.types.schema import Column
 from slicemill.plan.slices.statistics import Statistics
-from slicemill.shedding.budget import Budget
-from slicemill.shedding.load_budget import LoadBudget
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind

@@ -9,10 +9,10 @@ from __future__ import annotations
 from slicemill.esl.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
+from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.plan import operators
-from slicemill.shedding.load_budget import LoadBudget
 from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slicemill.esl.catalog import ERRORS, Catalog, View
+from slicemill.aggregate.definition import AggregateCall, comparable
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.result_types import declared
+from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame as FrameKind
 from slicemill.esl.types.query import Window
@@ -15,7 +20,6 @@ from slicemill.esl.types.relation import Item, RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.reference.aggregate import AggregateCall, comparable
 from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
@@ -26,15 +30,11 @@ from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, Unboun
 from slicemill.reference.operator import Operator
 from slicemill.reference.relation_aggregate import RelationAggregate
 from slicemill.reference.relation_arrival import ArrivalAggregate
-from slicemill.reference.relation_query import evaluate_relation
-from slicemill.reference.result_types import declared
 from slicemill.reference.sources import SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.table_join import TableJoin
-from slicemill.reference.uda import aggregate_lookup
 from slicemill.reference.view_join import ViewJoin
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row
 from slicemill.scalar.rows import compile_expression
 

@@ -1,8 +1,10 @@
 """The scalar library: Spark SQL's functions, with the types they take and give.
 
 One line a function, under the topic that has its entry in the table (`functions`): apart from it, so that a
-script can be checked without NumPy and Arrow. Names, meanings and types are Spark's (a test asks Spark itself). Only functions whose
-value depends on nothing but their arguments are here: a replay after a crash must give the same rows.
+script can be checked without NumPy and Arrow. Names, meanings and types are Spark's (a test asks Spark
+itself). Only functions whose value depends on nothing but their arguments are here: a replay after a crash
+must give the same rows.
+
 `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
 is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out; `x...` may be repeated.
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from slicemill.metrics.figures import tardiness
 from slicemill.scheduling.arrivals import on_off
 from slicemill.scheduling.deadlines import Rule, choose_instant
-from slicemill.scheduling.metrics import tardiness
 from slicemill.scheduling.policy import Floats
 from slicemill.scheduling.workload import Ints
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slicemill.metrics.figures import Summary
 from slicemill.scheduling.arrivals import poisson
 from slicemill.scheduling.charts import Piece
 from slicemill.scheduling.compiled import Compiled, compiled_form, next_unit
 from slicemill.scheduling.composites import Join, Joined, JoinSide, slowdown, virtual_segments
-from slicemill.scheduling.metrics import Summary
 from slicemill.scheduling.policy import Floats, Unit
 from slicemill.scheduling.registry import make
 from slicemill.scheduling.segments import SegmentFigures

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.plan.build import build_graph
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.optimize import optimize, share

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.kernels.slice import Slice
 from slicemill.storage.checkpoints import SliceFile
-from slicemill.storage.codec_registry import codec_of
+from slicemill.storage.codec.registry import codec_of
 
 _SAMPLE = 64
 _VALUE_BYTES = 16

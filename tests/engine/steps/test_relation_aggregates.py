@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slicemill.engine.steps import registry
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.kernels.windows import lives
 from support.corpus import Event, TimedRow
 from support.reference import by_reference

@@ -22,7 +22,7 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.kernels.join import shared, side
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize

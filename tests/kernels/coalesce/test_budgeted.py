@@ -12,6 +12,7 @@ from kernels.coalesce.test_coalescing import SCHEMA, column, output, rows_of, ta
 from kernels.windows.streams import pieces
 from slicemill.engine.steps.hosted import RowStep
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.relation import Item
@@ -23,7 +24,6 @@ from slicemill.plan.operators import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.translate import _coalesce
 from slicemill.rows import Timed
-from slicemill.shedding.budget import Budget
 from support.stored import stored
 
 WANTED = Call(

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from slicemill.bench.live.stamped import Event, events
-from slicemill.sources.nexmark import STREAMS
+from slicemill.connectors.generators.nexmark import STREAMS
 
 _TICK_S = 0.001
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.engine.steps.making import Making
+from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.query import Frame
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime, is_compiled
@@ -18,7 +19,6 @@ from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState
 from slicemill.kernels.order import Numbering
 from slicemill.plan import operators as op
-from slicemill.shedding.budget import Budget
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING

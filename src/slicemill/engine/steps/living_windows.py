@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.functions import stored_arguments
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns
 from slicemill.engine.steps.shared_windows import has_group_kernel
@@ -22,7 +23,6 @@ from slicemill.esl.types.query import Frame
 from slicemill.kernels.keys import shown
 from slicemill.kernels.order import Numbering, renumbered
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.lives import END, TIME, Found, Lives, LivesState
 from slicemill.kernels.windows.pieces import kept_from
 from slicemill.plan import operators as op

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slicemill.engine.steps.numbering import input_bits
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers

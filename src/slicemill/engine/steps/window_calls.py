@@ -1,4 +1,4 @@
-"""Aggregates with OVER by the compiled routines of `slicemill.uda`, for one query or for several at once."""
+"""Aggregates with OVER by compiled routines (`slicemill.aggregate.compiler`), for one query or several."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.numbering import has_expiries, returns_many
 from slicemill.engine.steps.partitioned import Partitioned
@@ -24,7 +25,6 @@ from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
-from slicemill.uda.run import Answers, Tuples, Uda
 
 
 class Arguments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
@@ -11,10 +12,15 @@ from slicemill.esl.binder.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
-from slicemill.esl.catalog import (
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
     DerivedStream,
-    Dropped,
-    Query,
+    DroppedName,
+    QueryDefinition,
     QueryOptions,
     Relation,
     Setting,
@@ -24,11 +30,6 @@ from slicemill.esl.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
-from slicemill.esl.syntax import nodes
-from slicemill.esl.syntax.dialect import to_esl
-from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, Frame, Union
 from slicemill.esl.types.relation import RelationQuery
@@ -181,7 +182,7 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
         )
 
 
-def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
+def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefinition:
     refuse_known(node.this, context)
     problems = Problems()
     options = QueryOptions()
@@ -195,14 +196,14 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
     assert query is not None
-    return Query(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
+    return QueryDefinition(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
 
 
-def bind_bare_query(node: exp.Expression, context: Context) -> Query:
+def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     number = 1
     while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
-    return Query(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+    return QueryDefinition(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
 
 
 def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
@@ -262,10 +263,10 @@ def bind_setting(node: nodes.SetOption) -> Setting:
         raise Mistake(message, span_of(value), hint) from None
 
 
-def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
+def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
-    found: Query | AggregateDefinition | ModelDefinition | Relation | None
+    found: QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None
     if kind == "QUERY":
         found = catalog.queries.get(name.lower())
         known = [query.name for query in catalog.queries.values()]
@@ -293,4 +294,4 @@ def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
     dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
     if dependants:
         raise Mistake(f"{found.name} is used by {all_of(dependants)}", span_of(node.this), "drop those first")
-    return Dropped(kind, found.name)
+    return DroppedName(kind, found.name)

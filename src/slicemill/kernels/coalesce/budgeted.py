@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.schema import Schema
 from slicemill.kernels.coalesce.accuracy import Pieces, sums
 from slicemill.kernels.coalesce.budget_state import BudgetState
@@ -32,7 +33,6 @@ from slicemill.kernels.windows.intervals import Mask, Places
 from slicemill.plan.operators import Coalesce
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import numbers
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import LIMIT, SEED

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
+from slicemill.aggregate.columns import Function, Rows, Windows
 from slicemill.esl.types.schema import Column, Kind
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.figures import Figure
@@ -19,7 +20,6 @@ from slicemill.kernels.panes.selection import Mask
 from slicemill.kernels.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.kernels.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.windows.rows import Function, Rows, Windows
 from slicemill.metrics.due import released_by_time
 from slicemill.scalar.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
 

@@ -21,9 +21,10 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
+from slicemill.aggregate.exact import pairs as doubles
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Kind
-from slicemill.kernels.panes import doubles, groups
+from slicemill.kernels.panes import groups
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.partials import Columns, Counts, Named, difference
 from slicemill.kernels.panes.spans import Spans

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from slicemill.aggregate.functions import stored_arguments
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Schema
@@ -31,7 +32,6 @@ from slicemill.kernels.windows.events import (
     released,
     silenced,
 )
-from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.kernels.windows.intervals import Places
 from slicemill.metrics.due import released_by_time

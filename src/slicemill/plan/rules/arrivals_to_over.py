@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item

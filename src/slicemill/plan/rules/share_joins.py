@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.render import render
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
 from slicemill.esl.types.query import Frame
 from slicemill.plan.content import digest, short

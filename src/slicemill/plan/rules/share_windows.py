@@ -16,7 +16,7 @@ not shared have a node of their own.
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, Window
 from slicemill.plan.graph import Node, QueryGraph

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr, columns_of, conjuncts
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema

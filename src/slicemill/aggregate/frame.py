@@ -1,0 +1,98 @@
+"""The frame of a window call: which tuples of a partition a result covers (M32, M34, M37).
+
+A tuple's *position* is its arrival number in the partition for ROWS and its timestamp for RANGE. SLIDE s cuts
+the positions into slots [k*s, (k+1)*s); the last tuple of a slot, its yield tuple, gives the slot's result:
+
+    RANGE 6 SLIDE 4        0 . . . 4 . . . 8 . . . 12
+    slot that ends at 8            [       )
+    its result covers          [           )
+
+The result of a time slot covers [end - range, end), whoever its yield tuple is. ROWS n PRECEDING covers n + 1
+rows. Without SLIDE, RANGE d PRECEDING is SQL's inclusive frame: timestamps from now - d on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.rows import Row
+
+Unit = Literal["ROWS", "RANGE"]
+
+
+def one_partition(row: Row) -> Hashable:  # noqa: ARG001
+    """The partition key of a frame without PARTITION BY."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """`[PARTITION BY …] (ROWS | RANGE) preceding PRECEDING [SLIDE slide | ACTIVE EXPIRATION]`.
+
+    `preceding` is None for UNBOUNDED; lengths are rows for ROWS and microseconds for RANGE.
+    """
+
+    unit: Unit
+    preceding: int | None
+    slide: int | None = None
+    active: bool = False
+    partition: Callable[[Row], Hashable] = one_partition  # keys that compare as PARTITION BY does
+
+    def __post_init__(self) -> None:
+        if self.preceding is not None and self.preceding < 0:
+            raise SlicemillError(f"{self.unit} {self.preceding} PRECEDING: the extent cannot be negative")
+        if self.slide is not None and self.slide <= 0:
+            raise SlicemillError(f"SLIDE {self.slide}: a slide is longer than 0")
+        if self.slide is not None and self.unit == "RANGE" and self.preceding == 0:
+            raise SlicemillError(
+                "RANGE 0 PRECEDING SLIDE: the window of a slot would be empty; give it a length"
+            )
+        if self.active and (self.unit == "ROWS" or self.preceding is None or self.slide is not None):
+            raise SlicemillError(
+                "ACTIVE EXPIRATION needs RANGE with a finite extent and replaces SLIDE: "
+                "other windows lose a tuple only when one arrives, or never"
+            )
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether a result can come out when no tuple arrives."""
+        return self.active or (self.slide is not None and self.unit == "RANGE")
+
+    @property
+    def length(self) -> int | None:
+        """The window's length, to compare with the slide; None when unbounded."""
+        if self.preceding is None:
+            return None
+        return self.preceding + 1 if self.unit == "ROWS" else self.preceding
+
+    def slot_end(self, position: int) -> int:
+        """Where the slot of this position ends (exclusive)."""
+        assert self.slide is not None
+        return (position // self.slide + 1) * self.slide
+
+    def lower(self, position: int) -> int:
+        """The first position that the window of a tuple at `position` reaches back to."""
+        assert self.preceding is not None
+        if self.unit == "RANGE" and self.slide is not None:
+            return self.slot_end(position) - self.preceding
+        return position - self.preceding
+
+    def in_panes(self, pane: int) -> Frame:
+        """The same frame with panes of this length for tuples and pane numbers for positions (X7)."""
+        assert self.length is not None and self.slide is not None
+        panes = self.length // pane
+        return replace(self, preceding=panes - 1 if self.unit == "ROWS" else panes, slide=self.slide // pane)
+
+
+def frame_of(call: AggregateCall | WindowCall) -> Frame | None:
+    """The frame of a call over tuples whose partition is known; None without OVER."""
+    return None if isinstance(call, AggregateCall) else frame_over(call.window)
+
+
+def frame_over(window: Window) -> Frame:
+    return Frame(window.frame.value, window.extent, window.slide, window.active)

@@ -1,0 +1,227 @@
+"""Calls that have no compiled form, row by row: the fallback behind the same interface.
+
+What is code in their state (routines, conversions) is left out of checkpoints, and made anew by the call that
+goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
+from slicemill.aggregate.definition import BaseInstance, Returned, Stepper, base_of
+from slicemill.aggregate.frame import frame_of
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.relations import Source
+from slicemill.aggregate.interpreter.windows import Partition, Sliding, fresh_partition
+from slicemill.aggregate.inwindow import Args
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Type
+from slicemill.rows import Row
+from slicemill.scalar.vectors import Vector, from_values, to_values
+from slicemill.storage.codec import StorageError, register
+
+
+class Result(NamedTuple):
+    """A row that came out: of which tuple, when, and whether because that one expired."""
+
+    number: int
+    ts: int
+    row: Row
+    expired: bool = False
+
+
+@dataclass(slots=True)
+class Running:
+    """The state of a call while it runs."""
+
+    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)  # without window
+    partitions: dict[int, tuple[Partition, int]] = field(default_factory=dict)  # with how many tuples came
+    # Of an open slot of time: its end, and by partition the tuple that will answer, with its timestamp.
+    slot_end: int = 0
+    opened: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Under ACTIVE EXPIRATION: when a tuple will leave, which one, and of which partition.
+    negatives: deque[tuple[int, int, int]] = field(default_factory=deque)
+    arrivals: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """What is stored of it: no code."""
+        return {
+            "groups": {number: stepper.state() for number, (_, stepper) in self.groups.items()},
+            "partitions": {key: (each.state(), came) for key, (each, came) in self.partitions.items()},
+            "slot_end": self.slot_end,
+            "opened": self.opened,
+            "negatives": self.negatives,
+            "arrivals": self.arrivals,
+        }
+
+
+@dataclass(slots=True)
+class InterpretedState:
+    """Running, or as it was stored until the call goes on with it."""
+
+    running: Running | None
+    stored: dict[str, Any] | None = None
+
+    def plain(self) -> Any:
+        return self.stored if self.running is None else self.running.plain()
+
+
+def _with_partitions(old: dict[str, Any]) -> dict[str, Any]:
+    """The first version kept windows in another way; what it kept of groups is the same."""
+    if old["running"] is not None:
+        raise StorageError("windows of this version are no longer read: begin the query anew")
+    windows = {"partitions": {}, "slot_end": 0, "opened": {}, "negatives": deque()}
+    return {"groups": old["groups"], **windows, "arrivals": old["arrivals"]}
+
+
+register(
+    "uda.interpreted",
+    2,
+    InterpretedState,
+    InterpretedState.plain,
+    lambda plain: InterpretedState(None, plain),
+    upgrade={1: _with_partitions},
+)
+
+
+class Interpreted:
+    """A call, row by row."""
+
+    def __init__(
+        self, call: AggregateCall | WindowCall, catalog: Catalog, tables: Source, how: How | None = None
+    ) -> None:
+        self.returns: tuple[Type, ...] = tuple(column.type for column in call.columns)
+        self.how = how or How("interpreter", "", "")
+        self._frame = frame_of(call)
+        found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
+        if found.panes is not None:  # results are exact without panes
+            found = replace(found, algebraic=False, panes=None)
+        if self._active and found.forgets:
+            # That a built-in forgets is its own affair: a user is told of every tuple that leaves.
+            found = replace(found, window=None)
+        self._definition = found
+
+    def warm(self) -> None:
+        """There is nothing to compile."""
+
+    def start(self) -> InterpretedState:
+        return InterpretedState(Running())
+
+    def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> Answers:
+        running = self._running(state)
+        out: list[Result] = []
+        columns = [to_values(vector, len(tuples.ts)) for vector in tuples.arguments]
+        keys, times = tuples.partitions.tolist(), tuples.ts.tolist()
+        rows = zip(*columns, strict=True) if columns else (() for _ in keys)
+        for ts, key, args in zip(times, keys, rows, strict=True):
+            if self._frame is None:
+                out += self._results(running.arrivals, ts, self._grouped(running, key, args))
+            else:
+                self._pass_time(running, ts, out)
+                self._arrive(running, ts, key, args, out)
+            running.arrivals += 1
+        if complete is not None and self._frame is not None:
+            self._pass_time(running, complete, out)
+        answered = min((number for number, _ in running.opened.values()), default=running.arrivals)
+        return Answers(
+            np.array([result.number for result in out], np.int64),
+            np.array([result.ts for result in out], np.int64),
+            self._vectors([result.row for result in out]),
+            np.array([result.expired for result in out], np.bool_),
+            answered,
+            running.negatives[0][1] if running.negatives else answered,
+        )
+
+    def finish(self, state: InterpretedState) -> Results:
+        running = self._running(state)
+        if not running.groups:
+            running.groups[0] = self._fresh_group()
+        returned = [
+            (group, self._definition.row_of(value))
+            for group, (accumulator, _) in running.groups.items()
+            for value in accumulator.terminate()
+        ]
+        groups = np.array([group for group, _ in returned], np.int64)
+        return Results(groups, self._vectors([row for _, row in returned]))
+
+    def due(self, state: InterpretedState) -> int | None:
+        running = self._running(state)
+        if running.negatives:
+            # One past the expiry: a tuple that arrives at that time itself comes before it.
+            return running.negatives[0][0] + 1
+        return running.slot_end if running.opened else None
+
+    @property
+    def _active(self) -> bool:
+        return self._frame is not None and self._frame.active
+
+    def _running(self, state: InterpretedState) -> Running:
+        """The state, made to run where it comes from a checkpoint."""
+        if state.running is None:
+            stored = state.stored
+            assert stored is not None, "it is one or the other"
+            kept = ("slot_end", "opened", "negatives", "arrivals")
+            running = Running(**{name: stored[name] for name in kept})
+            for number, group in stored["groups"].items():
+                running.groups[number] = self._fresh_group()
+                running.groups[number][1].restore(group)
+            for key, (partition, came) in stored["partitions"].items():
+                assert self._frame is not None, "partitions are those of windows"
+                running.partitions[key] = fresh_partition(self._definition, self._frame), came
+                running.partitions[key][0].restore(partition)
+            state.running, state.stored = running, None
+        return state.running
+
+    def _fresh_group(self) -> tuple[BaseInstance, Stepper]:
+        made = base_of(self._definition)()
+        return made, Stepper(made)
+
+    def _grouped(self, running: Running, key: int, args: Args) -> Returned:
+        if key not in running.groups:
+            running.groups[key] = self._fresh_group()
+        return running.groups[key][1].step(args)
+
+    def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[Result]) -> None:
+        assert self._frame is not None
+        frame, number = self._frame, running.arrivals
+        if key not in running.partitions:
+            running.partitions[key] = fresh_partition(self._definition, frame), 0
+        partition, came = running.partitions[key]
+        running.partitions[key] = partition, came + 1
+        if self._definition.numbered:
+            args = (*args, came)
+        # Whoever expires by the clock is found by its number.
+        partition.arrive(number if frame.active else came if frame.unit == "ROWS" else ts, args)
+        if frame.active:
+            assert frame.preceding is not None
+            running.negatives.append((ts + frame.preceding, number, key))
+        if frame.slide is not None and frame.unit == "RANGE":
+            running.opened[key] = number, ts
+            running.slot_end = frame.slot_end(ts)
+        elif frame.slide is None or (came + 1) % frame.slide == 0:
+            out += self._results(number, ts, partition.answer())
+
+    def _pass_time(self, running: Running, ts: int, out: list[Result]) -> None:
+        """Tuples that expired before `ts` leave; a slot that has ended is answered for each partition."""
+        while running.negatives and running.negatives[0][0] < ts:
+            left, number, key = running.negatives.popleft()
+            partition, _ = running.partitions[key]
+            assert isinstance(partition, Sliding), "those of ACTIVE EXPIRATION are"
+            out += self._results(number, left, partition.expire(number) or [], expired=True)
+        if running.opened and ts >= running.slot_end:
+            for key, (number, at) in sorted(running.opened.items(), key=lambda each: each[1][0]):
+                out += self._results(number, at, running.partitions[key][0].answer())
+            running.opened.clear()
+
+    def _results(self, number: int, ts: int, returned: Returned, expired: bool = False) -> list[Result]:
+        return [Result(number, ts, self._definition.row_of(value), expired) for value in returned]
+
+    def _vectors(self, rows: list[Row]) -> list[Vector]:
+        return [from_values([row[i] for row in rows], type_) for i, type_ in enumerate(self.returns)]

@@ -1,0 +1,161 @@
+"""What the dispatcher knows of its workers: who is there, what each has in memory, what each was asked.
+
+Cells of units and readers of streams are pinned: they stay with the worker that has them, since their state
+is in its memory. A worker that leaves gives all of them back, and whoever gets one next restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from slicemill.engine.streams import RunningStream
+from slicemill.engine.unit import RunningUnit
+from slicemill.engine.work import Item, Message, ReadDone, ReadStream, RunDone, RunUnit
+from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLeft
+from slicemill.engine.workers.sharing import Pool
+from slicemill.storage.segments import parse_segment
+
+# A worker, and which of its processes.
+At: TypeAlias = tuple[int, int]
+
+
+@dataclass(slots=True)
+class AssignedWorker:
+    """One worker: which process it is now, what it has, what it was asked."""
+
+    incarnation: int
+    plans: set[str] = field(default_factory=set)
+    writers: set[str] = field(default_factory=set)  # the names under which it writes segments
+    asked: tuple[Item, ...] = ()
+
+    @property
+    def idle(self) -> bool:
+        return not self.asked
+
+
+class Assignments:
+    """The workers of a pool, as far as one mill uses them. `sync`: what they write must outlive power."""
+
+    def __init__(self, pool: Pool, *, sync: bool) -> None:
+        self.resident = pool.resident
+        self._pool = pool
+        self._sync = sync
+        self._workers: dict[int, AssignedWorker] = {}
+        self._pinned: dict[tuple[str, int], int] = {}  # cell of a unit → worker
+        self._loaded: dict[tuple[str, int], At] = {}  # … → who has its state in memory
+        for joined in pool.members():
+            self.join(joined)
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._workers)
+
+    @property
+    def busy(self) -> bool:
+        return any(not assigned.idle for assigned in self._workers.values())
+
+    @property
+    def idle(self) -> list[int]:
+        return [worker for worker, assigned in self._workers.items() if assigned.idle]
+
+    def is_idle(self, worker: int) -> bool:
+        return self._workers[worker].idle
+
+    @property
+    def writers(self) -> set[str]:
+        """The names of those who may still append to their segments."""
+        return {name for assigned in self._workers.values() for name in assigned.writers}
+
+    # -- coming and going ------------------------------------------------------------------------------
+
+    def join(self, joined: WorkerJoined) -> None:
+        self._workers[joined.worker] = AssignedWorker(joined.incarnation)
+
+    def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
+        """A worker is gone; what it was asked and will not answer."""
+        assigned = self._workers.get(left.worker)
+        if assigned is None or assigned.incarnation != left.incarnation:
+            return ()
+        del self._workers[left.worker]
+        self._pinned = {cell: worker for cell, worker in self._pinned.items() if worker != left.worker}
+        self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
+        for stream in streams:
+            if stream.loaded is not None and stream.loaded[0] == left.worker:
+                stream.loaded, stream.next_read_us = None, 0
+        return assigned.asked
+
+    def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
+        """What a worker was asked that answers now; None if the answer comes from an earlier process."""
+        assigned = self._workers.get(answer.worker)
+        if assigned is None or assigned.incarnation != answer.incarnation:
+            return None
+        asked, assigned.asked = assigned.asked, ()
+        return asked
+
+    def note_writers(self, worker: int, done: ReadDone | RunDone) -> None:
+        assigned = self._workers[worker]
+        for appended in done.written.values():
+            for extent in appended.extents:
+                parsed = parse_segment(extent.segment)
+                if parsed is not None:
+                    assigned.writers.add(parsed[0])
+
+    # -- who has what ----------------------------------------------------------------------------------
+
+    def worker_of(self, unit: RunningUnit, cell: int) -> int:
+        """The worker that a cell is pinned to: the one with the fewest cells, when it has none yet."""
+        worker = self._pinned.get((unit.id, cell))
+        if worker is None:
+            counts = dict.fromkeys(self._workers, 0)
+            for other in self._pinned.values():
+                counts[other] += 1
+            worker = min(counts, key=lambda candidate: (counts[candidate], candidate))
+            self._pinned[unit.id, cell] = worker
+        return worker
+
+    def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
+        """A worker runs a cell from now on; True if it has it in memory already."""
+        at = (worker, self._workers[worker].incarnation)
+        known = self._loaded.get((unit.id, cell)) == at
+        self._loaded[unit.id, cell] = at
+        return known and self.resident
+
+    def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
+        """The worker that has a cell's state in memory, if one has."""
+        at = self._loaded.get((unit.id, cell))
+        return None if at is None else at[0]
+
+    def unload(self, unit_id: str) -> None:
+        """What workers have in memory of a unit is not to be gone on from."""
+        for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
+            del self._loaded[cell]
+
+    def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
+        """The worker that reads a stream: always the same while it lives."""
+        if stream.loaded is not None and stream.loaded[0] in self._workers:
+            return stream.loaded[0]
+        busy = [other.loaded[0] for other in streams if other.loaded is not None]
+        return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
+
+    def begin_reading(self, stream: RunningStream, worker: int) -> bool:
+        """A worker reads a stream from now on; True if it has not done so before."""
+        at = (worker, self._workers[worker].incarnation)
+        first, stream.loaded = stream.loaded != at or not self.resident, at
+        return first
+
+    # -- asking ----------------------------------------------------------------------------------------
+
+    def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
+        """Send each worker its items as one message, with the plans that it does not have yet."""
+        for worker, items in queues.items():
+            assigned = self._workers[worker]
+            planned = {item.plan: item for item in items if isinstance(item, RunUnit | ReadStream)}
+            plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
+            if self.resident:
+                assigned.plans.update(plans)
+            assigned.asked = tuple(items)
+            self._pool.send(worker, Message(assigned.asked, plans, self._sync))
