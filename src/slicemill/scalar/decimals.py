@@ -1,4 +1,4 @@
-"""Exact numbers: Arrow's 128-bit decimals, seen as whole numbers where 64 bits hold them."""
+"""Columns of decimals: Arrow's 128 bits, seen as integers where 64 bits hold them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = 18  # digits that always fit into 64 bits
 
 
 def unscaled(array: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """The digits of each decimal as a whole number, and where 64 bits do not hold them."""
+    """The digits of each decimal as an integer, and where 64 bits do not hold them."""
     rows = len(array)
     buffer = array.buffers()[1]
     if buffer is None:

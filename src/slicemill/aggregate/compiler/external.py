@@ -30,7 +30,7 @@ import numpy as np
 from numba.core import types as numba_types
 
 from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
-from slicemill.aggregate.compiler.source import Code, Fallback
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm
 from slicemill.aggregate.compiler.version import Version
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.esl.types.aggregate import AggregateDefinition, State
@@ -163,13 +163,13 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """The annotated fields of the class; Fallback where they are no plain numbers."""
+    """The annotated fields of the class; NoCompiledForm where they are no plain numbers."""
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
-        raise Fallback(f"{definition.external} is no class, or has an __init__ of its own")
+        raise NoCompiledForm(f"{definition.external} is no class, or has an __init__ of its own")
     if not fields or any(kind not in _FIELDS for kind in fields.values()):
-        raise Fallback(f"{definition.external} does not declare its state as annotated numbers")
+        raise NoCompiledForm(f"{definition.external} does not declare its state as annotated numbers")
     return fields
 
 
@@ -184,7 +184,7 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Fallback, with Numba's first words, unless it takes all methods and they return the declared types."""
+    """Raises, with Numba's first words, unless it takes all methods and they return the declared types."""
     made = import_class(_external(definition))
     state = numba.from_dtype(record)
     arguments = [_numba_type(argument.type) for argument in definition.arguments]
@@ -199,9 +199,9 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
             returned = compiled.overloads[signature].signature.return_type
         except Exception as problem:
             first = str(problem).strip().splitlines()[0]
-            raise Fallback(f"Numba does not take {definition.external}.{name}: {first}") from None
+            raise NoCompiledForm(f"Numba does not take {definition.external}.{name}: {first}") from None
         if _returns_something(method) and not _fits(returned, definition):
-            raise Fallback(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
+            raise NoCompiledForm(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
 
 
 def _fits(returned: Any, definition: AggregateDefinition) -> bool:
@@ -217,7 +217,7 @@ def _fits(returned: Any, definition: AggregateDefinition) -> bool:
 def _numba_type(type_: Type) -> Any:
     dtype = dtype_of(type_, MACHINE)
     if type_.kind is Kind.VARCHAR:
-        raise Fallback("a text is no number to a compiled class")
+        raise NoCompiledForm("a text is no number to a compiled class")
     return numba.from_dtype(np.dtype(dtype))
 
 
@@ -230,7 +230,7 @@ def _returns_something(method: Any) -> bool:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):
-        raise Fallback(f"the source of {method} is not there to be read") from None
+        raise NoCompiledForm(f"the source of {method} is not there to be read") from None
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
     return any(value is not None and getattr(value, "value", ...) is not None for value in returned)
 

@@ -13,7 +13,7 @@ from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.external import ClassCode
 from slicemill.aggregate.compiler.layout import MANY, Columns
 from slicemill.aggregate.compiler.models.code import ModelCode
-from slicemill.aggregate.compiler.source import Code, Fallback, Writer
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
 from slicemill.aggregate.compiler.statements import StatementCode
 from slicemill.aggregate.compiler.version import Shared, Version, Window
 from slicemill.aggregate.frame import Frame
@@ -139,7 +139,7 @@ class Loop:
         statements = made.version.definition.bodies.get(State.TERMINATE, ())
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
         if any(made.version.bounds[table] >= MANY for table in changed):
-            raise Fallback("TERMINATE changes a table of many rows")
+            raise NoCompiledForm("TERMINATE changes a table of many rows")
         made.bind_last(started)
         fields = [name for table in sorted(changed) for name in made.version.fields(table)]
         saved = [self.out.fresh("saved") for _ in fields]

@@ -69,7 +69,7 @@ def generate(
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """The module of a call; Fallback where the form cannot take it."""
+    """The module of a call; NoCompiledForm where the form cannot take it."""
     shared = Shared(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)

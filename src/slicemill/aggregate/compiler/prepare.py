@@ -22,7 +22,7 @@ from slicemill.aggregate.compiler.derive_expire import with_derived_window
 from slicemill.aggregate.compiler.failures import explain
 from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE, PYTHON
 from slicemill.aggregate.compiler.module import generate
-from slicemill.aggregate.compiler.source import Fallback
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.specialise import specialised
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.calls import Interpreted
@@ -54,7 +54,7 @@ def prepare(
     for form in forms:
         try:
             return _compiled(call, catalog, form, why)
-        except Fallback as reason:
+        except NoCompiledForm as reason:
             why = why or str(reason)
     interpreted.how = ExecutionForm(INTERPRETER, why, "")
     return interpreted
@@ -75,7 +75,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         base is None
         and (window is None or strategy not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
     ):
-        raise Fallback(f"{call.name} is a built-in aggregate")
+        raise NoCompiledForm(f"{call.name} is a built-in aggregate")
     versions = (base, window)
     types = _cut_to_length(types, [version for version in versions if version is not None])
     literals: dict[str, int] = {}
@@ -88,7 +88,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
 
     external = any(version is not None and version.external is not None for version in versions)
     if external and form == PYTHON:
-        raise Fallback(f"{call.name} runs as Python in any case")
+        raise NoCompiledForm(f"{call.name} runs as Python in any case")
     plain, nullable = (
         # Methods of a class cannot take NULL in machine code.
         generate(
@@ -126,6 +126,6 @@ def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition])
                 if table.name == "inwindow"
             }
             if len(declared | held) > 1:
-                raise Fallback("texts are cut to different lengths")
+                raise NoCompiledForm("texts are cut to different lengths")
             (cut[place],) = declared
     return tuple(cut)

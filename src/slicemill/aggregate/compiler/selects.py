@@ -12,12 +12,12 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from slicemill.aggregate.compiler.layout import MACHINE, MANY, default_of, dtype_of, query_bound
-from slicemill.aggregate.compiler.operators import less
 from slicemill.aggregate.compiler.scalars import Columns, Scalars
-from slicemill.aggregate.compiler.source import Code, Fallback, Writer, any_null
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer, any_null
 from slicemill.esl.types.expression import ExistsQuery, ScalarQuery
 from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.comparison import less_source
 
 Take: TypeAlias = Callable[[list[Code]], None]  # writes what happens to a row of a query's result
 
@@ -62,7 +62,7 @@ class Selects:
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
         """Writes `take` for each row of the result; once `stop` is true no more rows are needed."""
         if query.distinct or query.group_by:
-            raise Fallback("GROUP BY and DISTINCT in a body have no form in generated code")
+            raise NoCompiledForm("GROUP BY and DISTINCT in a body have no form in generated code")
         if query.order_by:
             self._sorted(query, columns, take)
         elif query.limit is None or query_bound(query, dict(self._tables.bounds)) <= query.limit:
@@ -126,7 +126,7 @@ class Selects:
         table = entry.relation.lower()
         if entry.query is not None or table not in self._tables.bounds:
             what = "a query in FROM" if entry.query is not None else f"the stored table {entry.relation}"
-            raise Fallback(f"{what} is read, which only the interpreter does")
+            raise NoCompiledForm(f"{what} is read, which only the interpreter does")
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
@@ -134,7 +134,7 @@ class Selects:
         totals = []
         for call in query.aggregates:
             if call.name.lower() in self._user_defined:
-                raise Fallback(f"{call.name} is an aggregate of the user's own")
+                raise NoCompiledForm(f"{call.name} is an aggregate of the user's own")
             types = tuple(argument.type for argument in call.arguments)
             totals.append(LocalAggregate(call, types, self._scalars.form, self.out))
         for total in totals:
@@ -200,7 +200,7 @@ class Selects:
 
     def _key(self, size: str, type_: Type) -> tuple[str, str]:
         if type_.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.BINARY, Kind.PERIOD):
-            raise Fallback(f"ORDER BY of {type_} has no form in generated code")
+            raise NoCompiledForm(f"ORDER BY of {type_} has no form in generated code")
         values, ranks = self.out.fresh("key"), self.out.fresh("rank")
         dtype = "float64" if type_.kind is Kind.DOUBLE else "int64"
         self.out.line(f"{values}, {ranks} = np.zeros({size}, np.{dtype}), np.zeros({size}, np.int64)")
@@ -266,7 +266,9 @@ class LocalAggregate:
         of_numbers = self._name in ("sum", "avg") and kind in _NUMBERS
         ordered = self._name in ("min", "max") and (kind in _ORDERED or form != MACHINE)
         if call.distinct or not (of_numbers or ordered or self._name in ("count", "first", "last")):
-            raise Fallback(f"{call.name} of {' and '.join(map(str, types))} has no form in generated code")
+            raise NoCompiledForm(
+                f"{call.name} of {' and '.join(map(str, types))} has no form in generated code"
+            )
         self._exact = of_numbers and (self._name == "avg" or kind is Kind.DOUBLE)
 
     def begin(self) -> None:
@@ -306,7 +308,7 @@ class LocalAggregate:
                 out.line(f"{name} = {before} + {code.value}")
             else:
                 old, new = (name, code.value) if self._name == "max" else (code.value, name)
-                with out.block(f"if {name}_count == 0 or {less(self._types[0].kind, old, new)}:"):
+                with out.block(f"if {name}_count == 0 or {less_source(self._types[0].kind, old, new)}:"):
                     out.line(f"{name} = {code.value}")
             out.line(f"{name}_count += 1")
         if self._name == "sum" and not self._exact:

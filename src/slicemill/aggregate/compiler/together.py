@@ -32,7 +32,7 @@ _MANY = 256
 class ModelCalls:
     """`arguments` may have more than the models need: what a state keeps has its place by them.
 
-    Those that go by age go by the same time. Raises Fallback where the form cannot take them.
+    Those that go by age go by the same time. Raises NoCompiledForm where the form cannot take them.
     """
 
     def __init__(

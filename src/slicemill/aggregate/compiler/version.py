@@ -19,7 +19,7 @@ from slicemill.aggregate.compiler.layout import (
 from slicemill.aggregate.compiler.scalars import Columns as ColumnCodes
 from slicemill.aggregate.compiler.scalars import Scalars
 from slicemill.aggregate.compiler.selects import Selects
-from slicemill.aggregate.compiler.source import Code, Fallback, Writer
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
 from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, State
 from slicemill.esl.types.expression import Argument, ExistsQuery, Oldest, ScalarQuery
 from slicemill.esl.types.schema import Kind, Type
@@ -220,7 +220,7 @@ class Version:
                 code, self.window.types[place], self.schemas[INWINDOW].columns[place].type
             )
         if conversion.lines:
-            raise Fallback("inwindow has other types than the arguments")
+            raise NoCompiledForm("inwindow has other types than the arguments")
         return code
 
     def rows_of(self, table: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.models.expressions import Pair
-from slicemill.aggregate.compiler.source import Fallback, Writer
+from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 
@@ -430,5 +430,5 @@ def simple_accumulator(core: Core, place: Place) -> AccumulatorCode:
     if core.counts:
         return ElementCount(core, place)
     if core.aggregate not in _SIMPLE:
-        raise Fallback(f"{core} has no form in machine code")
+        raise NoCompiledForm(f"{core} has no form in machine code")
     return _SIMPLE[core.aggregate](core, place)
