@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from slicemill_lab.bench.ingest import filters
+from slicemill_lab.bench.inputs.bids import (
+    COLUMNS,
+    expected_counts,
+    many_conditions,
+    one_condition,
+    write_bids,
+)
 
-from slicemill.bench.bids import COLUMNS, expected_counts, many_conditions, one_condition, write_bids
-from slicemill.bench.ingest import filters
 from slicemill.esl import bind
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+from slicemill_lab.calls import calls_made
+from slicemill_lab.mill import e10 as mill_e10
+from slicemill_lab.mill import e11 as mill_e11
+from slicemill_lab.mill.windows import cost, defined, most_values, over_all, over_rows
 
-from slicemill.lab import mill_e10, mill_e11
-from slicemill.lab.calls import calls_made
-from slicemill.lab.mill_windows import cost, defined, most_values, over_all, over_rows
 from slicemill.reference.builtins import BUILTINS
 
 

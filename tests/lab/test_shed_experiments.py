@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from slicemill_lab.registry import load
+from slicemill_lab.shed.runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 
-from slicemill.lab.registry import load
-from slicemill.lab.shed_runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.scan import ScanMemory
 

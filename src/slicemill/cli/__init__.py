@@ -13,9 +13,10 @@ import sys
 from typing import Annotated
 
 import typer
+from slicemill_lab.cli import bench, lab
 
 from slicemill import __version__
-from slicemill.cli import bench, check, explain, home, lab, log, run, simulate, state
+from slicemill.cli import check, explain, home, log, run, simulate, state
 from slicemill.errors import SlicemillError
 
 app = typer.Typer(

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-
-from slicemill.scheduling.policy import Floats
+from slicemill_lab.policies.policy import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
-from slicemill.scheduling.policy import Floats
+from slicemill_lab.policies.policy import Floats
 
 
 @dataclass(slots=True)
