@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from slicemill_lab.bench.files import systems
 
+from slicemill_lab.bench.files import systems
 from support.rivals import assert_right
 
 

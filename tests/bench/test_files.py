@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
+
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison, Phase
 from slicemill_lab.bench.files.side import _flink_table, settled_counts, wait_for
@@ -17,7 +18,6 @@ from slicemill_lab.bench.files.workload import Stream, reading
 from slicemill_lab.bench.inputs.events import write_events
 from slicemill_lab.bench.measuring.process_tree import Usage
 from slicemill_lab.claims import Claim
-
 from support.rivals import assert_right
 
 COLUMNS = {"k": "BIGINT", "v": "BIGINT", "ts": "TIMESTAMP"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
+from slicemill.esl import bind
 from slicemill_lab.bench.ingest import filters
 from slicemill_lab.bench.inputs.bids import (
     COLUMNS,
@@ -13,8 +15,6 @@ from slicemill_lab.bench.inputs.bids import (
     one_condition,
     write_bids,
 )
-
-from slicemill.esl import bind
 
 
 def test_every_bid_passes_two_of_twenty_filters_and_about_a_tenth_the_one(tmp_path: Path) -> None:

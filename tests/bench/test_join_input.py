@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
 from slicemill_lab.bench.inputs.join import WindowedJoin, write_input
 from slicemill_lab.bench.join import joins
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import bind
 from slicemill_lab.bench.latency import QUICK, Case, _compared
 from slicemill_lab.bench.live import queries
 from slicemill_lab.bench.live.processes import Program
@@ -19,9 +22,6 @@ from slicemill_lab.bench.live.session import Span, Watched
 from slicemill_lab.bench.live.stamped import TYPES, events
 from slicemill_lab.bench.live.subscriber import STAMPS, add_lines, watch_folder, watch_socket
 from slicemill_lab.bench.live.systems import Place, mill
-
-from slicemill.errors import SlicemillError
-from slicemill.esl import bind
 
 PORTS = {"bid": 1, "auction": 2, "person": 3}
 

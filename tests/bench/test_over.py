@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
 from slicemill_lab.bench.over import Events, OverBench, Sizes
 
 if TYPE_CHECKING:

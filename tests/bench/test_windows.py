@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from slicemill_lab.bench.inputs import events
 from slicemill_lab.bench.inputs.events import Expected, write_events
 from slicemill_lab.bench.measuring.panes_kept import entries_kept

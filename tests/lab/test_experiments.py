@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from slicemill_lab import plotting
 from slicemill_lab.experiment import Result, to_json
 from slicemill_lab.registry import experiment_ids, load

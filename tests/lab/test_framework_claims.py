@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from slicemill_lab.claims import Claim, ascending, at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, to_json
 from slicemill_lab.plotting import curve, draw_curves

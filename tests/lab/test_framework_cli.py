@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
 from slicemill_lab import registry
 from slicemill_lab.claims import Claim
 from slicemill_lab.cli.lab import lab_app
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.registry import UnknownExperimentError, experiment_ids, load
-from typer.testing import CliRunner
 
 GOOD, BAD = Claim("a [b] claim", "≤ 1", 0.5, True), Claim("another", "≤ 1", 2.0, False, "printed 1, is 2")
 

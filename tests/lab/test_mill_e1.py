@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from slicemill_lab.experiment import Result, to_json
 from slicemill_lab.mill import e1 as mill_e1
 from slicemill_lab.mill.e1 import EXPERIMENT

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from slicemill_lab.experiment import to_json
 from slicemill_lab.mill import e2 as mill_e2
 from slicemill_lab.mill.e2 import EXPERIMENT

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slicemill_lab.mill.rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
 
 from slicemill.sources.rfid import Tags
 from slicemill.uda.rfid.denoising import Denoised
+from slicemill_lab.mill.rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
 
 
 @settings(max_examples=40)

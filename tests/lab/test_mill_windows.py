@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 import pytest
+
+from slicemill.reference.builtins import BUILTINS
 from slicemill_lab.calls import calls_made
 from slicemill_lab.mill import e10 as mill_e10
 from slicemill_lab.mill import e11 as mill_e11
 from slicemill_lab.mill.windows import cost, defined, most_values, over_all, over_rows
-
-from slicemill.reference.builtins import BUILTINS
 
 
 def test_calls_are_counted_the_same_every_time_and_the_profiler_is_put_back() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from slicemill_lab.registry import load
-from slicemill_lab.shed.runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.scan import ScanMemory
+from slicemill_lab.registry import load
+from slicemill_lab.shed.runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from slicemill_lab.experiment import to_json
 from slicemill_lab.registry import load
 from slicemill_lab.slice import e8 as slice_e8

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from slicemill_lab.spread import lower, lowest, ordered, seeds
 
 

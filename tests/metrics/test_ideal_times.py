@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from slicemill_lab.charts import composites
-from slicemill_lab.charts.composites import Join, Joined, JoinSide
-from slicemill_lab.charts.segments import SegmentFigures
 
 from slicemill.esl import bind
 from slicemill.metrics.ideal_times import Written, ideal_time
@@ -17,6 +14,9 @@ from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.time import wall_clock_us
+from slicemill_lab.charts import composites
+from slicemill_lab.charts.composites import Join, Joined, JoinSide
+from slicemill_lab.charts.segments import SegmentFigures
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 STREAMS = """

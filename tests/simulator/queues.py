@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import Floats, Unit
+from slicemill_lab.policies.policy import Unit
 
 
 @dataclass

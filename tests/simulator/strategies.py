@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from hypothesis import strategies as st
+
 from slicemill_lab.charts.charts import Piece
 
 TIMES = st.builds(Fraction, st.integers(1, 12), st.integers(1, 4))

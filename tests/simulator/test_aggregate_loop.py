@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from slicemill_lab.simulator.aggregate_loop import AggregateWork, simulate_aggregates, sliding_aggregates
 from slicemill_lab.simulator.deadlines import Rule
 

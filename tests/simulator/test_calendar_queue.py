@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.fas import fas

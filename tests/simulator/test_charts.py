@@ -6,6 +6,8 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from simulator.strategies import PIECES
 from slicemill_lab.charts.charts import (
     Objective,
     Piece,
@@ -18,8 +20,6 @@ from slicemill_lab.charts.charts import (
     steeper,
     steepest_first,
 )
-
-from simulator.strategies import PIECES
 
 STAGE = Stage("filter", time=2, selectivity=0.5, size_in=8, size_out=4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.bsd import bsd

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one, uniform
 
 

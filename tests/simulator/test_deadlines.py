@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slicemill_lab.simulator.deadlines import Instant, Rule, play
 
 

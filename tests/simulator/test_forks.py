@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from simulator.strategies import TIMES
 from slicemill_lab.charts.charts import (
     Piece,
     merged,
@@ -16,8 +18,6 @@ from slicemill_lab.charts.charts import (
     steepest_first,
 )
 from slicemill_lab.charts.forks import Node, Partition, fork_partitions
-
-from simulator.strategies import TIMES
 
 
 def leaf(name: str, time: float | Fraction, selectivity: float | Fraction = 1, weight: float = 1) -> Node:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from slicemill_lab.policies.greedy import Greedy
-
 from simulator.queues import queue
+from slicemill_lab.policies.greedy import Greedy
 
 
 def test_greedy_runs_the_cheapest_head_whatever_is_behind_it() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from slicemill_lab.simulator.join_loop import (
     JoinWork,
     join_units,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import Level, cut
 from slicemill_lab.policies.policy import ByPriority, Queue

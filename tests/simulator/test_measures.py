@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.registry import make

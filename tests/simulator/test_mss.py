@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from slicemill_lab.charts.charts import Piece, staircase_area
-from slicemill_lab.policies.mss import MaximumSlopeSegment, mss_order
 
 from simulator.queues import FixedQueue, queue
 from simulator.strategies import PIECES
+from slicemill_lab.charts.charts import Piece, staircase_area
+from slicemill_lab.policies.mss import MaximumSlopeSegment, mss_order
 
 QUEUES = st.lists(st.lists(PIECES, max_size=3), min_size=1, max_size=3)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from simulator.queues import FixedQueue, unit
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.policy import Policy
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.testbeds.quality import quality_of_service
-
-from simulator.queues import FixedQueue, unit
 
 
 class InPython:

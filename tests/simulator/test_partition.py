@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
+
+from simulator.strategies import CHARTS
 from slicemill_lab.calls import calls_made
 from slicemill_lab.charts.charts import Path, Piece, Stage, merged, slope
 from slicemill_lab.charts.partition import Segment, chain, partition
-
-from simulator.strategies import CHARTS
 
 
 def steepest_lines(pieces: Sequence[Piece]) -> list[Segment]:

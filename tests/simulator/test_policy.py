@@ -1,9 +1,8 @@
 from __future__ import annotations
 
+from simulator.queues import queue, unit
 from slicemill_lab.policies.component import component
 from slicemill_lab.policies.policy import ByPriority
-
-from simulator.queues import queue, unit
 
 
 def test_component_runs_the_unit_with_the_steepest_mean_line() -> None:

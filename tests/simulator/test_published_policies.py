@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from slicemill.errors import SlicemillError
+from slicemill.scheduling.metrics import Summary
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
@@ -19,9 +22,6 @@ from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
 from slicemill_lab.simulator.workload import Load, draw
 from slicemill_lab.testbeds.quality import quality_of_data, quality_of_service
-
-from slicemill.errors import SlicemillError
-from slicemill.scheduling.metrics import Summary
 
 EXAMPLE = (Path("Q1", (Stage("o1", 5.0, 1.0),)), Path("Q2", (Stage("o2", 2.0, 1 / 3),)))
 

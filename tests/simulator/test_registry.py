@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from slicemill_lab.policies.registry import POLICIES, make
 
 from simulator.queues import queue, unit
 from slicemill.scheduling.policy_names import UnknownPolicyError
+from slicemill_lab.policies.registry import POLICIES, make
 
 
 @pytest.mark.parametrize("name", POLICIES)

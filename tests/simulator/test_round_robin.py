@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from slicemill_lab.policies.round_robin import round_robin
 
 from simulator.queues import queue, unit
+from slicemill_lab.policies.round_robin import round_robin
 
 
 def visits(quantum: int, pending: list[int], times: list[float]) -> list[int]:

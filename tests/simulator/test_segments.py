@@ -5,10 +5,10 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from slicemill_lab.charts.charts import Stage
-from slicemill_lab.charts.segments import SegmentFigures, derive
 
 from simulator.strategies import TIMES
+from slicemill_lab.charts.charts import Stage
+from slicemill_lab.charts.segments import SegmentFigures, derive
 
 SELECTIVITIES = st.builds(Fraction, st.integers(1, 9), st.integers(1, 9))
 STAGES = st.builds(Stage, st.just("stage"), TIMES, SELECTIVITIES)

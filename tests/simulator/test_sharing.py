@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from slicemill_lab.charts.charts import Path, Stage
 from slicemill_lab.simulator.workload import Load, draw
 

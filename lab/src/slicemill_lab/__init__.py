@@ -1,5 +1,12 @@
-"""The lab: one module per published experiment, each with its set-up, its run, its claims and its plot.
+"""The lab: published experiments run again, the simulator that they use, and benchmarks.
 
-A module named `<family>_e<number>` holds one `EXPERIMENT`; its id is the name with hyphens and a capital E
-(`mill_e1` is `mill-E1`). `slicemill lab run ID` runs it and says which claims hold here.
+    mill/ sched/ slice/ shed/ model/   one module per experiment: set-up, run, claims, plot
+    experiment, claims, registry …     what an experiment is, and how one is found, checked, printed and drawn
+    simulator/ policies/ charts/       units that a policy chooses from, played tuple by tuple in virtual time
+    testbeds/                          the workloads of the published experiments
+    bench/                             measurements beside other systems
+    cli/                               `slicemill lab` and `slicemill bench`
+
+A module `<family>/e<number>.py` holds one `EXPERIMENT`: `mill/e1.py` is `mill-E1`. `slicemill lab run ID`
+runs it and says which claims hold here. The product imports nothing of this.
 """

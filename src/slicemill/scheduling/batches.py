@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from slicemill_lab.policies.policy import Floats
+
+from slicemill.scheduling.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from slicemill_lab.policies.policy import Floats
+
+from slicemill.scheduling.arrays import Floats
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from slicemill_lab.policies.policy import Floats
 
 from slicemill.errors import SlicemillError
+from slicemill.scheduling.arrays import Floats
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
 """How much of a stream has come by each of some times, in seconds of its mean rate."""

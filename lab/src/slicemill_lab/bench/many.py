@@ -135,7 +135,7 @@ def _side(folder: Path, source: Path, sizes: Sizes) -> dict[str, Any]:
     file = folder / "job.json"
     file.write_text(json.dumps(job(folder, sizes)))
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("many_side.py")), str(file)],
+        [sys.executable, str(Path(__file__).parent / "measuring" / "many_side.py"), str(file)],
         capture_output=True,
         text=True,
         timeout=_PATIENCE_S,

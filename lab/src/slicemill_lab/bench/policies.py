@@ -30,6 +30,7 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
+from slicemill.scheduling.arrays import Floats
 from slicemill.scheduling.dispatch import POLICIES
 from slicemill.scheduling.metrics import StaleTime, Summary
 from slicemill_lab.bench.benchmark import Benchmark
@@ -47,7 +48,6 @@ from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 from slicemill_lab.claims import at_most
 from slicemill_lab.experiment import Result, Scale
-from slicemill_lab.policies.policy import Floats
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

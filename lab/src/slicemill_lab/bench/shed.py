@@ -21,13 +21,13 @@ import numpy as np
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.policies import CLASSES, LoadQuery, admit, group, learned, script, teach
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 from slicemill_lab.bench.policies import Deliveries
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Result, Scale
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, table
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import Floats
-from slicemill_lab.simulator.workload import Ints
 
 Numbers: TypeAlias = float | Floats
 """A number, or an array with an entry per composite tuple."""

@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
-from slicemill.cli.common import Scale
+from slicemill_lab.cli import Scale
+
+bench_app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
+@bench_app.command(epilog="Example: slicemill bench simulator --json")
 def bench(
     chosen: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Such as simulator.")] = None,
     run_all: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from slicemill.cli.common import Scale
+from slicemill_lab.cli import Scale
 
 if TYPE_CHECKING:
     from slicemill_lab.experiment import Experiment
 
-lab_app = typer.Typer(help="Run published experiments and check their claims.", no_args_is_help=True)
+lab_app = typer.Typer(
+    help="Run published experiments and check their claims.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @lab_app.command("list")

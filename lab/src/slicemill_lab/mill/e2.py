@@ -13,12 +13,12 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import Level, cut
 from slicemill_lab.claims import Claim, ascending, at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import buffered_size_time

@@ -11,13 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.scheduling.arrays import Floats
 from slicemill.scheduling.metrics import Summary
 from slicemill_lab.claims import Claim, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.sched.runs import SYNTHETIC, Service, bed_of, play, shown
 from slicemill_lab.simulator.loop import Run
 from slicemill_lab.simulator.measures import results

@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill.scheduling.metrics import tardiness
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.simulator.deadlines import Rule, choose_instant
-from slicemill_lab.simulator.workload import Ints
 from slicemill_lab.testbeds.arrivals import on_off
 
 

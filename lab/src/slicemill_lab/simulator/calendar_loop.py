@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.policies.fas import FreshnessAware
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, queue_priority
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.loop import Run, arrivals_of
-from slicemill_lab.simulator.workload import Ints, Workload
+from slicemill_lab.simulator.workload import Workload
 
 
 def simulate_calendar(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slicemill_lab.simulator.workload import Ints
+from slicemill.scheduling.arrays import Ints
 
 _NONE = -1
 

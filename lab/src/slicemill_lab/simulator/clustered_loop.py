@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from slicemill_lab.policies.policy import Floats
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.simulator.clusters import Clusters, scan, top_one
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.loop import Run
-from slicemill_lab.simulator.workload import Ints, Workload
+from slicemill_lab.simulator.workload import Workload
 
 
 def simulate_clusters(

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.policies.fas import FreshnessAware
 from slicemill_lab.policies.mss import MaximumSlopeSegment
-from slicemill_lab.policies.policy import ByPriority, Floats, Policy
+from slicemill_lab.policies.policy import ByPriority, Policy
 from slicemill_lab.policies.time_slices import TimeSlices
-from slicemill_lab.simulator.workload import Ints
 
 _PRIORITIES, _FRESHNESS, _SLICES, _FORESIGHT = 0, 1, 2, 3
 

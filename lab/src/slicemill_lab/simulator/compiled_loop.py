@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from slicemill_lab.policies.policy import Floats
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
-from slicemill_lab.simulator.workload import Ints
 
 
 class Plan(NamedTuple):

@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-from slicemill_lab.policies.policy import Floats
+from slicemill.scheduling.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import Span
-from slicemill_lab.policies.policy import Floats
 from slicemill_lab.simulator.workload import Workload
 
 

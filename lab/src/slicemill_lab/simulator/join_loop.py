@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill.scheduling.metrics import Summary
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import Floats, Unit
+from slicemill_lab.policies.policy import Unit
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, next_unit
-from slicemill_lab.simulator.workload import Ints
 from slicemill_lab.testbeds.arrivals import poisson
 
 Bools = npt.NDArray[np.bool_]

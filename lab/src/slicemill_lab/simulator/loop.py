@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.units import Cut
-from slicemill_lab.policies.policy import Floats, Policy
+from slicemill_lab.policies.policy import Policy
 from slicemill_lab.simulator.compiled import compiled_form, sees_ahead
 from slicemill_lab.simulator.compiled_loop import Plan, Watch, run_compiled
 from slicemill_lab.simulator.foresight import true_drops, true_times
 from slicemill_lab.simulator.plain_loop import run_plain
-from slicemill_lab.simulator.workload import Ints, Workload
+from slicemill_lab.simulator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,11 +10,12 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.units import Cut
-from slicemill_lab.policies.policy import Floats, Policy
+from slicemill_lab.policies.policy import Policy
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.foresight import true_drops, true_times
-from slicemill_lab.simulator.workload import Ints, Workload
+from slicemill_lab.simulator.workload import Workload
 
 
 @dataclass(slots=True)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.charts import Path
-from slicemill_lab.policies.policy import Floats
 
-Ints = npt.NDArray[np.int64]
 Sampler = Callable[[np.random.Generator, int], Floats]
 """Draws that many costs."""
 Cost = float | Floats | Sampler

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from slicemill.scheduling.arrays import Ints
 from slicemill_lab.charts.charts import Path, Stage
-from slicemill_lab.simulator.workload import Ints, Load, Workload, draw
+from slicemill_lab.simulator.workload import Load, Workload, draw
 from slicemill_lab.testbeds.arrivals import on_off
 
 

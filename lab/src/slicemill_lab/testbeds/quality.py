@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.charts import Path, Stage
-from slicemill_lab.policies.policy import Floats
-from slicemill_lab.simulator.workload import Ints, Load, Workload, draw
+from slicemill_lab.simulator.workload import Load, Workload, draw
 from slicemill_lab.testbeds.arrivals import in_bursts, on_off, poisson
 
 

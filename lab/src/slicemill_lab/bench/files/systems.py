@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import slicemill
+import slicemill_lab
 from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
 from slicemill_lab.bench.files.workload import Format, Language
@@ -47,7 +49,8 @@ def mill_before(folder: Path) -> System:
 
 
 def spark() -> System:
-    return System("spark", "spark", "parquet", (sys.executable, _PROGRAM, "spark"), _environment(_source()))
+    environment = _environment(f"{_source()}{os.pathsep}{Path(slicemill_lab.__file__).parents[1]}")
+    return System("spark", "spark", "parquet", (sys.executable, _PROGRAM, "spark"), environment)
 
 
 def flink() -> System:

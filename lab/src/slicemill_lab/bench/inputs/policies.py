@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slicemill.engine.mill import Mill
-from slicemill_lab.policies.policy import Floats
+from slicemill.scheduling.arrays import Floats
 from slicemill_lab.testbeds.arrivals import on_off
 
 CLASSES = 5

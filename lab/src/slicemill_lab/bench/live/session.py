@@ -93,7 +93,9 @@ class Session:
         self._system = system
         self._sent, self._samples = folder / "sent.npy", folder / "samples.npz"
         python = [sys.executable, "-m"]
-        self._sender = Program("sender", [*python, "slicemill_lab.bench.live.sender", str(self._sent)], folder)
+        self._sender = Program(
+            "sender", [*python, "slicemill_lab.bench.live.sender", str(self._sent)], folder
+        )
         programs.callback(self._sender.stop)
         ports = json.loads(self._sender.line(_SAYS_PORT_S))
         watch = [system.watch, *system.watched(folder)]

@@ -1,0 +1,42 @@
+"""`slicemill lab` and `slicemill bench`: commands of slicemill-lab, a distribution of its own.
+
+It names them as entry points of the group `slicemill.commands`. They are looked for when one is called, since
+searching all that is installed would slow down every other command.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+
+GROUP = "slicemill.commands"
+FORWARDS: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+}
+"""How a command is declared that passes on all that follows its name, `--help` too."""
+
+
+def lab(context: typer.Context) -> None:
+    """Run published experiments and check their claims (needs slicemill-lab)."""
+    _forward("lab", context)
+
+
+def bench(context: typer.Context) -> None:
+    """Measure beside other systems, with claims (needs slicemill-lab)."""
+    _forward("bench", context)
+
+
+def _forward(name: str, context: typer.Context) -> None:
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        typer.echo(
+            f"error: slicemill {name} is a command of slicemill-lab, which is not installed; "
+            "`pip install slicemill-lab` (`make venv` in the repository) brings it",
+            err=True,
+        )
+        raise typer.Exit(2)
+    command: typer.Typer = next(iter(found)).load()
+    command(args=context.args, prog_name=f"slicemill {name}")
