@@ -5,7 +5,8 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-QUICK  := tests/esl tests/plan tests/ingest tests/storage tests/metrics tests/scheduling tests/simulator \
+QUICK  := tests/esl tests/plan tests/explain tests/ingest tests/storage tests/metrics tests/scheduling \
+          tests/simulator \
           --ignore=tests/esl/test_fuzz_syntax.py --ignore=tests/storage/test_home_scale.py
 
 .DEFAULT_GOAL := help

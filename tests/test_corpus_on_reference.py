@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl.relation import RelationQuery
+from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine
 from slicemill.reference.nos import Strategy
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.translate import relation_rows, translate
 from support.corpus import Case, Runnable, check_rows, parameters, prepare

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl.dialect import parse
+from slicemill.esl.syntax.dialect import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

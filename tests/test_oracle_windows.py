@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.hashes import priority
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.reference.builtins_hash import priority
 from slicemill.reference.engine import Engine
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from slicemill.esl.types import Kind, Schema, Type
+from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.esl.units import format_us
 from slicemill.json_values import plain
 
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def show_value(value: object, type_: Type) -> str:
     """One value of a type, as text.
 
-    >>> from slicemill.esl.types import TIMESTAMP, DOUBLE
+    >>> from slicemill.esl.types.schema import TIMESTAMP, DOUBLE
     >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
     ('1970-01-01 00:00:01.5', '2.5', 'NULL')
     """

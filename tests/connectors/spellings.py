@@ -8,8 +8,8 @@ from typing import TypeVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.sources import values
 
 Value = TypeVar("Value")

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
 from slicemill.errors import SlicemillError
-from slicemill.esl import types as t
 from slicemill.esl.catalog import SourceSpec, Stream, Table, TimestampKind
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.sources.origin import origin_of
 from slicemill.sources.reader import BadRow, read_rows
 

@@ -24,7 +24,7 @@ from tests.connectors.spellings import (
 
 from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
 from slicemill.esl.catalog import SourceSpec, Table
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.sources.reader import BadRow, read_rows
 
 

@@ -23,9 +23,9 @@ from slicemill.connectors.tcp.pump import MAX_LINE_BYTES, tcp_status
 from slicemill.connectors.tcp.reader import TcpReader
 from slicemill.connectors.tcp.spool import Position, Spool, spool_files
 from slicemill.errors import SlicemillError
-from slicemill.esl import types as t
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.reader import Batch, open_readers
 
 DEADLINE_S = 60.0

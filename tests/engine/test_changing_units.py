@@ -13,8 +13,8 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl import bind
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.types import INT
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.schema import INT
 from slicemill.kernels import keys
 from slicemill.plan.members import names_of_state, node_changes, without_outputs
 from slicemill.plan.partitions import Exchange, exchanges_of

@@ -16,8 +16,8 @@ from slicemill.engine import exchange
 from slicemill.engine.exchange import Spread, ordered_by_cell
 from slicemill.engine.mill import Mill
 from slicemill.engine.program import Outcome, UnitProgram
-from slicemill.esl.expression import Call, ColumnRef, Literal
-from slicemill.esl.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
+from slicemill.esl.types.expression import Call, ColumnRef, Literal
+from slicemill.esl.types.schema import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted

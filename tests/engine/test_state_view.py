@@ -14,8 +14,8 @@ from slicemill.engine.rows import to_table
 from slicemill.engine.state_view import slices_of, state_tables, with_measures
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
+from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_text
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut

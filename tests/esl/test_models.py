@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import Source, bind, bind_script
-from slicemill.esl.model import PREDEFINED
 from slicemill.esl.source import Span
+from slicemill.esl.types.model import PREDEFINED
 from slicemill.model import Nulls, expression
 
 TEXT = (

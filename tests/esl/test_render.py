@@ -10,10 +10,10 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.query import Select
 from slicemill.esl.render import render
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
+from slicemill.esl.types.query import Select
 
 COLUMNS = (
     "i int, b bigint, p double, s varchar, d decimal(10, 2), t timestamp, day date, ok boolean, "

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, transform
-from slicemill.esl.operators import arithmetic_type
-from slicemill.esl.query import Select
 from slicemill.esl.render import render
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal, transform
+from slicemill.esl.types.query import Select
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.operator_types import arithmetic_type
 
 COLUMNS = (
     "i int, b bigint, p double, s varchar, d decimal(10, 2), t timestamp, day date, ok boolean, "

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from slicemill.esl.dialect import parse
 from slicemill.esl.errors import EslError
 from slicemill.esl.source import Source
+from slicemill.esl.syntax.dialect import parse
 
 FIXTURE = Path(__file__).parent / "fixtures" / "syntax_errors.txt"
 

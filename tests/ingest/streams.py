@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types import INT, TIMESTAMP, Column, Schema
+from slicemill.esl.types.schema import INT, TIMESTAMP, Column, Schema
 from slicemill.ingest.intake import Admitted, Intake, Passed
 from slicemill.ingest.watermarks import BEGINNING
 from slicemill.storage.arrow_schema import to_arrow

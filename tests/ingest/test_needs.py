@@ -8,8 +8,8 @@ import pytest
 
 from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
-from slicemill.esl.expression import Expr, children
 from slicemill.esl.render import render
+from slicemill.esl.types.expression import Expr, children
 from slicemill.ingest.needs import Need, need_of
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share

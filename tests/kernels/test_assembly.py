@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import BIGINT
+from slicemill.aggregate.compiler.call import Answers
+from slicemill.esl.types.schema import BIGINT
 from slicemill.kernels.assembly import Assembly, AssemblyState
-from slicemill.kernels.vectors import Vector
-from slicemill.uda.call import Answers
+from slicemill.scalar.vectors import Vector
 
 
 def answers(first: int, ts: list[int], late: int) -> list[Answers]:

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.rows import CENTS, as_table, pool
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types import Column, Schema
+from scalar.random_rows import CENTS, as_table, pool
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels import lookup
 from slicemill.kernels.lookup import Lookup, keys_of
-from slicemill.kernels.vectors import from_arrow, to_values
-from slicemill.reference.expressions import ExpressionError, compile_condition
 from slicemill.reference.table_join import TableJoin
 from slicemill.rows import Timed
+from slicemill.scalar.rows import ExpressionError, compile_condition
+from slicemill.scalar.vectors import from_arrow, to_values
 
 TYPES = {"i": t.INT, "b": t.BIGINT, "d": t.DOUBLE, "m": CENTS, "s": t.VARCHAR, "a": t.DATE, "t": t.TIMESTAMP}
 STREAM = Schema(tuple(Column(f"L.{name}", type_) for name, type_ in TYPES.items()))

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.calls import Maker
-from kernels.rows import SCHEMA, as_table, random_rows
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Case, ColumnRef, Expr, Literal
-from slicemill.esl.types import Column, Kind, Schema
-from slicemill.kernels import program
-from slicemill.kernels.expressions import compile_many, compile_vector, fallbacks, vectorised
-from slicemill.kernels.program import Program
+from scalar.random_calls import Maker
+from scalar.random_rows import SCHEMA, as_table, random_rows
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Case, ColumnRef, Expr, Literal
+from slicemill.esl.types.schema import Column, Kind, Schema
 from slicemill.kernels.stateless import compile_masks, filter_table, predicate_mask, project_table
-from slicemill.reference.expressions import ExpressionError, compile_condition
+from slicemill.scalar import program
+from slicemill.scalar.columns import compile_many, compile_vector, fallbacks, vectorised
+from slicemill.scalar.program import Program
+from slicemill.scalar.rows import ExpressionError, compile_condition
 
 BIDS = Schema((Column("price", t.BIGINT), Column("category", t.INT), Column("channel", t.VARCHAR)))
 PRICE, CATEGORY, CHANNEL = (ColumnRef(column.name, column.type) for column in BIDS)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from slicemill.esl.service_level import ServiceLevel, service_level
+from slicemill.esl.types.service_level import ServiceLevel, service_level
 from slicemill.metrics.ideal_times import IdealTime
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 from slicemill.scheduling.metrics import Record, Summary

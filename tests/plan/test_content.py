@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from slicemill.esl import bind
-from slicemill.esl.expression import ColumnRef, Literal
-from slicemill.esl.types import BIGINT, INT, VARCHAR
+from slicemill.esl.types.expression import ColumnRef, Literal
+from slicemill.esl.types.schema import BIGINT, INT, VARCHAR
 from slicemill.plan import operators as op
 from slicemill.plan.content import digest, digest_of_calls, quoted, short
 

@@ -13,8 +13,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.reference.aggregate import AggregateCall
-from slicemill.reference.builtins import SUM
+from slicemill.aggregate.builtins import SUM
+from slicemill.aggregate.definition import AggregateCall
+from slicemill.aggregate.frame import Frame
 from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
@@ -23,7 +24,6 @@ from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Timed
 
 SOURCES = ("S0", "S1", "S2")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
-from slicemill.reference.builtins import BUILTINS
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.inwindow import Args
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.inwindow import Args
 from slicemill.reference.operator import Operator
 from slicemill.rows import Row, Timed
 from support.stored import stored

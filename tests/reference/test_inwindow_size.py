@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import AggregateDefinition, WindowInstance
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import resolve_aggregate
+from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl import bind
-from slicemill.reference.aggregate import AggregateDefinition, WindowInstance
-from slicemill.reference.builtins import BUILTINS
-from slicemill.reference.inwindow import Inwindow
-from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_evaluation import Windowed, window_version
-from slicemill.reference.window_frame import Frame
 
 SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   TABLE inwindow(wnext real);

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
-from slicemill.reference.builtins import BUILTINS
-from slicemill.reference.inwindow import Args
 from slicemill.reference.operator import Holding, Operator
 from slicemill.reference.relation_aggregate import RelationAggregate
 from slicemill.reference.relation_arrival import ArrivalAggregate

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_uda import U1
 
+from aggregate.interpreter.test_uda import U1
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.esl import bind
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
-from slicemill.reference.builtins import BUILTINS
-from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_dispatch import Box, box_of
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.aggregate.builtins import BUILTINS, StatisticWindow
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.moments import Count
 from slicemill.errors import SlicemillError
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
-from slicemill.reference.builtins import BUILTINS, StatisticWindow
 from slicemill.reference.window_dispatch import Box, box_of, running_call
-from slicemill.reference.window_frame import Frame
-from slicemill.reference.window_statistics import Count
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition
-from slicemill.reference.builtins import BUILTINS
-from slicemill.reference.inwindow import Args
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.inwindow import Args
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
 
 

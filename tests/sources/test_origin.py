@@ -7,7 +7,7 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
-from slicemill.esl.types import Column, Schema, Type
+from slicemill.esl.types.schema import Column, Schema, Type
 from slicemill.sources.origin import origin_of
 from slicemill.sources.reader import read_rows
 

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.state import UserObject
+from slicemill.aggregate.definition import Special
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
 from slicemill.engine.steps.hosted import RowState
-from slicemill.esl import types as t
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
     Argument,
     Case,
     Cast,
@@ -32,8 +34,8 @@ from slicemill.esl.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.relation import RelationInput, RelationQuery
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.kernels.join.state import JoinState
 from slicemill.kernels.join.windows import Seats
 from slicemill.kernels.panes.state import MemberState, PaneState
@@ -43,7 +45,6 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.operators import AgeLimit, JoinMember
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.aggregate import Special
 from slicemill.reference.coalesce import _Partition
 from slicemill.reference.coalesce_accuracy import Newest, Partition
 from slicemill.reference.window_slide import Answer
@@ -58,7 +59,6 @@ from slicemill.shedding.load_budget import LoadBudget
 from slicemill.shedding.report import MemoryReport, Report
 from slicemill.shedding.shadow import Original, Shadow
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
-from slicemill.uda.state import UserObject
 from support.corpus import CORPUS, prepare, read_case
 from support.units import Memory
 

@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from slicemill.esl.types import ANY, BINARY, DATE, INT, PERIOD, TIMESTAMP, VARCHAR, Column, Schema
+from slicemill.esl.types.schema import ANY, BINARY, DATE, INT, PERIOD, TIMESTAMP, VARCHAR, Column, Schema
 from slicemill.storage.arrow_schema import (
     ARRIVAL,
     SEQ,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import (
+from slicemill.esl.types.schema import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -13,7 +13,7 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.rows import to_table
 from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
-from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from support.corpus import Event, Runnable, TimedRow

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from slicemill.esl.catalog import Catalog, DerivedStream, Stream
-from slicemill.esl.query import Continuous, Input, Select, Union
 from slicemill.esl.render import render
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.query import Continuous, Input, Select, Union
+from slicemill.esl.types.schema import Kind, Type
 
 Row = tuple[object, ...]
 Timed = tuple[int, Row]

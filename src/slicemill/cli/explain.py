@@ -40,7 +40,7 @@ def explain(
 
     catalog = bind(read(file)).catalog
     if uda is not None:
-        from slicemill.uda.explain import explain_uda
+        from slicemill.explain.aggregates import explain_uda
 
         typer.echo(explain_uda(uda, catalog))
         return
@@ -59,23 +59,23 @@ def explain(
 
 def _explained(graph: QueryGraph, form: Format) -> str:
     if form is Format.svg:
-        from slicemill.plan.svg import explain_svg
+        from slicemill.explain.svg import explain_svg
 
         return explain_svg(graph)
     if form is Format.json:
-        from slicemill.plan.explain_json import explain_json
+        from slicemill.explain.json import explain_json
 
         return explain_json(graph)
     from rich.console import Console
 
-    from slicemill.plan.explain import explain_text
+    from slicemill.explain.text import explain_text
 
     return explain_text(graph, Console().width)
 
 
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
-    from slicemill.plan.model_explain import explain_model, explain_model_json, model_named, uses_of
-    from slicemill.plan.model_svg import model_svg
+    from slicemill.explain.model_svg import model_svg
+    from slicemill.explain.model_text import explain_model, explain_model_json, model_named, uses_of
 
     definition = model_named(name, catalog)
     if form is Format.svg:

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.cells import Cells, cells_of
-from slicemill.kernels.expressions import compile_or_null
 from slicemill.kernels.keys import whole
 from slicemill.metrics.due import Moments, arrivals_of
 from slicemill.plan.partitions import Exchange
+from slicemill.scalar.columns import compile_or_null
 from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
+from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.connectors.files.table import read_table
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
@@ -42,20 +43,19 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
 from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
 from slicemill.esl.catalog import Query as QueryDefinition
-from slicemill.esl.relation import RelationQuery
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.explain.text import explain_text
 from slicemill.ingest.needs import need_of
 from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.operators import Source as SourceOperator
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named

@@ -21,7 +21,7 @@ from slicemill.engine.steps.registry import stateful_step, stateless_step
 from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.keys import keys_found_once
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.engine.rows import timed_rows
 from slicemill.engine.state_view import HeldSlice
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, to_arrow, with_system_columns

@@ -1,6 +1,7 @@
 """Arrow tables to rows of the reference engine and back.
 
-Inside rows, timestamps and intervals are microseconds, dates are days, periods are pairs (esl/expression.py).
+Inside rows, timestamps and intervals are microseconds, dates are days and periods are pairs, as in
+`esl/types/expression.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types import Kind, Schema
+from slicemill.esl.types.schema import Kind, Schema
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 

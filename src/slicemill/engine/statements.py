@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slicemill.esl import Bound
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import CALLED, Dropped, Query, Setting, Statement
-from slicemill.esl.model import ModelDefinition
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.model import ModelDefinition
 
 _RELATION = "relation"
 _CALLED = ("aggregate", "window aggregate", "model")

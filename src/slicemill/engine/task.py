@@ -44,7 +44,7 @@ from slicemill.engine.work import (
 )
 from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.metrics.due import arrivals_of, dated
 from slicemill.plan.partitions import Exchange

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from slicemill.esl.aggregate import AggregateDefinition
-from slicemill.esl.classifier import Classifier
-from slicemill.esl.expression import Expr
-from slicemill.esl.model import ModelDefinition, predefined
-from slicemill.esl.query import Continuous, Select, Union
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.service_level import ServiceLevel
-from slicemill.esl.types import VARCHAR, Column, Schema
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.model import ModelDefinition, predefined
+from slicemill.esl.types.query import Continuous, Select, Union
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import VARCHAR, Column, Schema
+from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.shedding.load_budget import LoadBudget
 
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.model import ModelDefinition
+from slicemill.esl.types.model import ModelDefinition
 from slicemill.model.model import Model
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef, Expr
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
 from slicemill.esl.render import render
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
 from slicemill.model.joint import Joint, joint, with_columns
 from slicemill.model.model import Model
 
@@ -46,7 +46,7 @@ def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None
 def argument_name(argument: Expr) -> str:
     """What cores call an argument.
 
-    >>> from slicemill.esl.types import DOUBLE
+    >>> from slicemill.esl.types.schema import DOUBLE
     >>> argument_name(ColumnRef("price", DOUBLE))
     'price'
     """

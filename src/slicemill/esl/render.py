@@ -14,12 +14,12 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import expression as ex
 from slicemill.esl import render_duckdb, render_words
-from slicemill.esl.expression import Call, Case, Cast, Expr, Literal
-from slicemill.esl.grammar.expressions import INTERVAL_RELATIONS
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
+from slicemill.esl.types import expression as ex
+from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.esl.units import UNITS_US
 
 Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
@@ -28,7 +28,7 @@ Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
 def render(expr: Expr, dialect: Dialect = "esl") -> str:
     """The text of an expression; a SlicemillError where the dialect has no words for it.
 
-    >>> from slicemill.esl.types import BOOLEAN, DOUBLE
+    >>> from slicemill.esl.types.schema import BOOLEAN, DOUBLE
     >>> cheap = Call("<", (ex.ColumnRef("A.price", DOUBLE), Literal(0.9, DOUBLE)), BOOLEAN)
     >>> render(cheap), render(cheap, "spark"), render(cheap, "duckdb")
     ('A.price < 0.9', '`A.price` < 0.9D', '"A.price" < 0.9e0')

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Call, Cast, Expr
-from slicemill.esl.functions import SCALARS
 from slicemill.esl.render_words import type_name
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.expression import Call, Cast, Expr
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.signatures import SCALARS
 
 # Same name, same meaning.
 _SAME_NAMES = """

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Literal
-from slicemill.esl.tokens import RESERVED
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.syntax.tokens import RESERVED
+from slicemill.esl.types.expression import Literal
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.esl.units import format_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import (
     DerivedStream,
     Dropped,
@@ -13,10 +12,11 @@ from slicemill.esl.catalog import (
     Table,
     TimestampKind,
 )
-from slicemill.esl.classifier import Classifier
-from slicemill.esl.model import ModelDefinition
-from slicemill.esl.query import Select
-from slicemill.esl.types import Schema
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.query import Select
+from slicemill.esl.types.schema import Schema
 from slicemill.esl.units import format_us
 
 

@@ -10,8 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.esl.catalog import LATE
-from slicemill.esl.expression import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, conjunction, walk
-from slicemill.esl.types import BOOLEAN, Kind
+from slicemill.esl.types.expression import (
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expr,
+    Literal,
+    columns_of,
+    conjunction,
+    walk,
+)
+from slicemill.esl.types.schema import BOOLEAN, Kind
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of

@@ -19,8 +19,8 @@ from slicemill.esl.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
 from slicemill.ingest.needs import Need
 from slicemill.ingest.reader import Batch, SourceReader, open_readers
-from slicemill.kernels.expressions import compile_vector
 from slicemill.plan.partitions import Exchange
+from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.segments import Extent, read_extent
 

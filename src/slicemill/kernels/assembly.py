@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Mask, Vector, to_arrow
 from slicemill.metrics.due import released_by_time
+from slicemill.scalar.vectors import Mask, Vector, to_arrow
 from slicemill.storage.codec import stored_as
 
 _TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
@@ -26,7 +26,7 @@ _BEGINNING = -(2**63)
 
 
 class Answered(Protocol):
-    """What a call returned in a run: `slicemill.uda.call.Answers` says more."""
+    """What a call returned in a run: `slicemill.aggregate.compiler.call.Answers` says more."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...

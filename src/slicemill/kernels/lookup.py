@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.types import Kind, Schema
-from slicemill.kernels.expressions import compile_vector
-from slicemill.kernels.forms import converted
-from slicemill.kernels.program import Arrived
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.types.schema import Kind, Schema
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.forms import converted
+from slicemill.scalar.program import Arrived
 from slicemill.storage.arrow_schema import is_system_column
 
 PAIRS_PER_BLOCK = 1 << 18

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.vectors import numbers
+from slicemill.scalar.vectors import numbers
 
 BEGINNING: Final = -(2**63)  # before all time: the register of an input of which nothing is known
 END: Final = 2**63 - 1  # of an input that has ended

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
-from slicemill.kernels.expressions import Outcome
-from slicemill.kernels.forms import holds
-from slicemill.kernels.program import Arrived, Program
-from slicemill.kernels.vectors import Mask, Vector
-from slicemill.reference.expressions import ExpressionError
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
+from slicemill.scalar.columns import Outcome
+from slicemill.scalar.forms import holds
+from slicemill.scalar.program import Arrived, Program
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import Mask, Vector
 from slicemill.storage.arrow_schema import is_system_column
 
 WORD_BITS = 64

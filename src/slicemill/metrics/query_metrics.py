@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from slicemill.engine.work import Arrivals
-from slicemill.esl.service_level import ServiceLevel
+from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.metrics.ideal_times import IdealTime
 from slicemill.metrics.waiting import BUCKETS_KEPT
 from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary

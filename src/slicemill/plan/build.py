@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation, Stream, Table, TimestampKind, View
-from slicemill.esl.classifier import Classifier
-from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.query import Continuous, Frame, Input, Select, Union
-from slicemill.esl.relation import Item, RelationQuery
-from slicemill.esl.types import TIMESTAMP, Column, Schema
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.types.query import Continuous, Frame, Input, Select, Union
+from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
 
 _DIGITS = 10
 _PLAIN = frozenset((str, bool, int, float, bytes, type(None), Decimal, Fraction))

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
-from slicemill.esl.classifier import Classifier
-from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, transform
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall, Item
 from slicemill.esl.render import render
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, transform
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, Item
 from slicemill.esl.units import format_us
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from slicemill.esl.catalog import TimestampKind
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.plan.operators import Operator, Sink, Source, waits_for_time
 
 

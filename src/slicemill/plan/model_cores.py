@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.esl.model_calls import Asked, go_together, jointly
-from slicemill.esl.query import Window, WindowCall
+from slicemill.esl.types.query import Window, WindowCall
 from slicemill.plan.operators import SharedModels
 
 

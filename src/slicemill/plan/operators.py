@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from slicemill.esl.catalog import TimestampKind
-from slicemill.esl.classifier import Classifier
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall, Item
-from slicemill.esl.types import Column
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.schema import Column
 from slicemill.plan.slices.statistics import Statistics
 from slicemill.shedding.budget import Budget
 from slicemill.shedding.load_budget import LoadBudget

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Kind
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind
 
 Call: TypeAlias = AggregateCall | WindowCall
 

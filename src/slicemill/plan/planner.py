@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation
-from slicemill.esl.classifier import Classifier
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.classifier import Classifier
 from slicemill.plan.build import build_part
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import Shared, with_members

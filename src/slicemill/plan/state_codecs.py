@@ -6,8 +6,9 @@ is still the same goes on with what it has; another one begins anew. All of thes
 
 from __future__ import annotations
 
-from slicemill.esl import expression, query, relation, types
 from slicemill.esl.model_calls import Asked
+from slicemill.esl.types import expression, query, relation
+from slicemill.esl.types import schema as types
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.plan import operators

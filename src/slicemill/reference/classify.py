@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.classifier import Classifier as Definition
-from slicemill.esl.types import Schema
+from slicemill.esl.types.classifier import Classifier as Definition
+from slicemill.esl.types.schema import Schema
 from slicemill.rows import Row, Timed
 from slicemill.shedding.classify import Classifier
 from slicemill.shedding.classify.arrays import Floats

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.reference.aggregate import comparable, shown
+from slicemill.aggregate.definition import comparable, shown
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as

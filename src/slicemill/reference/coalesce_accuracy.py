@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slicemill.reference.aggregate import Special
+from slicemill.aggregate.definition import Special
 from slicemill.rows import Row
 from slicemill.shedding.accuracy import Interval, Sums, accuracy_sums
 from slicemill.shedding.chains import Values

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from slicemill.reference.aggregate import comparable, shown
+from slicemill.aggregate.definition import comparable, shown
 from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed

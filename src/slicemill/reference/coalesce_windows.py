@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from slicemill.reference.aggregate import comparable, shown
+from slicemill.aggregate.definition import comparable, shown
 from slicemill.rows import Row, Timed
 
 

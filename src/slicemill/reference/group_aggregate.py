@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.reference.aggregate import (
+from slicemill.aggregate.definition import (
     AggregateCall,
     BaseInstance,
     Stepper,

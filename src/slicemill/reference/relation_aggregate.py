@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from slicemill.aggregate.definition import AggregateCall, align, base_of, comparable, evaluate, shown
 from slicemill.errors import SlicemillError
-from slicemill.reference.aggregate import AggregateCall, align, base_of, comparable, evaluate, shown
 from slicemill.rows import Row, Timed
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Schema
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Source
@@ -19,7 +20,6 @@ from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, Spec
-from slicemill.reference.relation_query import evaluate_relation
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import relation_rows, translate
 from slicemill.rows import Row, Timed

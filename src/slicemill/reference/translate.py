@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from slicemill.aggregate.definition import AggregateCall, comparable
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.result_types import declared
 from slicemill.esl.catalog import ERRORS, Catalog, View
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame as FrameKind
-from slicemill.esl.query import Window
-from slicemill.esl.query import WindowCall as WindowCallSyntax
-from slicemill.esl.relation import AggregateCall as CallSyntax
-from slicemill.esl.relation import Item, RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame as FrameKind
+from slicemill.esl.types.query import Window
+from slicemill.esl.types.query import WindowCall as WindowCallSyntax
+from slicemill.esl.types.relation import AggregateCall as CallSyntax
+from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.schema import Schema
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph
-from slicemill.reference.aggregate import AggregateCall, comparable
 from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.coalesce_windows import Temporal
-from slicemill.reference.expressions import compile_expression
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
 from slicemill.reference.operator import Operator
 from slicemill.reference.relation_aggregate import RelationAggregate
 from slicemill.reference.relation_arrival import ArrivalAggregate
-from slicemill.reference.relation_query import evaluate_relation
-from slicemill.reference.result_types import declared
 from slicemill.reference.sources import SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.table_join import TableJoin
-from slicemill.reference.uda import aggregate_lookup
 from slicemill.reference.view_join import ViewJoin
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row
+from slicemill.scalar.rows import compile_expression
 
 Tables = Mapping[str, Sequence[Row]]
 

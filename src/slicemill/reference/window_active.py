@@ -14,9 +14,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.reference.aggregate import AggregateCall, Stepper, WindowFactory, WindowInstance
-from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.window_frame import Frame
+from slicemill.aggregate.definition import AggregateCall, Stepper, WindowFactory, WindowInstance
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.reference.window_slide import Answer, Expiry
 from slicemill.rows import Row, Timed
 

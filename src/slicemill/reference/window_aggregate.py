@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.reference.aggregate import AggregateCall, align
+from slicemill.aggregate.definition import AggregateCall, align
+from slicemill.aggregate.frame import Frame
 from slicemill.reference.window_dispatch import running_call
-from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import Answer
 from slicemill.rows import Row, Timed
 

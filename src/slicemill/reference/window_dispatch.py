@@ -7,7 +7,8 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition, Panes, base_of
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition, Panes, base_of
+from slicemill.aggregate.frame import Frame
 from slicemill.reference.window_active import ActiveCall
 from slicemill.reference.window_evaluation import (
     Evaluation,
@@ -17,7 +18,6 @@ from slicemill.reference.window_evaluation import (
     Windowed,
     window_version,
 )
-from slicemill.reference.window_frame import Frame
 from slicemill.reference.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from math import gcd
 from typing import Any, Protocol
 
-from slicemill.reference.aggregate import (
+from slicemill.aggregate.definition import (
     AggregateDefinition,
     BaseFactory,
     BaseRun,
@@ -23,8 +23,8 @@ from slicemill.reference.aggregate import (
     base_of,
     evaluate,
 )
-from slicemill.reference.inwindow import Args, Inwindow
-from slicemill.reference.window_frame import Frame
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.inwindow import Args, Inwindow
 
 Question = Callable[[], Returned]
 

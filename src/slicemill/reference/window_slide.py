@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slicemill.reference.aggregate import AggregateCall, Returned
+from slicemill.aggregate.definition import AggregateCall, Returned
+from slicemill.aggregate.frame import Frame
 from slicemill.reference.window_evaluation import Evaluation, Question
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from slicemill.engine.rows import to_table
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec, Stream
-from slicemill.esl.types import Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.rows import Timed
 from slicemill.sources.reader import BadRow, read_rows
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS

@@ -18,8 +18,8 @@ import pyarrow.parquet as parquet
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec
-from slicemill.esl.types import Schema
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.esl.types.schema import Schema
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources import highway, nexmark, rfid
 from slicemill.sources.origin import Origin, origin_of
 from slicemill.sources.values import BadValueError, JsonNumber, converter, spelled

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.types import Kind, Type
-from slicemill.reference.scalars_calendar import BLANKS
-from slicemill.reference.scalars_cast import double_text
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.calendar import BLANKS
+from slicemill.scalar.functions.casts import double_text
 
 WHOLE = r"[+-]?[0-9]+"
 # Three digits are enough for any DOUBLE; a longer exponent would only make DECIMAL work hard.
@@ -58,7 +58,7 @@ class JsonNumber(float):
 def converter(type_: Type) -> Callable[[object], object]:
     """A function from a raw value to one of `type_`; NULL stays NULL, anything unfit is a BadValueError.
 
-    >>> from slicemill.esl.types import INT
+    >>> from slicemill.esl.types.schema import INT
     >>> converter(INT)(" 3.0 ")
     3
     """

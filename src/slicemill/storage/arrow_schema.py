@@ -13,7 +13,7 @@ import re
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import (
+from slicemill.esl.types.schema import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.order import merge_sorted

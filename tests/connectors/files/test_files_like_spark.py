@@ -26,9 +26,9 @@ from tests.connectors.spellings import (
 )
 
 from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
-from slicemill.esl import types as t
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.ingest.reader import open_readers
 
 Row = tuple[object, ...]

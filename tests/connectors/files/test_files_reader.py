@@ -20,9 +20,9 @@ from slicemill.connectors.files import listing as files_listing
 from slicemill.connectors.files.listing import glob_regex, listing_of
 from slicemill.connectors.files.reader import FilesReader
 from slicemill.errors import SlicemillError
-from slicemill.esl import types as t
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.reader import Batch, open_readers
 
 NUMBERS = Schema((Column("n", t.INT), Column("name", t.VARCHAR)))

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from slicemill.engine.rows import to_table
-from slicemill.esl.types import (
+from slicemill.esl.types.schema import (
     BIGINT,
     BINARY,
     BOOLEAN,

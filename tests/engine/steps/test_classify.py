@@ -16,7 +16,7 @@ from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl.classifier import POLICIES
+from slicemill.esl.types.classifier import POLICIES
 from slicemill.plan.build import build_graph
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.units import Unit, cut

@@ -16,8 +16,8 @@ from slicemill.engine.steps import END
 from slicemill.engine.steps.coalesce import CoalesceStep
 from slicemill.engine.steps.hosted import RowStep
 from slicemill.esl import bind
+from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import Coalesce
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from slicemill.aggregate.columns import Windows
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, model_groups
 from slicemill.engine.steps.model_groups import models_together
 from slicemill.esl import bind
 from slicemill.esl.catalog import Catalog
-from slicemill.kernels.windows.rows import Windows
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share

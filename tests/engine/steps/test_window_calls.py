@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.compiler.layout import PYTHON
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import Frame
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
 from slicemill.esl import bind
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked
+from slicemill.esl.types.expression import Expr
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
-from slicemill.uda.layout import PYTHON
-from slicemill.uda.together import ModelCalls
 from support.units import run_cells
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.connectors.spellings import SCHEMA, comparable, json_values, texts
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Column, Kind, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.ingest.formats import csv as formats_csv
 from slicemill.ingest.formats import json as formats_json
 from slicemill.ingest.formats.checked import Wanted

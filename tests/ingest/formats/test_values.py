@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.connectors.spellings import TYPES, comparable, texts
 
-from slicemill.esl import types as t
-from slicemill.esl.types import Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Type
 from slicemill.ingest.formats.values import Values, by_rule, from_column, from_texts
 
 USUAL: dict[str, st.SearchStrategy[str]] = {

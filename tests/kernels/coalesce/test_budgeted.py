@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kernels.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
 from kernels.windows.streams import pieces
 from slicemill.engine.steps.hosted import RowStep
-from slicemill.esl import types as t
-from slicemill.esl.expression import Call, ColumnRef, Literal
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.relation import Item
-from slicemill.esl.types import PERIOD
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, ColumnRef, Literal
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import PERIOD
 from slicemill.kernels.coalesce import budget_state, budgeted
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kernels.windows.streams import NAN, pieces
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.hosted import RowStep
-from slicemill.esl import types as t
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.relation import Item
-from slicemill.esl.types import PERIOD, Column, Schema
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import PERIOD, Column, Schema
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows
 from slicemill.kernels.coalesce.by_time import CoalescingByTime
 from slicemill.kernels.coalesce.coalescing import Coalescing, CoalescingState

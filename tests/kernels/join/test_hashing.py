@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Type, decimal
+from slicemill.esl.types.schema import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    TIMESTAMP,
+    VARCHAR,
+    Type,
+    decimal,
+)
 from slicemill.kernels.join.hashing import hash_keys
-from slicemill.kernels.vectors import arrow_type
-from slicemill.reference.scalars_compare import equality
+from slicemill.scalar.functions.comparison import equality
+from slicemill.scalar.vectors import arrow_type
 
 VALUES: dict[Type, st.SearchStrategy[object]] = {
     BIGINT: st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),

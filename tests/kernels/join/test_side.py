@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.types.query import Frame, Window
 from slicemill.kernels.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block, grouped
 from slicemill.kernels.join.side import Side
 from slicemill.kernels.join.state import SideState, Stored

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.types import BIGINT, DOUBLE
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.panes.sums import Sum, variances
 

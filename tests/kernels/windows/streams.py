@@ -11,12 +11,12 @@ import pyarrow as pa
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.hosted import RowState, RowStep
 from slicemill.engine.steps.step import END
-from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef, Expr, Literal
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import Column, Schema, Type
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef, Expr, Literal
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import Column, Schema, Type
 from slicemill.plan.build import build_graph
 from slicemill.reference.translate import Translator
 from slicemill.reference.window_aggregate import WindowAggregate

@@ -21,13 +21,13 @@ from kernels.windows.streams import (
     window,
 )
 from slicemill.engine.steps.step import END
-from slicemill.esl import types as t
 from slicemill.esl.builtins import BUILTINS
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import Column
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import Column
 from slicemill.kernels.windows.calls import WindowCalls
-from slicemill.reference.expressions import ExpressionError
 from slicemill.rows import Timed
+from slicemill.scalar.rows import ExpressionError
 from support.stored import stored
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from slicemill.esl import bind
+from slicemill.explain.json import explain_data
+from slicemill.explain.svg import explain_svg
+from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_text
-from slicemill.plan.explain_json import explain_data
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.model_cores import cores_of
 from slicemill.plan.operators import Part, SharedModels, WindowAggregate
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
-from slicemill.plan.svg import explain_svg
 from slicemill.plan.units import cut
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;

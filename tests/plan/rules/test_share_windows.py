@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from slicemill.esl import bind
+from slicemill.explain.svg import explain_svg
+from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_text
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import Filter, Part, SharedWindows
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
-from slicemill.plan.svg import explain_svg
 from slicemill.plan.units import cut
 
 STREAMS = """

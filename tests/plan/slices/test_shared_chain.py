@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slicemill.esl import bind
+from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain import explain_text
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.slices.shared import planned_chain

@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.interpreter.calls import frame_over
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, jointly
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import DOUBLE
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
-from slicemill.uda.interpret import frame_over
-from slicemill.uda.run import Tuples, Uda, prepare
-from slicemill.uda.together import ModelCalls
+from slicemill.scalar.vectors import Vector
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Result, Scale

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from slicemill.aggregate.compiler.prepare import Tuples, prepare
 from slicemill.esl import bind
-from slicemill.esl import types as t
-from slicemill.esl.expression import ColumnRef
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.kernels.vectors import Vector
-from slicemill.uda.run import Tuples, prepare
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.scalar.vectors import Vector
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.measuring.uda_on_spark import end_to_end
 from slicemill_lab.claims import at_most

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.aggregate.rfid.baseline import baseline
+from slicemill.aggregate.rfid.denoising import Denoised, Ints
+from slicemill.aggregate.rfid.eager import eager
+from slicemill.aggregate.rfid.lazy import lazy
 from slicemill.sources.rfid import Tags
-from slicemill.uda.rfid.baseline import baseline
-from slicemill.uda.rfid.denoising import Denoised, Ints
-from slicemill.uda.rfid.eager import eager
-from slicemill.uda.rfid.lazy import lazy
 
 WINDOW_US = 2_000_000
 THRESHOLD = 6

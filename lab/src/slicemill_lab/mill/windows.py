@@ -13,16 +13,16 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
+from slicemill.aggregate.definition import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import resolve_aggregate
+from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl import bind
-from slicemill.reference.aggregate import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.inwindow import Inwindow
 from slicemill.reference.operator import Operator
-from slicemill.reference.uda import resolve_aggregate
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.reference.window_dispatch import Box, box_of
 from slicemill.reference.window_evaluation import window_version
-from slicemill.reference.window_frame import Frame
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import ColumnRef, Expr
+from slicemill.aggregate.compiler.prepare import Tuples
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.interpreter.calls import frame_over
 from slicemill.esl.model_calls import Asked
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import DOUBLE
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.model.catalogue import model
 from slicemill.model.classify import classify
 from slicemill.model.cost import NOTHING, incremental
 from slicemill.model.model import Model, expression, shared_cores
-from slicemill.uda.interpret import frame_over
-from slicemill.uda.run import Tuples
-from slicemill.uda.together import ModelCalls
+from slicemill.scalar.vectors import Vector
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import draw_bars

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from slicemill.aggregate.compiler.prepare import Tuples, prepare
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import ColumnRef
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.types import DOUBLE
-from slicemill.kernels.vectors import Vector
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE
 from slicemill.model.model import expression
-from slicemill.uda.run import Tuples, prepare
+from slicemill.scalar.vectors import Vector
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

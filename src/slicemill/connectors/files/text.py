@@ -22,7 +22,7 @@ from slicemill.ingest.formats.csv import CsvFormat, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.formats.parquet import unreadable
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.scalar.calendar import BLANKS
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = BLANKS.encode()

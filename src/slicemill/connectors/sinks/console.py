@@ -8,7 +8,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from slicemill.engine.rows import timed_rows
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.show import results_table
 
 DEFAULT_ROWS = 20

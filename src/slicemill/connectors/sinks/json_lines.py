@@ -11,7 +11,7 @@ import json
 import pyarrow as pa
 
 from slicemill.engine.rows import column_values
-from slicemill.esl.types import TIMESTAMP
+from slicemill.esl.types.schema import TIMESTAMP
 from slicemill.json_values import plain
 from slicemill.storage.arrow_schema import TS, from_arrow
 

@@ -10,7 +10,7 @@ from collections import deque
 
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.storage.arrow_schema import TS, to_arrow
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.engine.rows import column_values
-from slicemill.esl.types import TIMESTAMP, Column, Kind, Schema, Type
+from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
 from slicemill.storage.arrow_schema import TS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _TYPES = {
 def postgres_type(type_: Type) -> str:
     """The column type in Postgres that holds every value of an ESL type.
 
-    >>> from slicemill.esl.types import INT, decimal
+    >>> from slicemill.esl.types.schema import INT, decimal
     >>> postgres_type(INT), postgres_type(decimal(10, 2))
     ('integer', 'numeric(10, 2)')
     """

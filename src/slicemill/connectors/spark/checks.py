@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Kind, Type
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.values import (
     DAY,
     INSTANT,

@@ -15,8 +15,8 @@ from pyspark.sql import types as s
 
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Kind, Schema
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.esl.types.schema import Kind, Schema
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.reader import NO_JSON, NO_TEXT
 
 LINE = "_line"

@@ -26,7 +26,7 @@ from slicemill.connectors.spark.checks import spark_type
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Stream, Table
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.sources.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
 
 if TYPE_CHECKING:

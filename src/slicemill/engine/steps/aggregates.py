@@ -1,4 +1,4 @@
-"""Aggregates over all history with GROUP BY, by the compiled routines of `slicemill.uda`."""
+"""Aggregates over all history with GROUP BY, by the compiled routines of `slicemill.aggregate.compiler`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda, prepare
 from slicemill.engine.steps.count_windows import count_windows
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns, Partitioned
@@ -19,12 +20,11 @@ from slicemill.engine.steps.window_calls import shared_models, window_calls
 from slicemill.kernels.assembly import Assembly, AssemblyState
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Vector, from_arrow
 from slicemill.plan import operators as op
+from slicemill.scalar.vectors import Vector, from_arrow
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.time import BEGINNING
-from slicemill.uda.run import Answers, Tuples, Uda, prepare
 
 
 @stored_as("group", version=1)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from slicemill.engine.rows import column_values, to_table
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.step import END
-from slicemill.esl.classifier import Classifier as Definition
-from slicemill.esl.types import Schema
+from slicemill.esl.types.classifier import Classifier as Definition
+from slicemill.esl.types.schema import Schema
 from slicemill.plan import operators as op
 from slicemill.reference.classify import Trained, placed, trained
 from slicemill.rows import Timed

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.engine.steps.making import Making
-from slicemill.esl.query import Frame
+from slicemill.esl.types.query import Frame
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.kernels.coalesce.by_rows import CoalescingByRows

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.prepare import Uda
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.stateless import FilterStep, ProjectStep
 from slicemill.engine.steps.window_calls import WindowCallsStep, window_calls
 from slicemill.engine.steps.windows import WindowsStep, builtin_windows
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.order import renumbered
 from slicemill.plan import operators as op
 from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
-from slicemill.uda.run import Uda
 
 
 @stored_as("count_window", version=1)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.engine.steps.making import Making
-from slicemill.kernels.expressions import compile_vector
 from slicemill.plan import operators as op
+from slicemill.scalar.columns import compile_vector
 from slicemill.shedding.accuracy import Sums
 from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
 from slicemill.shedding.load_budget import UTILITY

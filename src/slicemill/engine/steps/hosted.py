@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.step import END
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.order import Numbering
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.operator import Holding, Operator, Restorable

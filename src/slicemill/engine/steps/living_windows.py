@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.functions import stored_arguments
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.partitioned import Columns
 from slicemill.engine.steps.shared_windows import has_group_kernel
 from slicemill.engine.steps.stateless import FilterStep
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame
 from slicemill.kernels.keys import shown
 from slicemill.kernels.order import Numbering, renumbered
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import fixed_width, numbers
-from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.lives import END, TIME, Found, Lives, LivesState
 from slicemill.kernels.windows.pieces import kept_from
 from slicemill.plan import operators as op
 from slicemill.plan.log_keys import partition_keys
+from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 

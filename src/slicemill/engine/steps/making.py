@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slicemill.engine.steps.numbering import input_bits
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.slices.coverage import Covers
 from slicemill.reference.translate import Translator, fed_by

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.merge import BEGINNING, merge
 from slicemill.kernels.order import renumbered
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns

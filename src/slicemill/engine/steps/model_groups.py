@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.columns import Windows
+from slicemill.aggregate.compiler.prepare import Tuples
+from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.together import ModelCalls, model_calls
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_calls import asked_by, go_together
 from slicemill.kernels.panes.members import KernelGroups
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import arrow_type, from_arrow, take, to_arrow
-from slicemill.kernels.windows.rows import Windows
 from slicemill.plan.panes import Call
-from slicemill.uda.run import Tuples
-from slicemill.uda.source import Unfit
-from slicemill.uda.together import ModelCalls, model_calls
+from slicemill.scalar.vectors import arrow_type, from_arrow, take, to_arrow
 
 _AT_ONCE = 2**20  # tuples of windows that are read together
 

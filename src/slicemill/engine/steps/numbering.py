@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.query import WindowCall
+from slicemill.esl.types.query import WindowCall
 from slicemill.kernels.order import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.plan import operators as op
 from slicemill.plan.graph import Node, QueryGraph

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
-from slicemill.kernels.expressions import ExpressionError, compile_many
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.keys import Keys, distinct_keys, whole
+from slicemill.scalar.columns import ExpressionError, compile_many
 
 
 class Columns:

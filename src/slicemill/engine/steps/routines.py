@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicemill.aggregate.compiler.prepare import Uda, prepare
+from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.together import model_calls
+from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.aggregate.interpreter.relations import Source
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
 from slicemill.esl.model_calls import Asked, asked_by, go_together
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.types import Column
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Column
 from slicemill.kernels.assembly import AssemblyState
 from slicemill.kernels.keys import Keys
-from slicemill.reference.relation_query_compile import Source
 from slicemill.storage.codec import stored_as
-from slicemill.uda.interpret import frame_over
-from slicemill.uda.run import Uda, prepare
-from slicemill.uda.source import Unfit
-from slicemill.uda.together import model_calls
 
 
 @stored_as("calls.member", version=1)

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.definition import align, base_of, evaluate
+from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
+from slicemill.aggregate.result_types import declared
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.model_groups import ModelGroups, models_together
 from slicemill.engine.steps.step import Part
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import conjunction
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import conjunction
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.order import Numbering
 from slicemill.kernels.panes.figures import Figure, figure_of
 from slicemill.kernels.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
@@ -22,15 +26,11 @@ from slicemill.kernels.panes.partials import Values
 from slicemill.kernels.panes.selection import Input
 from slicemill.kernels.panes.state import PaneState
 from slicemill.kernels.panes.windows import SharedWindows
-from slicemill.kernels.windows.functions import function_of, has_kernel, is_numbered
 from slicemill.plan import operators as op
 from slicemill.plan.panes import Call, edge_grids
-from slicemill.reference.aggregate import align, base_of, evaluate
-from slicemill.reference.result_types import declared
 from slicemill.reference.translate import Translator
 from slicemill.rows import Row
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
-from slicemill.uda.run import Uda
 
 
 class SharedWindowsStep:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.engine.rows import to_table
-from slicemill.esl.expression import Expr
-from slicemill.esl.relation import Item
-from slicemill.esl.types import Column, Schema
-from slicemill.kernels.expressions import compile_many, compile_vector
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels.join.order import in_order
 from slicemill.kernels.lookup import Lookup
 from slicemill.kernels.order import SEQ_BITS, fanned_out
 from slicemill.kernels.stateless import filter_table, project_table
 from slicemill.plan import operators as op
 from slicemill.rows import Row, Timed
+from slicemill.scalar.columns import compile_many, compile_vector
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 

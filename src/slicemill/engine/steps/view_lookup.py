@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.step import END
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.lookup import Matching, Stretch
 from slicemill.kernels.order import fanned_out
 from slicemill.kernels.slice import Slice

@@ -1,4 +1,4 @@
-"""Aggregates with OVER by the compiled routines of `slicemill.uda`, for one query or for several at once."""
+"""Aggregates with OVER by compiled routines (`slicemill.aggregate.compiler`), for one query or several."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda
 from slicemill.engine.steps.making import Making
 from slicemill.engine.steps.numbering import has_expiries, returns_many
 from slicemill.engine.steps.partitioned import Partitioned
 from slicemill.engine.steps.routines import CallsState, Member, MemberState, Routine
 from slicemill.engine.steps.step import END, Part
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.assembly import Assembly
-from slicemill.kernels.expressions import ExpressionError, compile_many
 from slicemill.kernels.keys import Keys
 from slicemill.kernels.order import Numbering
-from slicemill.kernels.vectors import Vector, from_arrow, from_values
 from slicemill.plan import operators as op
+from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
-from slicemill.uda.run import Answers, Tuples, Uda
 
 
 class Arguments:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from slicemill.aggregate.functions import has_kernel
 from slicemill.engine.steps.making import Making
 from slicemill.kernels.windows.calls import WindowCalls, WindowState
-from slicemill.kernels.windows.functions import has_kernel
 from slicemill.plan import operators as op
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 

@@ -6,9 +6,17 @@ import importlib
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
-from slicemill.esl import types as t
-from slicemill.esl.aggregate import (
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
+from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.types import bind_columns, bind_type
+from slicemill.esl.errors import Mistake, counted, did_you_mean, one_of
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
     AggregateDefinition,
@@ -19,17 +27,9 @@ from slicemill.esl.aggregate import (
     Statement,
     Update,
 )
-from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
-from slicemill.esl.binder.scalar import bind, bind_condition
-from slicemill.esl.binder.scope import Scope
-from slicemill.esl.binder.types import bind_columns, bind_type
-from slicemill.esl.errors import Mistake, counted, did_you_mean, one_of
-from slicemill.esl.expression import Expr
-from slicemill.esl.functions import SCALARS
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.types import Column, Schema, Type, assignable
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Column, Schema, Type, assignable
+from slicemill.scalar.signatures import SCALARS
 
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:

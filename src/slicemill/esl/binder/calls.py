@@ -8,16 +8,16 @@ from typing import cast
 
 from sqlglot import exp
 
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.builtins import BUILTINS, BuiltinAggregate
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import ColumnRef, Expr, Literal
-from slicemill.esl.functions import fits
-from slicemill.esl.model import PREDEFINED
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.types import BIGINT, Column, assignable
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.expression import ColumnRef, Expr, Literal
+from slicemill.esl.types.model import PREDEFINED
+from slicemill.esl.types.schema import BIGINT, Column, assignable
+from slicemill.scalar.signatures import fits
 
 
 @dataclass(frozen=True, slots=True)

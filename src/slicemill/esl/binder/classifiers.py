@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.catalog import Relation, Stream, Table, TimestampKind, View
-from slicemill.esl.classifier import POLICIES, Classifier, ClassifierOptions, Features
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Select, Union
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.classifier import POLICIES, Classifier, ClassifierOptions, Features
+from slicemill.esl.types.query import Select, Union
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
 
 # Numbers among the options, with the least and the greatest that makes sense.
 _NUMBERS: Mapping[str, tuple[int, int]] = {

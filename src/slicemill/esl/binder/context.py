@@ -8,12 +8,12 @@ from sqlglot import exp
 
 from slicemill.esl.binder.problems import Unknowable
 from slicemill.esl.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
-from slicemill.esl.classifier import Classifier
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.nodes import span_of
-from slicemill.esl.query import Continuous
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Schema
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.query import Continuous
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Schema
 
 KIND_NAMES = {
     Stream: "stream",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
@@ -26,14 +24,16 @@ from slicemill.esl.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
-from slicemill.esl.model import ModelDefinition
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Continuous, Frame, Union
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.service_level import MEASURES, service_level
-from slicemill.esl.types import Kind, Schema
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.query import Continuous, Frame, Union
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind, Schema
+from slicemill.esl.types.service_level import MEASURES, service_level
 from slicemill.scheduling.policy_names import UnknownPolicyError, parse_policy
 
 CURRENT_TIME = "current_time"

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.errors import Mistake
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.units import CALENDAR_UNITS_MONTHS, UNITS_US
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import (
     Resolved,
@@ -21,13 +20,14 @@ from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.builtins import BUILTINS
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import ColumnRef, Expr, walk
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall
-from slicemill.esl.types import TIMESTAMP, Column
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.expression import ColumnRef, Expr, walk
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import TIMESTAMP, Column
 
 WINDOW_BOUNDS = ("window_start", "window_end")
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.catalog import Catalog, Stream
 from slicemill.esl.errors import Mistake
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Input, Select, Union
-from slicemill.esl.relation import RelationQuery
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.query import Input, Select, Union
+from slicemill.esl.types.relation import RelationQuery
 
 
 @dataclass(frozen=True, slots=True)

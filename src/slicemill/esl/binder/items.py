@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import Environment, bind
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import ColumnRef, Expr, transform, walk
-from slicemill.esl.nodes import span_of
-from slicemill.esl.relation import Item
-from slicemill.esl.types import Column, Kind, Schema
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.expression import ColumnRef, Expr, transform, walk
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import Column, Kind, Schema
 
 
 def bind_items(
@@ -71,7 +71,7 @@ def _name_of(node: exp.Expression) -> str:
 def with_unique_names(items: Sequence[Item]) -> tuple[Item, ...]:
     """SQL lets two columns share a name; a stream's columns cannot, so later ones get a number.
 
-    >>> from slicemill.esl.types import INT
+    >>> from slicemill.esl.types.schema import INT
     >>> [i.name for i in with_unique_names([Item("a", ColumnRef("a", INT)), Item("A", ColumnRef("b", INT))])]
     ['a', 'A_2']
     """

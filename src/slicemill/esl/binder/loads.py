@@ -11,13 +11,13 @@ from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.catalog import QueryOptions
-from slicemill.esl.dialect import parse
 from slicemill.esl.errors import EslError, Mistake, did_you_mean, one_of
-from slicemill.esl.expression import Expr
-from slicemill.esl.nodes import span_of
-from slicemill.esl.query import Continuous, Frame, Select
-from slicemill.esl.relation import RelationQuery
-from slicemill.esl.types import Kind
+from slicemill.esl.syntax.dialect import parse
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Continuous, Frame, Select
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind
 from slicemill.esl.units import UNITS_US, unit_name
 from slicemill.shedding.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
 

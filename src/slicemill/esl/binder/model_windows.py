@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from slicemill.esl.aggregate import AggregateDefinition
 from slicemill.esl.errors import Mistake
-from slicemill.esl.nodes import span_of
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.query import Frame, Window
 
 if TYPE_CHECKING:
     from slicemill.model.model import Model

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.functions import SCALARS
-from slicemill.esl.grammar.statements import MAX_HEIGHT
-from slicemill.esl.model import ModelDefinition
-from slicemill.esl.nodes import child, span_of
 from slicemill.esl.source import Span
-from slicemill.esl.types import DOUBLE, Schema
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.grammar.statements import MAX_HEIGHT
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.schema import DOUBLE, Schema
 from slicemill.model.macros import MACROS
 from slicemill.model.model import Model, expression
 from slicemill.model.naive import Nulls
@@ -24,6 +23,7 @@ from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import FUNCTIONS
 from slicemill.model.terms import Expr, ModelError, children
+from slicemill.scalar.signatures import SCALARS
 
 _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from slicemill.esl import types as t
 from slicemill.esl.binder import relations, select
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.errors import Mistake, counted
-from slicemill.esl.expression import Cast, Expr
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Continuous, Select, Union
-from slicemill.esl.relation import Item, RelationQuery
-from slicemill.esl.types import Column, Schema, Type
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Cast, Expr
+from slicemill.esl.types.query import Continuous, Select, Union
+from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.schema import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder.calls import (
     Resolved,
     aggregate_names,
@@ -22,12 +21,13 @@ from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items,
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake
-from slicemill.esl.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.relation import AggregateCall, Item, RelationInput, RelationQuery
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
+from slicemill.esl.types.relation import AggregateCall, Item, RelationInput, RelationQuery
+from slicemill.esl.types.schema import Column, Schema
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.expression import Argument, ColumnRef, Expr
-from slicemill.esl.nodes import span_of
-from slicemill.esl.types import Schema
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.expression import Argument, ColumnRef, Expr
+from slicemill.esl.types.schema import Schema
 
 NO_COLUMNS = Schema(())
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
@@ -15,9 +14,10 @@ from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.catalog import Catalog, Statement
 from slicemill.esl.errors import Diagnostic, Mistake
-from slicemill.esl.grammar import statements as grammar
-from slicemill.esl.nodes import span_of
 from slicemill.esl.source import Source, Span
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.grammar import statements as grammar
+from slicemill.esl.syntax.nodes import span_of
 
 _DECLARATION = re.compile(
     r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL)\s+[\"`]?(\w+)",

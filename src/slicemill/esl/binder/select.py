@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.esl import nodes
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
@@ -24,12 +23,13 @@ from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.temporal import bind_temporal
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake
-from slicemill.esl.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Frame, Input, Select
-from slicemill.esl.relation import Item
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.types.query import Frame, Input, Select
+from slicemill.esl.types.relation import Item
 
 
 def bind_select(node: exp.Select, context: Context) -> Select:

@@ -11,13 +11,13 @@ from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_o
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.dialect import to_esl
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.nodes import child, span_of
-from slicemill.esl.query import Coalesce, Select
-from slicemill.esl.relation import Item
-from slicemill.esl.types import PERIOD, Column, Schema
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.types.query import Coalesce, Select
+from slicemill.esl.types.relation import Item
+from slicemill.esl.types.schema import PERIOD, Column, Schema
 
 VALID = ColumnRef("VALID", PERIOD)
 

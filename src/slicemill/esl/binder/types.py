@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from slicemill.esl import types as t
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.nodes import ColumnDeclaration, TypeName, child, span_of
-from slicemill.esl.types import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, Type
+from slicemill.esl.syntax.nodes import ColumnDeclaration, TypeName, child, span_of
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, Type
 
 
 def bind_type(node: TypeName) -> Type:

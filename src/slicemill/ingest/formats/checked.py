@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Stream, TimestampKind
-from slicemill.esl.types import Column, Schema
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.formats.values import Values, never_fails
 from slicemill.storage.arrow_schema import to_arrow
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.checked import Parsed, Part, Wanted, checked
 from slicemill.ingest.formats.record_text import record_text
 from slicemill.ingest.formats.values import from_column

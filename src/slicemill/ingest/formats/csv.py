@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Column
+from slicemill.esl.types.schema import Column
 from slicemill.ingest.formats.checked import Numbers, Part, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import Lines

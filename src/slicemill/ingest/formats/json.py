@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from slicemill.esl.types import Column, Kind
+from slicemill.esl.types.schema import Column, Kind
 from slicemill.ingest.formats.checked import Mask, Numbers, Part, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import Lines

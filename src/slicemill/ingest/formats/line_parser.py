@@ -17,7 +17,7 @@ from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import Lines
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.reader import NO_TEXT
 
 JSON, CSV, EITHER = "json", "csv", "either"

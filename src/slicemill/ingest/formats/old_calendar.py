@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.scalars_calendar import DAY_US, days_of
+from slicemill.scalar.calendar import DAY_US, days_of
 
 Rebase: TypeAlias = Callable[[pa.Array], pa.Array]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import Column
+from slicemill.esl.types.schema import Column
 from slicemill.ingest.formats.checked import Parsed, Part, Wanted, checked
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.old_calendar import Rebase, rebase_of

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types import Kind, Type
-from slicemill.reference.scalars_calendar import BLANKS
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
 from slicemill.storage.arrow_schema import arrow_type
 
@@ -62,7 +62,7 @@ def never_fails(type_: Type) -> bool:
 def from_texts(texts: pa.Array, type_: Type) -> Values:
     """The values that texts spell; NULL stays NULL.
 
-    >>> from slicemill.esl.types import INT
+    >>> from slicemill.esl.types.schema import INT
     >>> found = from_texts(pa.array(["7", " 3.0", "x", None]), INT)
     >>> found.array.to_pylist(), found.bad
     ([7, 3, None, None], {2: "'x' is no INT"})
@@ -93,7 +93,7 @@ def from_texts(texts: pa.Array, type_: Type) -> Values:
 def from_column(column: pa.Array, type_: Type) -> Values:
     """The values of a column that has a type already, one of Parquet's or a generator's.
 
-    >>> from slicemill.esl.types import INT
+    >>> from slicemill.esl.types.schema import INT
     >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
     >>> found.array.to_pylist(), sorted(found.bad)
     ([1, None, None], [1, 2])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.coalesce.accuracy import Pieces, sums
 from slicemill.kernels.coalesce.budget_state import BudgetState
 from slicemill.kernels.coalesce.coalescing import (
@@ -23,15 +23,15 @@ from slicemill.kernels.coalesce.coalescing import (
     TS,
     Coalescing,
 )
-from slicemill.kernels.expressions import compile_vector
 from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.order import renumbered
 from slicemill.kernels.shedding import layout as m
 from slicemill.kernels.shedding.arrivals import expire, samples, take
 from slicemill.kernels.shedding.memory import unpacked
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Mask, Places
 from slicemill.plan.operators import Coalesce
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.vectors import numbers
 from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.report import MemoryReport

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from slicemill.kernels.coalesce.coalescing import KEY, NUMBER, NUMBERED, Coalescing
 from slicemill.kernels.coalesce.spans import Spans
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Numbers, Places, by_partition, running
+from slicemill.scalar.vectors import numbers
 
 
 class CoalescingByRows(Coalescing):

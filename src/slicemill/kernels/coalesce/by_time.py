@@ -8,9 +8,9 @@ import pyarrow as pa
 from slicemill.kernels.coalesce.coalescing import KEY, NUMBERED, TIME, Coalescing
 from slicemill.kernels.coalesce.spans import Spans, windows_of_time
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import FOREVER, Numbers, Places
 from slicemill.kernels.windows.pieces import kept
+from slicemill.scalar.vectors import numbers
 
 _FEW_KEYS = 1000
 

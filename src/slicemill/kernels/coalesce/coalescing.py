@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import ColumnRef, Expr
-from slicemill.esl.types import Schema
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.kernels.coalesce.spans import Spans
-from slicemill.kernels.expressions import compile_many
 from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.keys import shown as shown_values
 from slicemill.kernels.panes.state import StoredKeys
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import numbers
 from slicemill.kernels.windows.intervals import Mask, Numbers, Places, by_partition
 from slicemill.kernels.windows.pieces import kept
 from slicemill.plan.operators import Coalesce
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from slicemill.esl.types import BIGINT, TIMESTAMP, Schema, Type
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.kernels.join.conditions import Residuals
 from slicemill.kernels.join.pairs import Pairs, fetch
 from slicemill.kernels.join.windows import Seats
-from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type
 
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 

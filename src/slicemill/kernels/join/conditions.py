@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr, columns_of
-from slicemill.esl.types import Column, Schema
-from slicemill.kernels.expressions import compile_vector
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.kernels.join.pairs import Pairs
 from slicemill.kernels.join.windows import WORD_BITS, Seats
 from slicemill.kernels.stateless import compile_masks
-from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import JoinMember
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type
 
 Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types import Schema
-from slicemill.kernels.expressions import compile_vector
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.join.arrays import Times
 from slicemill.kernels.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
 from slicemill.kernels.join.conditions import Selections
 from slicemill.kernels.join.hashing import hash_keys
 from slicemill.kernels.join.windows import Seats, counts_rows
-from slicemill.kernels.vectors import arrow_type
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import columns_kept
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type
 
 
 class Entry:

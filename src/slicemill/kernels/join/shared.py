@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types import Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.join import placing, probe
 from slicemill.kernels.join.answers import Answer, Answers, Collected
 from slicemill.kernels.join.arrays import Places, Times
@@ -41,7 +41,7 @@ from slicemill.kernels.join.windows import FOREVER, Seats, reach_of
 from slicemill.kernels.order import SEQ_BITS, fanned_out, ranked, ranked_bits
 from slicemill.plan.operators import SharedJoin
 from slicemill.plan.slices.coverage import Covers
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.rows import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.types.query import Frame, Window
 from slicemill.kernels.join.arrays import Places, Times, Words
 from slicemill.plan.operators import JoinMember
 from slicemill.storage.codec import stored_as

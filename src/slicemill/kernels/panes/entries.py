@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.groups import first_of_group, sum_by_group
 from slicemill.kernels.panes.partials import Columns, Partial, taken
-from slicemill.kernels.vectors import numbers
+from slicemill.scalar.vectors import numbers
 
 _SPARE_CELLS = 4
 _OWN = ("start", "key", "pattern", "seq", "rows")

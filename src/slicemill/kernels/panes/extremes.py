@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.groups import least_of_group
 from slicemill.kernels.panes.partials import Columns, Named, taken
 from slicemill.kernels.panes.spans import Places, Spans
-from slicemill.kernels.vectors import arrow_type, boolean_array, fixed_width, numbers, validity
+from slicemill.scalar.vectors import arrow_type, boolean_array, fixed_width, numbers, validity
 
 _FLIP = np.int64(2**63 - 1)
 _NOTHING = 2**63 - 1

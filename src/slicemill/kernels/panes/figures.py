@@ -12,19 +12,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import WindowCall
-from slicemill.esl.relation import AggregateCall
 from slicemill.esl.render import render
-from slicemill.esl.types import Kind, Type
-from slicemill.kernels.decimals import from_unscaled
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.extremes import Extreme, sortable
 from slicemill.kernels.panes.partials import Edge, Known, Partial
 from slicemill.kernels.panes.spans import Spans
 from slicemill.kernels.panes.sums import Sum, Totals, variances
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import arrow_type, fixed_width
+from slicemill.scalar.decimals import from_unscaled
+from slicemill.scalar.vectors import arrow_type, fixed_width
 
 Call: TypeAlias = AggregateCall | WindowCall
 

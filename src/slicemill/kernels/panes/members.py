@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from slicemill.esl.types import Column, Kind
+from slicemill.aggregate.columns import Function, Rows, Windows
+from slicemill.esl.types.schema import Column, Kind
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.figures import Figure
 from slicemill.kernels.panes.partials import Partial, Values
@@ -19,9 +20,8 @@ from slicemill.kernels.panes.selection import Mask
 from slicemill.kernels.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.kernels.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
 from slicemill.kernels.panes.view import View
-from slicemill.kernels.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
-from slicemill.kernels.windows.rows import Function, Rows, Windows
 from slicemill.metrics.due import released_by_time
+from slicemill.scalar.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _SLOT, _KEY = "_slot", "_key"

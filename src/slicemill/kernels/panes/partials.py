@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from slicemill.esl.expression import Expr
 from slicemill.esl.render import render
+from slicemill.esl.types.expression import Expr
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.groups import least_of_group, sum_by_group
 from slicemill.kernels.panes.spans import Places, Spans
-from slicemill.kernels.vectors import arrow_type, validity
+from slicemill.scalar.vectors import arrow_type, validity
 
 Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays where NumPy has no such type
 

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Schema
-from slicemill.kernels.expressions import compile_many
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.stateless import WORD_BITS, compile_masks
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.rows import ExpressionError
 
 Mask = NDArray[np.bool_]
 

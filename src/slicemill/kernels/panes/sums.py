@@ -21,14 +21,15 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.types import Kind
-from slicemill.kernels.decimals import unscaled
-from slicemill.kernels.panes import doubles, groups
+from slicemill.aggregate.exact import pairs as doubles
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Kind
+from slicemill.kernels.panes import groups
 from slicemill.kernels.panes.edges import Ints
 from slicemill.kernels.panes.partials import Columns, Counts, Named, difference
 from slicemill.kernels.panes.spans import Spans
-from slicemill.kernels.vectors import numbers, validity
+from slicemill.scalar.decimals import unscaled
+from slicemill.scalar.vectors import numbers, validity
 
 _SAFE = 2.0**62
 _ROOT = 2.0**31

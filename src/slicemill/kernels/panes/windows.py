@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.expression import Expr
+from slicemill.esl.types.expression import Expr
 from slicemill.kernels.keys import distinct_keys
 from slicemill.kernels.panes.edges import Ints, cut
 from slicemill.kernels.panes.entries import cells_of, entries_of

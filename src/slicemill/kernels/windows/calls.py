@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Window, WindowCall
-from slicemill.esl.types import Schema
-from slicemill.kernels.expressions import compile_many
+from slicemill.aggregate.functions import stored_arguments
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Schema
 from slicemill.kernels.keys import Keys, distinct_keys, whole
 from slicemill.kernels.order import SEQ_BITS, ranked
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import arrow_type, numbers
 from slicemill.kernels.windows.events import (
     ANSWERED,
     OPEN,
@@ -33,11 +32,12 @@ from slicemill.kernels.windows.events import (
     released,
     silenced,
 )
-from slicemill.kernels.windows.functions import stored_arguments
 from slicemill.kernels.windows.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.kernels.windows.intervals import Places
 from slicemill.metrics.due import released_by_time
-from slicemill.reference.expressions import ExpressionError
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"

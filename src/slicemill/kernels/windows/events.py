@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.kernels.vectors import numbers
+from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 
 OPEN, SILENT, ANSWERED = 0, 1, 2

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.query import Frame, Window, WindowCall
+from slicemill.aggregate.columns import Rows, Windows
+from slicemill.aggregate.count import is_one
+from slicemill.aggregate.functions import counts_ones, function_of, is_numbered
+from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import numbers
-from slicemill.kernels.windows.counts import is_one
-from slicemill.kernels.windows.functions import counts_ones, function_of, is_numbered
 from slicemill.kernels.windows.intervals import (
     FOREVER,
     Mask,
@@ -27,7 +27,7 @@ from slicemill.kernels.windows.intervals import (
 )
 from slicemill.kernels.windows.past import put_together
 from slicemill.kernels.windows.pieces import kept, kept_from
-from slicemill.kernels.windows.rows import Rows, Windows
+from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."

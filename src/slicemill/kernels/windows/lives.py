@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from slicemill.esl.relation import AggregateCall
+from slicemill.aggregate.columns import Rows, Windows
+from slicemill.aggregate.functions import function_of
+from slicemill.esl.types.relation import AggregateCall
 from slicemill.kernels.keys import distinct_keys, whole
 from slicemill.kernels.slice import Slice
-from slicemill.kernels.vectors import arrow_type, numbers
-from slicemill.kernels.windows.functions import function_of
 from slicemill.kernels.windows.intervals import Mask, Places, by_partition
 from slicemill.kernels.windows.pieces import kept
-from slicemill.kernels.windows.rows import Rows, Windows
+from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
 
 TIME, END = "time", "end"

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.columns import Function, Rows, Windows
 from slicemill.kernels.windows.intervals import Mask, Places, last_of_each
-from slicemill.kernels.windows.rows import Function, Rows, Windows
 
 
 def put_together(

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.query import Frame, Window, WindowCall
-from slicemill.esl.relation import AggregateCall, Item
-from slicemill.esl.types import DOUBLE, Column, Kind, Schema
+from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.schema import DOUBLE, Column, Kind, Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import Project, RelationAggregate, WindowAggregate
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slicemill.esl.catalog import Catalog, Query
-from slicemill.esl.query import Select
+from slicemill.esl.types.query import Select
 from slicemill.plan.content import digest
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of

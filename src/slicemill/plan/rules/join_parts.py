@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from slicemill.esl import types as t
-from slicemill.esl.expression import (
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
     Call,
     Cast,
     ColumnRef,
@@ -17,8 +17,8 @@ from slicemill.esl.expression import (
     conjunction,
     transform,
 )
-from slicemill.esl.query import Frame
-from slicemill.esl.types import Kind, Type
+from slicemill.esl.types.query import Frame
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 from slicemill.plan.operators import Filter, WindowJoin

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts, transform
-from slicemill.esl.query import Frame
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts, transform
+from slicemill.esl.types.query import Frame
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import Filter, Lookup, WindowJoin
 

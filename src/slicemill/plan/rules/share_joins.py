@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import conjuncts
-from slicemill.esl.query import Frame
 from slicemill.esl.render import render
+from slicemill.esl.types.expression import conjuncts
+from slicemill.esl.types.query import Frame
 from slicemill.plan.content import digest, short
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import (

@@ -17,8 +17,8 @@ not shared have a node of their own.
 from __future__ import annotations
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Frame, Window
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 from slicemill.plan.operators import (

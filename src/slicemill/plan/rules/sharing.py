@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from slicemill.esl.expression import Expr, columns_of
 from slicemill.esl.render import render
-from slicemill.esl.types import Column
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.schema import Column
 from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of

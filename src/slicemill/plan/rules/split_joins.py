@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.expression import Expr, columns_of, conjuncts
-from slicemill.esl.query import Frame, Window
-from slicemill.esl.types import BIGINT, TIMESTAMP, Column, Schema
+from slicemill.esl.types.expression import Expr, columns_of, conjuncts
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.operators import InOrder, JoinMember, SharedJoin, WindowJoin
 from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of

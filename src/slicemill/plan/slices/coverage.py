@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from slicemill.esl.expression import columns_of
-from slicemill.esl.query import Frame
+from slicemill.esl.types.expression import columns_of
+from slicemill.esl.types.query import Frame
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import JoinMember, Part, SharedJoin
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.esl.query import Frame, Window
+from slicemill.esl.types.query import Frame, Window
 from slicemill.plan.operators import JoinMember, SharedJoin
 from slicemill.plan.slices.chain import PlannedChain, mem_opt
 from slicemill.plan.slices.members import Member, Side

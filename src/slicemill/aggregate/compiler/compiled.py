@@ -1,0 +1,280 @@
+"""Calls that run as generated code, in machine code or as Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import typeof
+
+from slicemill.aggregate.compiler import support as ops
+from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
+from slicemill.aggregate.compiler.layout import MACHINE, dtype_of
+from slicemill.aggregate.compiler.module import Module, Routine
+from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
+from slicemill.aggregate.compiler.store import load, load_from_memory
+from slicemill.aggregate.frame import Frame
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar import vectors
+from slicemill.scalar.vectors import Vector
+
+_NEVER = -(2**63)
+_NONE = np.zeros(2**20, np.bool_)  # of most calls no tuple expires
+_NONE.flags.writeable = False
+
+Explain = Callable[[Module, Routine, CompiledState, int, Sequence[Vector]], Exception]
+
+
+class Compiled:
+    """`variants`: the module for arguments that are never NULL, and the one for those that may be."""
+
+    def __init__(
+        self,
+        variants: tuple[Module, Module],
+        returns: tuple[Type, ...],
+        types: tuple[Type, ...],
+        frame: Frame | None,
+        literals: dict[str, int],
+        how: How,
+        explain: Explain,
+    ) -> None:
+        self.returns, self.how = returns, how
+        self._variants = variants
+        self._loaded: dict[bool, ModuleType] = {}
+        self._ready: set[tuple[bool, str]] = set()  # routines that are compiled
+        self._types = types
+        self._frame = frame
+        self._literals = literals
+        self._explain = explain
+        self._form = variants[0].form
+        self._numbers = _numbers(frame)
+        self._is_model = any(made.definition.models for made in variants[0].procedures.values())
+
+    @property
+    def _timed(self) -> bool:
+        return self._frame is not None and self._frame.waits_for_time
+
+    @property
+    def _active(self) -> bool:
+        return self._frame is not None and self._frame.active
+
+    def warm(self) -> None:
+        """A run over no tuples compiles as any other; the code for NULLs waits for the first of them."""
+        arguments = [vectors.from_values([], type_) for type_ in self._types]
+        self.run(self.start(), Tuples(arguments, np.zeros(0, np.int32), np.zeros(0, np.int64)))
+
+    def start(self) -> CompiledState:
+        return start(self._variants[0], self._literals, self._timed, self._active)
+
+    def take_over(self, state: CompiledState, other: Compiled, models: Sequence[int]) -> None:
+        """Goes on with the state of a call that has these models among others."""
+        move(state, other._variants[state.nullable], self._variants[state.nullable], models)
+
+    def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> Answers:
+        rows = len(tuples.ts)
+        given = self._inputs(state, tuples, rows)
+        module = self._variants[state.nullable]
+        make_room(state, module, int(tuples.partitions.max()) + 1 if rows else 0, rows)
+        given |= self._numbers
+        # Numbers without a sign need no test for places counted from the end.
+        codes = tuples.partitions.astype(np.int32, copy=False).view(np.uint32)
+        given |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
+        given["complete"] = _NEVER if complete is None else complete
+        first = state.arrivals
+        # A tuple may be answered when it comes and once more when it leaves.
+        events = rows + state.waiting + (rows if self._active else 0)
+        count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
+        state.arrivals += rows
+        one_each = module.run.one_each
+        numbers = _counting(first, rows) if one_each else out["out_number"][:count]
+        if self._timed:
+            ts, expired = out["out_ts"][:count], out["out_expired"][:count]
+        else:
+            ts = tuples.ts if one_each else tuples.ts[numbers - first]
+            expired = _none(count)
+        columns = self._columns(module, state, out, count)
+        if "opened" in state.arrays and count:
+            order = np.argsort(numbers, kind="stable")
+            numbers, ts = numbers[order], ts[order]
+            columns = [vectors.take(column, order) for column in columns]
+        state.texts.forget(_text_fields(module, state))
+        answered = self._answered(state)
+        return Answers(numbers, ts, columns, expired, answered, self._needed(state, answered))
+
+    def finish(self, state: CompiledState) -> Results:
+        module = self._variants[state.nullable]
+        assert module.finish is not None, "only a call without window ends"
+        make_room(state, module, 1, 0)
+        records = state.arrays[module.loop]
+        groups = np.flatnonzero(records["started"])
+        groups = groups[np.argsort(records["first"][groups], kind="stable")]
+        if not len(groups):
+            groups = np.zeros(1, np.int64)
+        count, out = self._execute(module, module.finish, state, {"codes": groups}, len(groups), ())
+        return Results(out["out_number"][:count], self._columns(module, state, out, count))
+
+    def due(self, state: CompiledState) -> int | None:
+        if not self._timed or not state.waiting:
+            return None
+        slot = state.arrays["slot"]
+        return int(state.arrays["negative_ts"][slot[0]]) + 1 if self._active else int(slot[1])
+
+    def _answered(self, state: CompiledState) -> int:
+        if "opened" not in state.arrays or not state.waiting:
+            return state.arrivals
+        open_ones = state.arrays["opened"][: state.waiting]
+        return int(state.arrays[self._variants[0].loop]["open_number"][open_ones].min())
+
+    def _needed(self, state: CompiledState, answered: int) -> int:
+        if not self._active or not state.waiting:
+            return answered
+        return int(state.arrays["negative_number"][state.arrays["slot"][0]])
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def _execute(
+        self,
+        module: Module,
+        routine: Routine,
+        state: CompiledState,
+        given: dict[str, Any],
+        rows: int,
+        arguments: Sequence[Vector],
+    ) -> tuple[int, dict[str, Any]]:
+        """The number of rows that came out, and the arrays that hold them."""
+        size = rows + 16 if routine.bound is None else max(1, (rows + 2) * routine.bound)
+        arrays = state.arrays | given | self._outputs(routine, size)
+        function = getattr(self._code(module), routine.name)
+        parameters = [arrays[name] for name in routine.parameters]
+        with np.errstate(all="ignore"):
+            site, count, *kept = self._called(function, module, routine, parameters)
+        back = dict(zip(routine.kept, kept, strict=True))
+        state.arrays |= {name: array for name, array in back.items() if name in state.arrays}
+        if site != 0:
+            raise self._explain(module, routine, state, int(site), arguments)
+        return int(count), back
+
+    def _code(self, module: Module) -> ModuleType:
+        nullable = module is self._variants[1]
+        if nullable not in self._loaded:
+            machine = module.form == MACHINE
+            made = load(module.source) if machine else load_from_memory(module.source, module.closures)
+            self._loaded[nullable] = made
+        return self._loaded[nullable]
+
+    def _called(self, function: Any, module: Module, routine: Routine, parameters: list[Any]) -> Any:
+        """Numba's own files may be damaged or in the way: then it compiles without them."""
+        if module.form != MACHINE or (module is self._variants[1], routine.name) in self._ready:
+            return function(*parameters)
+        self._ready.add((module is self._variants[1], routine.name))
+        try:
+            function.compile(tuple(map(typeof, parameters)))
+        except Exception:
+            made = load_from_memory(module.source)
+            self._loaded[module is self._variants[1]] = made
+            function = getattr(made, routine.name)
+        return function(*parameters)
+
+    def _may_be_null(self, vector: Vector) -> bool:
+        """To a model what is no number is no value."""
+        if vector.valid is not None and not np.all(vector.valid):
+            return True
+        return self._is_model and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
+
+    def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if not state.nullable and any(map(self._may_be_null, tuples.arguments)):
+            allow_nulls(state, *self._variants)
+        for place, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
+            full = vectors.full_length(vector, rows)
+            given[f"in_{place}"] = self._input(state, full, type_, rows)
+            if state.nullable:
+                valid = np.ones(rows, np.bool_) if vector.valid is None else vector.valid
+                given[f"in_{place}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
+        return given
+
+    def _input(self, state: CompiledState, vector: Vector, type_: Type, rows: int) -> Any:
+        if type_.kind is Kind.VARCHAR and type_.length is not None:
+            vector = Vector(type_, pc.utf8_slice_codeunits(vector.data, 0, type_.length), vector.valid)
+        if self._form == MACHINE:
+            coded = state.texts.encode(vector.data) if type_.kind is Kind.VARCHAR else vector.data
+            return _read_only(coded)
+        if dtype_of(type_, self._form) is not np.object_:
+            return vector.data
+        values = np.empty(rows, np.object_)
+        values[:] = vectors.to_values(vector, rows)
+        return values
+
+    def _outputs(self, routine: Routine, size: int) -> dict[str, Any]:
+        """The arrays that a routine writes its rows to."""
+        dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
+        for place, type_ in enumerate(self.returns):
+            dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
+        return {name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.kept}
+
+    def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
+        columns = []
+        for place, type_ in enumerate(self.returns):
+            values = out[f"out_{place}"][:count]
+            null = out[f"out_{place}_null"][:count] if module.null_returns[place] else None
+            valid = None if null is None or not null.any() else ~null
+            if type_.kind is Kind.VARCHAR and self._form == MACHINE:
+                columns.append(Vector(type_, state.texts.decode(values, valid), valid))
+            elif values.dtype == np.object_:
+                shown = [None if null is not None and null[i] else value for i, value in enumerate(values)]
+                columns.append(vectors.from_values(shown, type_))
+            else:
+                columns.append(Vector(type_, values.astype(vectors.dtype_of(type_), copy=False), valid))
+        return columns
+
+
+def _empty(size: int, dtype: Any) -> Any:
+    """An array in memory of Arrow's, which keeps what was freed for the next chunk.
+
+    NumPy's goes back to the operating system, and each of its pages costs a fault the next time.
+    """
+    if dtype is np.object_:
+        return np.empty(size, dtype)
+    return np.frombuffer(pa.allocate_buffer(size * np.dtype(dtype).itemsize), dtype)
+
+
+def _none(count: int) -> Any:
+    return _NONE[:count] if count <= len(_NONE) else np.zeros(count, np.bool_)
+
+
+def _counting(first: int, rows: int) -> Any:
+    numbers = _empty(rows, np.int64)
+    ops.count_from(numbers, first)
+    return numbers
+
+
+def _read_only(array: Any) -> Any:
+    """Columns of Arrow cannot be written; machine code is compiled once if no column can."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _numbers(frame: Frame | None) -> dict[str, int]:
+    """The lengths that a frame's loop is given."""
+    if frame is None or frame.preceding is None:
+        return {}
+    numbers = {"preceding": frame.preceding}
+    if frame.slide is not None and frame.length is not None:
+        pane = gcd(frame.length, frame.slide)
+        panes = frame.in_panes(pane)
+        assert panes.preceding is not None and panes.slide is not None
+        numbers |= {"slide": frame.slide, "length": frame.length, "pane_length": pane}
+        numbers |= {"panes_preceding": panes.preceding, "panes_slide": panes.slide}
+    return numbers
+
+
+def _text_fields(module: Module, state: CompiledState) -> list[Any]:
+    if module.form != MACHINE:
+        return []
+    return [state.arrays[name][field] for name, fields in module.texts.items() for field in fields]

@@ -1,0 +1,165 @@
+"""EXPIRE for aggregates that have none: derived where a body has the pattern of an incremental graph (C15).
+
+The pattern: one table of one row, whose columns only ever grow by a function of the arguments. That is a
+uniform T and a reversible Ac; INITIALIZE begins with the first image, TERMINATE is the last T:
+
+    INITIALIZE: { INSERT INTO state VALUES (f(x), 1); }
+    ITERATE:    { UPDATE state SET total = total + f(x), n = n + 1; }
+    TERMINATE:  { INSERT INTO RETURN SELECT … FROM state; }
+
+A tuple that leaves is then subtracted, and the window is not read again. Rows must be the same to the last
+bit, so this is for whole numbers that cannot overflow: 64 bits that grow by 32. Doubles would keep what
+rounding leaves of values that are gone; a model (`slicemill.model`) takes care of that. NULL cannot be
+subtracted: it is counted, and what it touches is NULL as long as it is in the window (C24).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.aggregate import (
+    RETURN,
+    AggregateDefinition,
+    Insert,
+    LocalTable,
+    State,
+    Statement,
+    Update,
+)
+from slicemill.esl.types.expression import (
+    Argument,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expr,
+    Literal,
+    transform,
+    walk,
+)
+from slicemill.esl.types.schema import Column, Kind, Schema
+
+_PURE = (Argument, Call, Case, Cast, Literal)
+
+
+def with_derived_window(name: str, catalog: Catalog) -> Catalog:
+    """The catalog with a window version of an aggregate, if it has none and one can be derived."""
+    base, window = catalog.aggregates(name)
+    if base is None or window is not None:
+        return catalog
+    derived = derived_window(base)
+    if derived is None:
+        return catalog
+    catalog = catalog.copy()
+    catalog.window_aggregates[name.lower()] = derived
+    return catalog
+
+
+def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
+    """The window version, or None where the body is not of the pattern."""
+    images = images_of(base)
+    returned = base.bodies.get(State.TERMINATE, ())
+    if images is None or len(returned) != 1:
+        return None
+    (table,) = base.tables
+    counters = [Column(_counter(name), t.BIGINT) for name in images]
+    kept = LocalTable(table.name, Schema((*table.schema.columns, *counters)))
+    answer = _answer(returned[0], kept)
+    if answer is None:
+        return None
+    row = (*(_known(f) for f in images.values()), *(_missing(f) for f in images.values()))
+    begin = Insert(table.name, rows=(row,))
+    bodies: dict[State, tuple[Statement, ...]] = {
+        State.INITIALIZE: (begin, answer),
+        State.ITERATE: (_update(table, images, "+"), answer),
+        State.EXPIRE: (_update(table, images, "-"),),
+    }
+    return replace(base, window=True, tables=(kept,), bodies=bodies)
+
+
+def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
+    """What each column of the one table grows by; None where that is not all that happens."""
+    first, later = (base.bodies.get(state, ()) for state in (State.INITIALIZE, State.ITERATE))
+    if len(base.tables) != 1 or base.algebraic or len(first) != 1 or len(later) != 1:
+        return None
+    (table,), (begin,), (change,) = base.tables, first, later
+    if not isinstance(begin, Insert) or not isinstance(change, Update):
+        return None
+    if {begin.table.lower(), change.table.lower()} != {table.name.lower()} or len(begin.rows) != 1:
+        return None
+    if begin.where is not None or change.where is not None:
+        return None
+    grows = {name: _image(expr, f"{change.table}.{name}") for name, expr in change.assignments}
+    images: dict[str, Expr] = {}
+    for column, value in zip(table.schema, begin.rows[0], strict=True):
+        image = grows.get(column.name)
+        if column.type.kind is not Kind.BIGINT or image is None or image != value:
+            return None
+        images[column.name] = image
+    return images
+
+
+def _image(expr: Expr, column: str) -> Expr | None:
+    """f, of `column + f` or `f + column`: a whole number of 32 bits, made of the arguments alone."""
+    if not isinstance(expr, Call) or expr.function != "+" or len(expr.arguments) != 2:
+        return None
+    left, right = expr.arguments
+    held, image = (left, right) if isinstance(left, ColumnRef) else (right, left)
+    if not isinstance(held, ColumnRef) or held.name.lower() != column.lower():
+        return None
+    pure = all(isinstance(part, _PURE) for part in walk(image))
+    return image if pure and image.type.kind is Kind.INT else None
+
+
+def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
+    """RETURN from the table, in which a column that holds a NULL is NULL."""
+    if not isinstance(returned, Insert) or returned.table != RETURN or returned.query is None:
+        return None
+    query = returned.query
+    if len(query.inputs) != 1 or query.inputs[0].relation.lower() != kept.name.lower():
+        return None
+    chosen = (query.where, query.having, query.limit, *query.group_by, *query.aggregates, *query.order_by)
+    if any(part is not None for part in chosen) or query.distinct:
+        return None
+    if not all(_simple(item.expr) for item in query.items):
+        return None
+    (source,) = query.inputs
+
+    def change(expr: Expr) -> Expr | None:
+        if not isinstance(expr, ColumnRef):
+            return None
+        nulls = ColumnRef(_counter(expr.name), t.BIGINT)
+        some = Call(">", (nulls, Literal(0, t.INT)), t.BOOLEAN)
+        return Case(((some, Literal(None, expr.type)),), expr, expr.type)
+
+    items = tuple(replace(item, expr=transform(item.expr, change)) for item in query.items)
+    return replace(returned, query=replace(query, inputs=(replace(source, schema=kept.schema),), items=items))
+
+
+def _simple(expr: Expr) -> bool:
+    return all(isinstance(part, (*_PURE, ColumnRef)) for part in walk(expr))
+
+
+def _counter(name: str) -> str:
+    return f"{name}_nulls"
+
+
+def _missing(image: Expr) -> Expr:
+    null = Call("isnull", (image,), t.BOOLEAN)
+    return Case(((null, Literal(1, t.INT)),), Literal(0, t.INT), t.INT)
+
+
+def _known(image: Expr) -> Expr:
+    null = Call("isnull", (image,), t.BOOLEAN)
+    return Case(((null, Literal(0, t.INT)),), image, t.INT)
+
+
+def _update(table: LocalTable, images: dict[str, Expr], sign: str) -> Update:
+    changes = []
+    for name, image in images.items():
+        for column, by in ((name, _known(image)), (_counter(name), _missing(image))):
+            held = ColumnRef(f"{table.name}.{column}", t.BIGINT)
+            changes.append((column, Call(sign, (held, by), t.BIGINT)))
+    return Update(table.name, tuple(changes), None)

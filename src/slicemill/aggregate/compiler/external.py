@@ -1,0 +1,237 @@
+"""Aggregates written in Python whose methods Numba can compile (M38).
+
+The class declares its state as annotated fields, and its methods read and write nothing else:
+
+    class Spread:
+        low: float
+        high: float
+
+        def initialize(self, x): self.low = self.high = x
+        def iterate(self, x): self.low, self.high = min(self.low, x), max(self.high, x)
+        def terminate(self): return self.high - self.low
+
+`self` is then the partition's record, so the methods go into the same loops as statements of ESL. Fields are
+int (64 bits), float or bool. A method returns None, or a value (a tuple, where the aggregate has several
+columns) of the declared types: float for REAL, int for BIGINT. Once an argument is NULL, records become
+objects of the class, and the same loop runs as Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types as numba_types
+
+from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
+from slicemill.aggregate.compiler.source import Code, Unfit
+from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
+from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.schema import Kind, Type
+
+_FIELDS = {int: "i8", float: "f8", bool: "?", "int": "i8", "float": "f8", "bool": "?"}
+_GIVES: dict[Kind, tuple[type, ...]] = {
+    Kind.DOUBLE: (numba_types.Float,),
+    Kind.INT: (numba_types.Integer,),
+    Kind.BIGINT: (numba_types.Integer,),
+    Kind.TIMESTAMP: (numba_types.Integer,),
+    Kind.BOOLEAN: (numba_types.Boolean,),
+}
+_METHODS = {
+    State.INITIALIZE: "initialize",
+    State.ITERATE: "iterate",
+    State.EXPIRE: "expire",
+    State.TERMINATE: "terminate",
+}
+
+
+class ExternalProcedure(Procedure):
+    """A version that is a Python class: each state calls a method."""
+
+    _started = "True"
+
+    def columns(self) -> Columns:
+        if self.form != MACHINE:
+            return Columns({}, extra=[("object", "O")])
+        extra = [(name, _FIELDS[kind]) for name, kind in fields_of(self.definition).items()]
+        return Columns({}, extra=extra)
+
+    @property
+    def one_body(self) -> bool:
+        return False
+
+    @property
+    def answers_once(self) -> bool:
+        return False
+
+    def bind_last(self, started: str) -> None:
+        self._started = started
+
+    def bound_of(self, state: State) -> int | None:
+        return int(self._returns(state))
+
+    def returns_at_steps(self) -> bool:
+        return self._returns(State.INITIALIZE) or self._returns(State.ITERATE)
+
+    def needs_window(self) -> bool:
+        return hasattr(import_class(_external(self.definition)), "expire")
+
+    def _returns(self, state: State) -> bool:
+        method = getattr(import_class(_external(self.definition)), _METHODS[state], None)
+        return method is not None and _returns_something(method)
+
+    def statements(self, state: State, bound: bool = True) -> None:
+        del bound
+        made, method = import_class(_external(self.definition)), _METHODS[state]
+        if not hasattr(made, method):
+            return
+        if state is State.INITIALIZE:
+            self._begin(made)
+        given = [] if state is State.TERMINATE else list(self.definition.arguments)
+        codes = [self._given(argument.name, argument.type) for argument in given]
+        if self.form == MACHINE:
+            call = f"{self._function(method)}({', '.join([self.record, *codes])})"
+        else:
+            checked = self._closure("checked", partial(self._as_declared, method))
+            call = f"{checked}({self.record}.object.{method}({', '.join(codes)}))"
+        if not self._returns(state):
+            self.out.line(call)
+            return
+        if state is State.TERMINATE:  # nothing over no tuple
+            with self.out.block(f"if {self._started}:"):
+                self._take(call)
+        else:
+            self._take(call)
+
+    def _begin(self, made: Any) -> None:
+        """Fields with a value in the class begin with it."""
+        if self.form != MACHINE:
+            self.out.line(f"{self.record}.object = {self._closure('new', made)}()")
+            return
+        for name in fields_of(self.definition):
+            if name in vars(made):
+                self.out.line(f"{self.record}.{name} = {vars(made)[name]!r}")
+
+    def _as_declared(self, method: str, returned: object) -> object:
+        """What a method returned, in the declared types; several columns as a tuple."""
+        if returned is None:
+            return None
+        instance = ExternalInstance(self.definition, import_class(_external(self.definition)))
+        return instance.checked(returned, method)
+
+    def _given(self, argument: str, type_: Type) -> str:
+        self.shared.facts.add(f"{self.record} reads {argument}")
+        code = self._current(argument)
+        if self.form == MACHINE:
+            return code.value
+        plain = {Kind.DOUBLE: "float", Kind.BOOLEAN: "bool"}.get(type_.kind, "int")
+        return f"(None if {code.null} else {plain}({code.value}))"
+
+    def _take(self, call: str) -> None:
+        returned = self.out.fresh("returned")
+        self.out.line(f"{returned} = {call}")
+        with self.out.block(f"if {returned} is not None:"):
+            schema = self.definition.returns
+            texts = [returned] if len(schema) == 1 else [f"{returned}[{i}]" for i in range(len(schema))]
+            values = [self.out.fresh() for _ in texts]
+            for value, text in zip(values, texts, strict=True):
+                self.out.line(f"{value} = {text}")
+            self.give([Code(value) for value in values])
+
+    def _function(self, method: str) -> str:
+        name = f"{self.record}_{method}"
+        self.shared.external[name] = (_external(self.definition), method)
+        return name
+
+
+def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
+    """The annotated fields of the class; Unfit where they are no plain numbers."""
+    made = import_class(_external(definition))
+    fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
+    if not inspect.isclass(made) or made.__init__ is not object.__init__:
+        raise Unfit(f"{definition.external} is no class, or has an __init__ of its own")
+    if not fields or any(kind not in _FIELDS for kind in fields.values()):
+        raise Unfit(f"{definition.external} does not declare its state as annotated numbers")
+    return fields
+
+
+def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
+    """Records as objects of the class."""
+    made = import_class(_external(definition))
+    objects = [made() for _ in range(len(records))]
+    for name in fields_of(definition):
+        for thing, value in zip(objects, records[name].tolist(), strict=True):
+            setattr(thing, name, value)
+    return objects
+
+
+def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
+    """Unfit, with Numba's first words, unless it takes all methods and they return the declared types."""
+    made = import_class(_external(definition))
+    state = numba.from_dtype(record)
+    arguments = [_numba_type(argument.type) for argument in definition.arguments]
+    for name in _METHODS.values():
+        method = getattr(made, name, None)
+        if method is None:
+            continue
+        signature = (state,) if name == "terminate" else (state, *arguments)
+        try:
+            compiled = numba.njit(method)
+            compiled.compile(signature)
+            returned = compiled.overloads[signature].signature.return_type
+        except Exception as problem:
+            first = str(problem).strip().splitlines()[0]
+            raise Unfit(f"Numba does not take {definition.external}.{name}: {first}") from None
+        if _returns_something(method) and not _fits(returned, definition):
+            raise Unfit(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
+
+
+def _fits(returned: Any, definition: AggregateDefinition) -> bool:
+    inner = returned.type if isinstance(returned, numba_types.Optional) else returned
+    parts: list[Any] = [*inner] if isinstance(inner, numba_types.BaseTuple) else [inner]  # type: ignore[misc]
+    schema = definition.returns
+    return len(parts) == len(schema) and all(
+        isinstance(part, _GIVES.get(column.type.kind, ())) and column.type.kind is not Kind.INT
+        for part, column in zip(parts, schema, strict=True)
+    )
+
+
+def _numba_type(type_: Type) -> Any:
+    dtype = dtype_of(type_, MACHINE)
+    if type_.kind is Kind.VARCHAR:
+        raise Unfit("a text is no number to a compiled class")
+    return numba.from_dtype(np.dtype(dtype))
+
+
+def _external(definition: AggregateDefinition) -> str:
+    assert definition.external is not None, "the caller has looked"
+    return definition.external
+
+
+def _returns_something(method: Any) -> bool:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    except (OSError, TypeError, SyntaxError):
+        raise Unfit(f"the source of {method} is not there to be read") from None
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    return any(value is not None and getattr(value, "value", ...) is not None for value in returned)
+
+
+def import_lines(external: dict[str, tuple[str, str]]) -> list[str]:
+    """Lines that make the methods known to a generated module; the source's digest makes changes show."""
+    lines = []
+    for name, (where, method) in external.items():
+        module, _, class_name = where.partition(":")
+        source = inspect.getsource(getattr(import_class(where), method))
+        digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+        text = f"{class_name}.{method}"
+        lines += [f"from {module} import {class_name}  # {digest}"]
+        lines += [f"{name} = njit({text})"]
+    return lines

@@ -1,0 +1,127 @@
+"""Words for what generated code could not do: the interpreter runs the statement at which it stopped.
+
+A statement takes effect as a whole, so the tables are as they were before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slicemill.aggregate import definition as aggregate
+from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.layout import MACHINE, MANY, Columns
+from slicemill.aggregate.compiler.module import Module, Routine
+from slicemill.aggregate.compiler.state import CompiledState
+from slicemill.aggregate.compiler.version import CONVERSION, safe
+from slicemill.aggregate.interpreter.lookup import EslInstance
+from slicemill.aggregate.interpreter.statements import row_converter
+from slicemill.aggregate.inwindow import Inwindow
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.aggregate import INWINDOW
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.vectors import Vector, to_values
+
+
+def explain(
+    found: aggregate.AggregateDefinition,
+    module: Module,
+    routine: Routine,
+    state: CompiledState,
+    site: int,
+    arguments: Sequence[Vector],
+) -> SlicemillError:
+    """The error of the reference for a site at which generated code stopped."""
+    record = "s" if site == CONVERSION and "b" not in module.procedures else "b"
+    if site != CONVERSION:
+        record, name, index = routine.sites[site - 1]
+    made = module.procedures[record]
+    trouble = state.arrays[f"trouble_{record}"][0]
+    try:
+        if site == CONVERSION:
+            place = int(trouble["tuple_place"])
+            rows = max(
+                (len(vector.data) for vector in arguments if hasattr(vector.data, "__len__")), default=1
+            )
+            row_converter(made.definition.arguments)(tuple(to_values(v, rows)[place] for v in arguments))
+        else:
+            reader = _Reader(module, state)
+            instance = _instance(found, made, reader, int(trouble["record_place"]))
+            instance._body.arguments = {
+                argument.name: reader.value(trouble, safe(argument.name), argument.type)
+                for argument in made.definition.arguments
+            }
+            instance._program[name][index](instance._body)
+    except SlicemillError as error:
+        return error
+    return SlicemillError(f"{made.definition.name} has left the range of its numbers: use DOUBLE or DECIMAL")
+
+
+def _instance(
+    found: aggregate.AggregateDefinition, made: Procedure, reader: _Reader, place: int
+) -> EslInstance:
+    if made.definition.window:
+        assert found.window is not None
+        inwindow = Inwindow()
+        for position, row in reader.window(place):
+            inwindow.insert(position, row)
+        instance: Any = found.window(inwindow)
+    else:
+        assert found.base is not None
+        instance = found.base()
+    assert isinstance(instance, EslInstance)
+    for table, schema in made.schemas.items():
+        if table != INWINDOW:
+            types = [(column.name, column.type) for column in schema]
+            instance._body.tables[table] = reader.table(made, table, types, place)
+    return instance
+
+
+class _Reader:
+    """Reads what a partition holds as values of the reference."""
+
+    def __init__(self, module: Module, state: CompiledState) -> None:
+        self._module = module
+        self._state = state
+
+    def value(self, record: Any, field: str, type_: Type) -> object:
+        if f"{field}_null" in record.dtype.names and record[f"{field}_null"]:
+            return None
+        value = record[field]
+        plain = value.item() if hasattr(value, "dtype") else value
+        if type_.kind is Kind.VARCHAR and self._module.form == MACHINE:
+            return self._state.texts.values[plain]
+        return plain
+
+    def table(
+        self, made: Procedure, table: str, types: list[tuple[str, Type]], place: int
+    ) -> list[tuple[object, ...]]:
+        record = self._state.arrays[made.record.upper()][place]
+        rows = int(record[f"{safe(table)}_rows"])
+        if made.bounds[table] < MANY:
+            return [tuple(self.value(record, f"{safe(table)}_{safe(n)}", t) for n, t in types)] * rows
+        pool, at = self._state.arrays[made.array(table)], int(record[f"{safe(table)}_at"])
+        return [tuple(self.value(pool[at + i], safe(n), t) for n, t in types) for i in range(rows)]
+
+    def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
+        """Arguments that no statement reads are not kept, and nobody will miss them."""
+        if "window" not in self._state.arrays:
+            return []
+        record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
+        held: Columns = self._module.columns["window"]
+        count = len(self._module.procedures["s"].definition.arguments)
+        rows = []
+        for i in range(int(record["window_rows"])):
+            row = pool[self._place(record, i)]
+            values = (
+                self.value(row, f"a{j}", held.types[f"a{j}"]) if f"a{j}" in held.types else None
+                for j in range(count)
+            )
+            rows.append((int(row["pos"]) if "pos" in row.dtype.names else i, tuple(values)))
+        return rows
+
+    def _place(self, record: Any, i: int) -> int:
+        window = self._module.procedures["s"].window
+        if window is None or not window.ring:
+            return int(record["window_at"]) + i
+        return int(record["window_begin"] + (record["window_at"] + i) % record["window_room"])

@@ -1,0 +1,158 @@
+"""Where an aggregate keeps its state: local tables as fields of its partition's record, or as pools of rows.
+
+A table that never holds more than one row is kept in the record itself. That is found by counting rows
+through the statements of each state: an INSERT adds what it can add at most, an unconditional DELETE leaves
+none. INITIALIZE begins with empty tables, every other state with what any state may leave behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregate.compiler.source import Unfit
+from slicemill.esl.types.aggregate import (
+    INWINDOW,
+    RETURN,
+    AggregateDefinition,
+    Delete,
+    Insert,
+    State,
+    Statement,
+)
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind, Type
+
+MANY = 2
+MACHINE, PYTHON, INTERPRETER = "machine code", "Python", "interpreter"
+
+_WHOLE = (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
+
+
+def dtype_of(type_: Type, form: str) -> Any:
+    """How generated code holds a value. Texts are codes of a dictionary in machine code."""
+    if type_.kind in _WHOLE or (type_.kind is Kind.VARCHAR and form == MACHINE):
+        return np.int64
+    if type_.kind is Kind.DOUBLE:
+        return np.float64
+    if type_.kind in (Kind.BOOLEAN, Kind.NULL):
+        return np.bool_
+    if form == MACHINE:
+        raise Unfit(f"{type_} has no machine form")
+    return np.object_
+
+
+def field_of(type_: Type, form: str) -> Any:
+    """How a record holds a value. Machine code reads 32 bits into 64; Python would go on in 32."""
+    return np.int32 if type_.kind is Kind.INT and form == MACHINE else dtype_of(type_, form)
+
+
+def default_of(type_: Type) -> str:
+    """The text of a value that stands where there is none."""
+    return {Kind.DOUBLE: "0.0", Kind.BOOLEAN: "False", Kind.NULL: "False"}.get(type_.kind, "0")
+
+
+@dataclass(slots=True)
+class Columns:
+    """Named values with their types, and a flag for NULL where one can be, as fields of a record."""
+
+    types: dict[str, Type]
+    flagged: frozenset[str] = frozenset()
+    extra: list[tuple[str, Any]] = field(default_factory=list)
+
+    def dtype(self, form: str) -> np.dtype[Any]:
+        fields = list(self.extra)
+        for name, type_ in self.types.items():
+            fields.append((name, field_of(type_, form)))
+            fields += [(f"{name}_null", np.bool_)] if name in self.flagged else []
+        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # leaves no gaps
+        if len({name for name, _ in fields}) < len(fields):
+            raise Unfit("names of columns collide in generated code")
+        # An empty record has no array.
+        return np.dtype(fields or [("unused", np.bool_)], align=True)
+
+    def texts(self) -> list[str]:
+        return [name for name, type_ in self.types.items() if type_.kind is Kind.VARCHAR]
+
+
+def single_tables(definition: AggregateDefinition) -> frozenset[str]:
+    """The tables that hold at most one row, by the rule above; lower-case names."""
+    most = {table.name.lower(): 0 for table in definition.tables} | {INWINDOW: MANY}
+    while True:
+        after = dict(most)
+        for state, statements in definition.bodies.items():
+            rows = dict.fromkeys(most, 0) if state is State.INITIALIZE else dict(most)
+            for statement in statements:
+                _count(statement, rows)
+                after = {name: max(after[name], rows[name]) for name in after}
+        if after == most:
+            return frozenset(name for name, count in most.items() if count < MANY)
+        most = after
+
+
+def _count(statement: Statement, rows: dict[str, int]) -> None:
+    table = statement.table.lower()
+    if isinstance(statement, Delete) and statement.where is None:
+        rows[table] = 0
+    elif isinstance(statement, Insert) and statement.table != RETURN:
+        rows[table] = min(MANY, rows[table] + _inserted(statement, rows))
+
+
+def _inserted(statement: Insert, rows: dict[str, int]) -> int:
+    return len(statement.rows) if statement.query is None else query_bound(statement.query, rows)
+
+
+def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
+    """The most rows that a query can give, MANY for two or more."""
+    bound = 1
+    if query.group_by or not query.aggregates:
+        for entry in query.inputs:
+            inner = query_bound(entry.query, rows) if entry.query else rows.get(entry.relation.lower(), MANY)
+            bound = min(MANY, bound * inner)
+    return bound if query.limit is None else min(bound, query.limit)
+
+
+def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
+    """The tables that hold a row from INITIALIZE on: it inserts one in any case, and nothing deletes."""
+    filled = {
+        statement.table.lower()
+        for statement in definition.bodies.get(State.INITIALIZE, ())
+        if isinstance(statement, Insert) and statement.rows and statement.where is None
+    }
+    bodies = definition.bodies.values()
+    emptied = {s.table.lower() for statements in bodies for s in statements if isinstance(s, Delete)}
+    return frozenset(filled - emptied)
+
+
+def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool:
+    """Whether statements return exactly one row, whatever the values; `filled` tables have one row each."""
+    returning = [s for s in statements if isinstance(s, Insert) and s.table == RETURN]
+    if len(returning) != 1:
+        return False
+    (statement,) = returning
+    query = statement.query
+    if query is None:
+        return len(statement.rows) == 1 and statement.where is None
+    if query.group_by or query.having is not None or query.limit is not None:
+        return False
+    if query.aggregates:
+        return True
+    return query.where is None and all(entry.relation.lower() in filled for entry in query.inputs)
+
+
+def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
+    """How many rows statements return at most; None where nothing can be said."""
+    total = 0
+    for statement in statements:
+        if not isinstance(statement, Insert) or statement.table != RETURN:
+            continue
+        if statement.query is None:
+            total += len(statement.rows)
+        elif query_bound(statement.query, dict.fromkeys(single, 1)) < MANY:
+            total += 1
+        else:
+            return None
+    return total

@@ -1,0 +1,208 @@
+"""What the loops of all boxes are made of: records, the rows that come out, steps, and TERMINATE.
+
+A loop keeps something per partition of its own, in a record `k`: whether a tuple has come, where the window
+lies, which pane or slot is open. `s` is the record of the version that answers, which has these fields too;
+`b` that of the base version where it serves panes or is derived from; `c` where it does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.external import ExternalProcedure
+from slicemill.aggregate.compiler.layout import MANY, Columns
+from slicemill.aggregate.compiler.models.procedure import ModelProcedure
+from slicemill.aggregate.compiler.source import Code, Unfit, Writer
+from slicemill.aggregate.compiler.version import Shared, Window
+from slicemill.aggregate.frame import Frame
+from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, State
+from slicemill.esl.types.schema import Type
+from slicemill.reference.window_dispatch import Box
+
+_FLAGS = ("started", "pane_open", "pane_started", "is_open")
+
+
+class Loop:
+    """Writes the parts of one call's module."""
+
+    def __init__(
+        self,
+        versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
+        frame: Frame | None,
+        box: Box | None,
+        types: tuple[Type, ...],
+        shared: Shared,
+        user_defined: Callable[[AggregateDefinition], frozenset[str]],
+    ) -> None:
+        self.base, self.version = versions
+        self.frame, self.box, self.types = frame, box, types
+        self.shared = shared
+        self._names_defined_by_user = user_defined
+        self.out = Writer()
+        self.fields: dict[str, str] = {}  # of k, with their types
+        self.procedures: dict[str, Procedure] = {}
+        self.window: Window | None = None
+        returns = self.base or self.version
+        assert returns is not None
+        self.returns = tuple(column.type for column in returns.returns)
+        self.number, self.at = "first + i", "ts[i]"
+        self.expired = "False"
+        self.grows = False
+        self.one_each = False  # does each tuple give exactly one row?
+        self.bound = 0
+
+    # -- parts ---------------------------------------------------------------------------------------------
+
+    def k(self, name: str) -> str:
+        # 32 bits count the tuples of a window; places in a pool and times take 64.
+        self.fields[name] = "?" if name in _FLAGS else "i4" if name.endswith(("_rows", "_room")) else "i8"
+        return f"k.{name}"
+
+    def _procedure(
+        self, definition: AggregateDefinition, record: str, place: str, window: Window | None = None
+    ) -> Procedure:
+        made = _procedure_of(definition)(
+            definition,
+            self.shared,
+            self.out,
+            record,
+            place,
+            window,
+            self._names_defined_by_user(definition),
+        )
+        made.give = self._emit
+        made.leave = lambda site: f"{site}, n, KEPT"
+        self.procedures[record] = made
+        return made
+
+    @property
+    def timed(self) -> bool:
+        """Do results wait for time?"""
+        return self.frame is not None and self.frame.waits_for_time
+
+    @property
+    def pools(self) -> list[str]:
+        own = [made.array(table) for made in self.procedures.values() for table in made.pools]
+        loop = [name for name in ("window", "latest") if f"{name}_at" in self.fields]
+        return [*loop, *own]
+
+    @property
+    def outputs(self) -> list[str]:
+        names = [] if self.one_each else ["out_number"]
+        names += ["out_ts", "out_expired"] if self.timed else []
+        for place in range(len(self.returns)):
+            names.append(f"out_{place}")
+            if self.shared.null(f"return {place}", "maybe") != "False":
+                names.append(f"out_{place}_null")
+        return names
+
+    @property
+    def kept(self) -> list[str]:
+        return [*self.pools, *self.outputs]
+
+    def _emit(self, codes: list[Code]) -> None:
+        """A row of the result."""
+        out = self.out
+        for place, code in enumerate(codes):
+            self.shared.may_be_null(f"return {place}", code)
+        if self.grows:
+            with out.block("if n == len(out_0):"):
+                for name in self.outputs:
+                    out.line(f"{name} = ops.longer({name})")
+        if not self.one_each:
+            out.line(f"out_number[n] = {self.number}")
+        if self.timed:
+            out.line(f"out_ts[n] = {self.at}")
+            out.line(f"out_expired[n] = {self.expired}")
+        for place, code in enumerate(codes):
+            out.line(f"out_{place}[n] = {code.value}")
+            if f"out_{place}_null" in self.outputs:
+                out.line(f"out_{place}_null[n] = {code.null}")
+        out.line("n += 1")
+
+    def _step(self, made: Procedure, started: str) -> None:
+        if made.one_body:
+            self.out.line(f"{started} = True")
+            made.statements(State.ITERATE)
+            return
+        with self.out.block(f"if {started}:"):
+            made.statements(State.ITERATE)
+        with self.out.block("else:"):
+            self.out.line(f"{started} = True")
+            made.statements(State.INITIALIZE)
+
+    def _terminate(self, made: Procedure, started: str) -> None:
+        """TERMINATE leaves the state as it is: tables of one row are put back, others must not change."""
+        statements = made.definition.bodies.get(State.TERMINATE, ())
+        changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
+        if any(made.bounds[table] >= MANY for table in changed):
+            raise Unfit("TERMINATE changes a table of many rows")
+        made.bind_last(started)
+        fields = [name for table in sorted(changed) for name in made.fields(table)]
+        saved = [self.out.fresh("saved") for _ in fields]
+        for name, place in zip(saved, fields, strict=True):
+            self.out.line(f"{name} = {place}")
+        made.statements(State.TERMINATE, bound=made.keeps_arguments)
+        for name, place in zip(saved, fields, strict=True):
+            self.out.line(f"{place} = {name}")
+
+    def _heads(self, pool: str) -> str:
+        return ", ".join(f'{self.loop}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room"))
+
+    def _more_room(self, pool: str) -> None:
+        begin, at, rows, room = (self.k(f"{pool}_{part}") for part in ("begin", "at", "rows", "room"))
+        with self.out.block(f"if {at} + {rows} == {begin} + {room}:"):
+            self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self._heads(pool)}, p)")
+
+    # -- what a partition's latest tuple returned, kept until its slot or pane ends ------------------------
+
+    def _keep_latest(self, before: str) -> None:
+        out = self.out
+        out.line(f"{self.k('latest_rows')} = 0")
+        with out.block(f"for j in range({before}, n):"):
+            self._more_room("latest")
+            for place in range(len(self.returns)):
+                row = f"latest[k.latest_at + k.latest_rows].r{place}"
+                out.line(f"{row} = out_{place}[j]")
+                if f"out_{place}_null" in self.outputs:
+                    out.line(f"{row}_null = out_{place}_null[j]")
+            out.line("k.latest_rows += 1")
+        out.line(f"n = {before}")
+
+    def _put_latest(self) -> None:
+        with self.out.block(f"for j in range({self.k('latest_rows')}):"):
+            self._emit(
+                [
+                    Code(
+                        f"latest[k.latest_at + j].r{place}",
+                        self.shared.null(f"return {place}", f"latest[k.latest_at + j].r{place}_null"),
+                    )
+                    for place in range(len(self.returns))
+                ]
+            )
+
+    @property
+    def loop(self) -> str:
+        """The array of the loop's own records: that of the version that answers, if it has one."""
+        return "S" if "s" in self.procedures else "K"
+
+    def _records(self, p: str) -> None:
+        if self.loop == "K":
+            self.out.line(f"k = K[{p}]")
+        for record, made in self.procedures.items():
+            if made.place == "p":
+                self.out.line(f"{record} = {record.upper()}[{p}]")
+        if self.loop == "S":
+            self.out.line("k = s")
+
+    def latest_columns(self) -> Columns:
+        types = {f"r{place}": type_ for place, type_ in enumerate(self.returns)}
+        flagged = (place for place in range(len(types)) if f"return {place} may be NULL" in self.shared.facts)
+        return Columns(types, frozenset(f"r{place}" for place in flagged))
+
+
+def _procedure_of(definition: AggregateDefinition) -> type[Procedure]:
+    if definition.model is not None:
+        return ModelProcedure
+    return Procedure if definition.external is None else ExternalProcedure

@@ -1,0 +1,434 @@
+"""What is kept of a window for a core, as source: one class for each way of keeping it (C14, C17, C24).
+
+`came` is written where an element comes, `left` where it leaves. Sums and products are kept twice: the value
+itself, which additions and removals wear, and one of the elements since a certain moment, which only grows.
+When all older ones have left, the second is the value of the window, and takes its place: rounding errors
+live no longer than one window, and nobody reads the window again (the rebase of C24, at n slides).
+
+All that is kept begins as 0.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.models.expressions import Pair
+from slicemill.aggregate.compiler.source import Unfit, Writer
+from slicemill.esl.types.schema import BIGINT, DOUBLE
+from slicemill.model.core import Core
+
+VALUE, FRESH = "v", "w"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a keeper writes: the source, its partition's record, and room in pools by their names.
+
+    `count` is the field that counts the elements.
+    """
+
+    out: Writer
+    record: str
+    number: int
+    count: str
+    make_room: Callable[[str], None]
+
+    def field(self, name: str) -> str:
+        return f"{self.record}.{self.name(name)}"
+
+    def name(self, name: str) -> str:
+        return f"{name}{self.number}"
+
+    def row(self, pool: str, index: str) -> str:
+        """A row of a pool, from the first that is still there."""
+        return f"{self.record}_{pool}[{self.record}.{pool}_at + {index}]"
+
+
+class Keeper(ABC):
+    """`worn`: does it need the second value?
+
+    When `came` is written, the element is counted already; when `left` is written, it is still counted.
+    """
+
+    worn = False
+
+    def __init__(self, core: Core, place: Place) -> None:
+        self.core, self.place = core, place
+
+    def fields(self) -> dict[str, str]:
+        """What it keeps in the record, by name, with the types."""
+        return {}
+
+    def pools(self) -> dict[str, Columns]:
+        """What it keeps for several elements."""
+        return {}
+
+    @abstractmethod
+    def came(self, image: Pair, twice: bool) -> None:
+        """`image` is what the core sees of the element; `twice`: the second value is kept too."""
+
+    @abstractmethod
+    def left(self, image: Pair) -> None: ...
+
+    def aged(self, twice: bool) -> None:  # noqa: B027
+        """`passed` seconds have passed."""
+
+    def begin_again(self) -> None:  # noqa: B027
+        """The second value begins now."""
+
+    def renew(self) -> None:  # noqa: B027
+        """The second value takes the place of the first."""
+
+    @abstractmethod
+    def value(self) -> Pair: ...
+
+
+class Count(Keeper):
+    """n itself, which the loop counts anyway."""
+
+    def came(self, image: Pair, twice: bool) -> None:
+        pass
+
+    def left(self, image: Pair) -> None:
+        pass
+
+    def value(self) -> Pair:
+        return f"float({self.place.count})", "0.0"
+
+
+class Sum(Keeper):
+    worn = True
+
+    def fields(self) -> dict[str, str]:
+        return {self.place.name(f"{which}{part}"): "f8" for which in (VALUE, FRESH) for part in "hl"}
+
+    def _pair(self, which: str) -> Pair:
+        return self.place.field(f"{which}h"), self.place.field(f"{which}l")
+
+    def came(self, image: Pair, twice: bool) -> None:
+        for which in (VALUE, FRESH) if twice else (VALUE,):
+            high, low = self._pair(which)
+            self.place.out.line(f"{high}, {low} = dd.add({high}, {low}, {image[0]}, {image[1]})")
+
+    def left(self, image: Pair) -> None:
+        high, low = self._pair(VALUE)
+        self.place.out.line(f"{high}, {low} = dd.subtract({high}, {low}, {image[0]}, {image[1]})")
+
+    def begin_again(self) -> None:
+        self.place.out.line(f"{', '.join(self._pair(FRESH))} = 0.0, 0.0")
+
+    def renew(self) -> None:
+        self.place.out.line(f"{', '.join(self._pair(VALUE))} = {', '.join(self._pair(FRESH))}")
+
+    def value(self) -> Pair:
+        return self._pair(VALUE)
+
+
+class Product(Keeper):
+    """Zeros are counted apart; what is not 0 is kept with an exponent of its own, and cannot overflow."""
+
+    worn = True
+
+    def fields(self) -> dict[str, str]:
+        parts = {"h": "f8", "l": "f8", "e": "i8"}
+        kept = {self.place.name(f"{w}{part}"): kind for w in (VALUE, FRESH) for part, kind in parts.items()}
+        return {**kept, self.place.name("zeros"): "i8"}
+
+    def _parts(self, which: str) -> str:
+        return ", ".join(self.place.field(f"{which}{part}") for part in "hle")
+
+    def came(self, image: Pair, twice: bool) -> None:
+        out = self.place.out
+        with out.block(f"if {image[0]} == 0.0:"):
+            out.line(f"{self.place.field('zeros')} += 1")
+        with out.block("else:"):
+            for which in (VALUE, FRESH) if twice else (VALUE,):
+                self._times(which, image, inverse=False)
+
+    def _times(self, which: str, image: Pair, inverse: bool) -> None:
+        parts = self._parts(which)
+        self.place.out.line(f"{parts} = dd.scaled_product({parts}, {image[0]}, {image[1]}, {inverse})")
+
+    def left(self, image: Pair) -> None:
+        with self.place.out.block(f"if {image[0]} == 0.0:"):
+            self.place.out.line(f"{self.place.field('zeros')} -= 1")
+        with self.place.out.block("else:"):
+            self._times(VALUE, image, inverse=True)
+
+    def begin_again(self) -> None:
+        self.place.out.line(f"{self._parts(FRESH)} = 0.0, 0.0, 0")
+
+    def renew(self) -> None:
+        self.place.out.line(f"{self._parts(VALUE)} = {self._parts(FRESH)}")
+
+    def value(self) -> Pair:
+        name = self.place.out.fresh("product")
+        self.place.out.line(f"{name}h, {name}l = dd.unscaled({self._parts(VALUE)})")
+        with self.place.out.block(f"if {self.place.field('zeros')} > 0:"):
+            self.place.out.line(f"{name}h, {name}l = 0.0, 0.0")
+        return f"{name}h", f"{name}l"
+
+
+class Counter(Keeper):
+    """all, any and xor: whole numbers, which nothing wears."""
+
+    def fields(self) -> dict[str, str]:
+        return {self.place.name("kept"): "i8"}
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        self._change(image, "+=")
+
+    def left(self, image: Pair) -> None:
+        self._change(image, "-=")
+
+    def _change(self, image: Pair, operator: str) -> None:
+        kept, out = self.place.field("kept"), self.place.out
+        if self.core.aggregate == "xor":
+            out.line(f"{kept} ^= np.int64({image[0]})")
+            return
+        with out.block(f"if {image[0]} {'==' if self.core.aggregate == 'all' else '!='} 0.0:"):
+            out.line(f"{kept} {operator} 1")
+
+    def value(self) -> Pair:
+        kept = self.place.field("kept")
+        texts = {
+            "xor": f"float({kept})",
+            "all": f"(1.0 if {kept} == 0 else 0.0)",
+            "any": f"(1.0 if {kept} > 0 else 0.0)",
+        }
+        return texts[self.core.aggregate], "0.0"
+
+
+class Candidates(Keeper):
+    """max, min and argmax: a deque of the elements that no later one outdoes."""
+
+    _pool = "deque"
+
+    def fields(self) -> dict[str, str]:
+        return {self.place.name("arrived"): "i8", self.place.name("gone"): "i8"}
+
+    def pools(self) -> dict[str, Columns]:
+        return {self.place.name(self._pool): Columns({"value": DOUBLE, "number": BIGINT})}
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        rows = f"{place.record}.{pool}_rows"
+        outdone = {"max": "<=", "min": ">=", "argmax": "<"}[self.core.aggregate]
+        last = place.row(pool, f"{rows} - 1")
+        with out.block(f"while {rows} > 0 and {last}.value {outdone} {image[0]}:"):
+            out.line(f"{rows} -= 1")
+        place.make_room(pool)
+        new = place.row(pool, rows)
+        out.line(f"{new}.value = {image[0]}")
+        out.line(f"{new}.number = {place.field('arrived')}")
+        out.line(f"{rows} += 1")
+        out.line(f"{place.field('arrived')} += 1")
+
+    def left(self, image: Pair) -> None:
+        del image
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        out.line(f"{place.field('gone')} += 1")
+        with out.block(f"if {place.row(pool, '0')}.number < {place.field('gone')}:"):
+            drop_first(place, pool)
+
+    def value(self) -> Pair:
+        place = self.place
+        pool = place.name(self._pool)
+        first = place.row(pool, "0")
+        found = f"{first}.value"
+        if self.core.aggregate == "argmax":
+            found = f"float({first}.number - {place.field('gone')} + 1)"
+        return _if_any(place, pool, found)
+
+
+class Queue(Keeper):
+    """first and last: the elements in the order in which they came."""
+
+    _pool = "queue"
+
+    def pools(self) -> dict[str, Columns]:
+        return {self.place.name(self._pool): Columns({"value": DOUBLE})}
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        _append(self.place, self.place.name(self._pool), image[0])
+
+    def left(self, image: Pair) -> None:
+        del image
+        drop_first(self.place, self.place.name(self._pool))
+
+    def value(self) -> Pair:
+        pool = self.place.name(self._pool)
+        last = f"{self.place.record}.{pool}_rows - 1"
+        index = "0" if self.core.aggregate == "first" else last
+        return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value")
+
+
+class Ranked(Keeper):
+    """median, quantile and topk: a heap of the elements up to the rank, and one of those above."""
+
+    _pools = ("below", "above")
+
+    def fields(self) -> dict[str, str]:
+        names = ("arrived", "gone", "live_below", "live_above")
+        return {self.place.name(name): "i8" for name in names}
+
+    def pools(self) -> dict[str, Columns]:
+        return {self.place.name(pool): Columns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools}
+
+    def _share(self) -> tuple[int, int]:
+        share = self.core.options[0] if self.core.options else None
+        return (1, 2) if share is None else (share.numerator, share.denominator)
+
+    def _target(self, count: str) -> str:
+        """How many elements the heap below holds when the window has `count`."""
+        if self.core.aggregate == "topk":
+            return f"max({count} - {int(self.core.options[0]) - 1}, 0)"
+        above, below = self._share()
+        return f"(({count} - 1) * {above} // {below} + 1 if {count} > 0 else 0)"
+
+    def _call(self, function: str, arguments: str) -> None:
+        place = self.place
+        given = []
+        for pool in map(place.name, self._pools):
+            live = place.field(f"live_{pool.removesuffix(str(place.number))}")
+            given += [
+                f"{place.record}_{pool}",
+                *(f"{place.record}.{pool}_{part}" for part in ("at", "rows")),
+                live,
+            ]
+        kept = [given[2], given[3], given[6], given[7]]
+        place.out.line(f"{', '.join(kept)} = heaps.{function}({', '.join(given)}, {arguments})")
+
+    def _make_room(self) -> None:
+        for pool in self._pools:
+            self.place.make_room(self.place.name(pool))
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        self._make_room()
+        arrived, gone = self.place.field("arrived"), self.place.field("gone")
+        target = self._target(self.place.count)
+        # Numbers begin with 1, so that their signs tell the heaps apart.
+        self.place.out.line(f"{arrived} += 1")
+        self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
+
+    def left(self, image: Pair) -> None:
+        self._make_room()
+        gone, target = self.place.field("gone"), self._target(f"({self.place.count} - 1)")
+        self._call("left", f"{image[0]}, {gone} + 1, {target}")
+        self.place.out.line(f"{gone} += 1")
+
+    def value(self) -> Pair:
+        place, out = self.place, self.place.out
+        below, above = (f"{place.row(place.name(pool), '0')}.value" for pool in self._pools)
+        name = out.fresh("found")
+        out.line(f"{name}h, {name}l = np.nan, 0.0")
+        with out.block(f"if {place.field('live_below')} > 0:"):
+            out.line(f"{name}h = -{below}")
+            if self.core.aggregate != "topk":
+                top, bottom = self._share()
+                out.line(f"between = ({place.count} - 1) * {top} % {bottom}")
+                with out.block("if between > 0:"):
+                    out.line(f"{name}h, {name}l = dd.add({above}, 0.0, {below}, 0.0)")
+                    out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, float(between), 0.0)")
+                    out.line(f"{name}h, {name}l = dd.divide({name}h, {name}l, {bottom}.0, 0.0)")
+                    out.line(f"{name}h, {name}l = dd.subtract({name}h, {name}l, {below}, 0.0)")
+        return f"{name}h", f"{name}l"
+
+
+class TwoStacks(Keeper):
+    """An operator that cannot be undone, here gcd.
+
+    The older elements each hold what comes of them and of those between them and the border; the value of the
+    newer ones is kept apart. When no older ones are left, the newer ones become the older ones.
+    """
+
+    _pool = "stack"
+
+    def fields(self) -> dict[str, str]:
+        return {self.place.name("front"): "i8", self.place.name("back"): "i8"}
+
+    def pools(self) -> dict[str, Columns]:
+        return {self.place.name(self._pool): Columns({"value": BIGINT})}
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        _append(self.place, self.place.name(self._pool), f"np.int64({image[0]})")
+        back = self.place.field("back")
+        self.place.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
+
+    def left(self, image: Pair) -> None:
+        del image
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        rows, front = f"{place.record}.{pool}_rows", place.field("front")
+        with out.block(f"if {front} == 0:"):
+            with out.block(f"for q in range({rows} - 2, -1, -1):"):
+                older, newer = f"{place.row(pool, 'q')}.value", f"{place.row(pool, 'q + 1')}.value"
+                out.line(f"{older} = dd.greatest_common({older}, {newer})")
+            out.line(f"{front}, {place.field('back')} = {rows}, 0")
+        drop_first(place, pool)
+        out.line(f"{front} -= 1")
+
+    def value(self) -> Pair:
+        place, out = self.place, self.place.out
+        name = out.fresh("common")
+        out.line(f"{name} = {place.field('back')}")
+        with out.block(f"if {place.field('front')} > 0:"):
+            older = f"{place.row(place.name(self._pool), '0')}.value"
+            out.line(f"{name} = dd.greatest_common({name}, {older})")
+        return f"float(abs({name}))", "0.0"
+
+
+def _append(place: Place, pool: str, value: str) -> None:
+    place.make_room(pool)
+    rows = f"{place.record}.{pool}_rows"
+    place.out.line(f"{place.row(pool, rows)}.value = {value}")
+    place.out.line(f"{rows} += 1")
+
+
+def drop_first(place: Place, pool: str) -> None:
+    place.out.line(f"{place.record}.{pool}_at += 1")
+    place.out.line(f"{place.record}.{pool}_rows -= 1")
+
+
+def _if_any(place: Place, pool: str, found: str) -> Pair:
+    name = place.out.fresh("found")
+    place.out.line(f"{name} = np.nan")
+    with place.out.block(f"if {place.record}.{pool}_rows > 0:"):
+        place.out.line(f"{name} = {found}")
+    return name, "0.0"
+
+
+_SIMPLE: dict[str, type[Keeper]] = {
+    "sum": Sum,
+    "prod": Product,
+    "xor": Counter,
+    "all": Counter,
+    "any": Counter,
+    "max": Candidates,
+    "min": Candidates,
+    "argmax": Candidates,
+    "first": Queue,
+    "last": Queue,
+    "median": Ranked,
+    "quantile": Ranked,
+    "topk": Ranked,
+    "gcd": TwoStacks,
+}
+
+
+def simple_keeper(core: Core, place: Place) -> Keeper:
+    if core.counts:
+        return Count(core, place)
+    if core.aggregate not in _SIMPLE:
+        raise Unfit(f"{core} has no form in machine code")
+    return _SIMPLE[core.aggregate](core, place)

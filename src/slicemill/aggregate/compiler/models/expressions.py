@@ -1,0 +1,121 @@
+"""Formulas of models as source: every value is a pair of doubles, NaN where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from slicemill.aggregate.compiler.source import Unfit, Writer
+from slicemill.model.terms import PI as SYMBOL_OF_PI
+from slicemill.model.terms import Apply, Column, Expr, Number, Symbol
+
+Pair: TypeAlias = tuple[str, str]
+
+_ONE = {name: name for name in ("floor", "ceil", "sign", "nonnegative", "log", "exp", "sin", "cos")}
+_ONE |= {"sqrt": "root", "abs": "absolute"}
+PI = Fraction("3.14159265358979323846264338327950288419716939937510582")
+_SMALL_POWERS = range(2, 9)
+
+
+def constant(value: Fraction) -> Pair:
+    """A number to 106 bits."""
+    try:
+        high = float(value)
+    except OverflowError:
+        raise Unfit(f"the number {value} is too great for a double") from None
+    return repr(high), repr(float(value - Fraction(high)))
+
+
+class Formulas:
+    """Writes formulas; `names` are the pairs that stand for columns and symbols, which may have equal names.
+
+    `rounded`: sums of values that rounding has touched, where a tiny difference means none.
+    """
+
+    def __init__(self, out: Writer, names: Mapping[Expr, Pair], *, rounded: bool = False) -> None:
+        self._out = out
+        self._names = names
+        self._known: dict[Expr, Pair] = {}
+        self._two = {"*": "multiply", "/": "divide", "^": "power", "%": "modulo"}
+        self._two |= {"+": "total", "-": "difference"} if rounded else {"+": "add", "-": "subtract"}
+
+    def pair(self, expr: Expr) -> Pair:
+        """Writes what computes an expression; gives the names of its value."""
+        if expr not in self._known:
+            self._known[expr] = self._written(expr)
+        return self._known[expr]
+
+    def _written(self, expr: Expr) -> Pair:
+        match expr:
+            case Number(value):
+                return constant(value)
+            case Symbol() if expr == SYMBOL_OF_PI:
+                return constant(PI)
+            case Column() | Symbol():
+                if expr not in self._names:
+                    raise Unfit(f"{expr} is known only when the whole window has been read")
+                return self._names[expr]
+            case Apply("neg", (operand,)):
+                high, low = self.pair(operand)
+                return f"(-{high})", f"(-{low})"
+            case Apply("^", (base, Number(value))) if value in _SMALL_POWERS:
+                return self._power(self.pair(base), int(value))
+            case Apply("where", (condition, yes, no)):
+                return self._choice(self.pair(condition)[0], yes, no)
+            case Apply(function, arguments):
+                return self._applied(function, [self.pair(argument) for argument in arguments])
+        raise Unfit(f"{expr} has no form in machine code")
+
+    def _power(self, of: Pair, exponent: int) -> Pair:
+        """By squaring, written out."""
+        if exponent == 1:
+            return of
+        half = self._power(self._call("multiply", of, of), exponent // 2)
+        return half if exponent % 2 == 0 else self._call("multiply", of, half)
+
+    def _applied(self, function: str, given: list[Pair]) -> Pair:
+        if function in _ONE:
+            return self._call(_ONE[function], *given)
+        if function in self._two:
+            return self._call(self._two[function], *given)
+        first = given[0]
+        second = given[-1]
+        truth = {
+            "<": f"dd.less({_flat(first, second)})",
+            ">": f"dd.less({_flat(second, first)})",
+            "<=": f"1.0 - dd.less({_flat(second, first)})",
+            ">=": f"1.0 - dd.less({_flat(first, second)})",
+            "=": f"dd.equal({_flat(first, second)})",
+            "<>": f"1.0 - dd.equal({_flat(first, second)})",
+            "not": f"1.0 - {first[0]}",
+            "and": f"{first[0]} * {second[0]}",
+            "or": f"{first[0]} + {second[0]} - {first[0]} * {second[0]}",
+        }
+        name = self._out.fresh("truth")
+        self._out.line(f"{name} = {truth[function]}")
+        return name, "0.0"
+
+    def _call(self, function: str, *given: Pair) -> Pair:
+        name = self._out.fresh("v")
+        self._out.line(f"{name}h, {name}l = dd.{function}({_flat(*given)})")
+        return f"{name}h", f"{name}l"
+
+    def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
+        """Only the branch that is taken is worked out."""
+        name = self._out.fresh("chosen")
+        self._out.line(f"{name}h, {name}l = np.nan, 0.0")
+        for test, branch in (
+            (f"{condition} == {condition} and {condition} != 0.0", yes),
+            (f"{condition} == 0.0", no),
+        ):
+            with self._out.block(f"if {test}:"):
+                known = dict(self._known)
+                high, low = self.pair(branch)
+                self._known = known
+                self._out.line(f"{name}h, {name}l = {high}, {low}")
+        return f"{name}h", f"{name}l"
+
+
+def _flat(*pairs: Pair) -> str:
+    return ", ".join(part for pair in pairs for part in pair)

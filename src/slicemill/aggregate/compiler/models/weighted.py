@@ -1,0 +1,337 @@
+"""Weighted sums, as source: Σ u^r e^(βu) x for each mode of the weight and each power up to its degree (C21).
+
+When the element in front leaves, positions i of all others fall by one; when an element comes, their j and
+their age grow. Sums with higher powers are then combined from those with lower ones:
+
+    (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
+
+Sums that turn with the position would be turned by the same, slightly wrong angle at each slide. They stay as
+they are instead: an element keeps the angle of its number in the stream, and the result is turned back.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import comb
+
+from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.models.accumulators import FRESH, VALUE, Keeper, Place, drop_first
+from slicemill.aggregate.compiler.models.expressions import PI, Pair, constant
+from slicemill.aggregate.compiler.source import Writer
+from slicemill.esl.types.schema import DOUBLE
+from slicemill.model.core import Core
+from slicemill.model.terms import AGE, POSITION
+from slicemill.model.weights import Mode, Term
+
+_DIGITS = 50
+
+
+def step_of(mode: Mode) -> Fraction:
+    """|e^β|, the growth of a mode in one step, to many digits."""
+    if not mode.rate:
+        return mode.base
+    with localcontext() as context:
+        context.prec = _DIGITS
+        rate = Decimal(mode.rate.numerator) / Decimal(mode.rate.denominator)
+        return mode.base * Fraction(rate.exp())
+
+
+class Powers:
+    """Writes the sums of one mode: pairs of doubles, or real and imaginary parts where the mode turns."""
+
+    def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
+        self.mode, self.degree, self.out = mode, degree, out
+        self.turning = mode.turning
+
+    def names(self, stem: str, power: int) -> Pair:
+        return (
+            (f"{stem}{power}r", f"{stem}{power}i") if self.turning else (f"{stem}{power}h", f"{stem}{power}l")
+        )
+
+    def all_names(self, stem: str) -> list[str]:
+        return [name for power in range(self.degree + 1) for name in self.names(stem, power)]
+
+    def at(self, u: str, whole: bool) -> Pair:
+        """e^(βu), for a whole u or any."""
+        out, mode = self.out, self.mode
+        name = out.fresh("mode")
+        high, low = constant(step_of(mode))
+        size = f"float({high}) ** {u}" if not whole else f"dd.whole_power({high}, {low}, {u})[0]"
+        if not self.turning:
+            if (high, low) == ("1.0", "0.0"):
+                return "1.0", "0.0"
+            out.line(
+                f"{name}h, {name}l = {f'dd.whole_power({high}, {low}, {u})' if whole else f'{size}, 0.0'}"
+            )
+            return f"{name}h", f"{name}l"
+        out.line(f"angle = {_angle(mode, u, whole)}")
+        scale = "" if (high, low) == ("1.0", "0.0") else f"{size} * "
+        out.line(f"{name}r, {name}i = {scale}np.cos(angle), {scale}np.sin(angle)")
+        return f"{name}r", f"{name}i"
+
+    def add(
+        self,
+        stem: str,
+        u: str,
+        image: Pair,
+        *,
+        whole: bool,
+        sign: str = "+",
+        zero: bool = False,
+        number: str = "",
+    ) -> None:
+        """Adds the element, or takes it away; at u = 0 only the power 0 is left of it.
+
+        `number` is the element's in the stream, where its angle goes by that.
+        """
+        out = self.out
+        weight = ("1.0", "0.0") if zero else self.at(number or u, whole)
+        for power in range(1 if zero else self.degree + 1):
+            name = out.fresh("part")
+            scaled = image
+            if power:
+                out.line(f"{name}h, {name}l = dd.whole_power(float({u}), 0.0, {power})")
+                out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, {image[0]}, {image[1]})")
+                scaled = f"{name}h", f"{name}l"
+            first, second = self.names(stem, power)
+            if self.turning:
+                out.line(f"{first} {sign}= {scaled[0]} * {weight[0]}")
+                out.line(f"{second} {sign}= {scaled[0]} * {weight[1]}")
+                continue
+            if weight != ("1.0", "0.0"):
+                out.line(f"{name}h, {name}l = dd.multiply({', '.join((*scaled, *weight))})")
+                scaled = f"{name}h", f"{name}l"
+            call = "add" if sign == "+" else "subtract"
+            out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
+
+    def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
+        """The sums of `stem` with all positions moved, in `into`; it may be the same."""
+        out = self.out
+        weight = self.at(by, whole) if turn else ("1.0", "0.0")
+        # From the highest power down, so that those below are still as they were.
+        for power in range(self.degree, -1, -1):
+            name = out.fresh("moved")
+            one = f"{name}a", f"{name}b"
+            first, second = self.names(stem, power)
+            out.line(f"{one[0]}, {one[1]} = {first}, {second}")
+            for lower in range(power):
+                factor = f"({by}) ** {power - lower} * {comb(power, lower)}.0"
+                low = self.names(stem, lower)
+                if self.turning:
+                    out.line(f"{one[0]} += {factor} * {low[0]}")
+                    out.line(f"{one[1]} += {factor} * {low[1]}")
+                else:
+                    out.line(f"{name}c, {name}d = dd.multiply({low[0]}, {low[1]}, {factor}, 0.0)")
+                    out.line(f"{one[0]}, {one[1]} = dd.add({one[0]}, {one[1]}, {name}c, {name}d)")
+            target = ", ".join(self.names(into, power))
+            if weight == ("1.0", "0.0"):
+                out.line(f"{target} = {one[0]}, {one[1]}")
+            elif self.turning:
+                r, i = weight
+                turned = f"{one[0]} * {r} - {one[1]} * {i}, {one[0]} * {i} + {one[1]} * {r}"
+                out.line(f"{target} = {turned}")
+            else:
+                out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
+
+
+def _angle(mode: Mode, u: str, whole: bool) -> str:
+    """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
+    if not whole:
+        return f"{mode.angle!r} * {u}"
+    if not mode.frequency:
+        return f"dd.turn({mode.turns.numerator}, {mode.turns.denominator}, {u})"
+    high, low = constant(mode.turns + mode.frequency / (2 * PI))
+    return f"dd.angle({high}, {low}, {u})"
+
+
+def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) -> Pair:
+    """The weighted sum, from the sums of its modes."""
+    assert core.weight is not None
+    name = out.fresh("weighted")
+    out.line(f"{name}h, {name}l = 0.0, 0.0")
+    modes = [kept.mode for kept in powers]
+    present = {term.mode for term in core.weight.terms}
+    for term in core.weight.terms:
+        if term.mode not in modes:
+            continue  # its conjugate is kept
+        kept, stem = powers[modes.index(term.mode)], stems[modes.index(term.mode)]
+        part = _real_part(term, kept.names(stem, term.degree), term.mode.conjugate() in present)
+        out.line(f"{name}h, {name}l = dd.add({name}h, {name}l, {part})")
+    return f"{name}h", f"{name}l"
+
+
+def _real_part(term: Term, names: Pair, paired: bool) -> str:
+    if not term.mode.turning:
+        return f"{names[0]}, {names[1]}" if term.factor == 1 else f"{term.factor.real!r} * {names[0]}, 0.0"
+    double = 2.0 if paired else 1.0
+    return f"{double * term.factor.real!r} * {names[0]} - {double * term.factor.imag!r} * {names[1]}, 0.0"
+
+
+class Weighted(Keeper):
+    """Kept by shifting: worn, like all that is undone."""
+
+    worn = True
+
+    def __init__(self, core: Core, place: Place) -> None:
+        super().__init__(core, place)
+        assert core.weight is not None
+        self.powers = [Powers(mode, degree, place.out) for mode, degree in core.weight.modes.items()]
+        self.variable = core.weight.variable
+        # Does it turn with the position?
+        self.numbered = self.variable == POSITION and core.weight.modes_turn and self.worn
+
+    @property
+    def _gone(self) -> str:
+        """How many elements have left."""
+        return self.place.field("gone")
+
+    def _stem(self, which: str, mode: int) -> str:
+        return self.place.field(f"{which}{mode}_") + "_"
+
+    def fields(self) -> dict[str, str]:
+        head = len(f"{self.place.record}.")
+        kept = {
+            name[head:]: "f8"
+            for which in (VALUE, FRESH)
+            for mode, powers in enumerate(self.powers)
+            for name in powers.all_names(self._stem(which, mode))
+        }
+        return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
+
+    def _each(self, twice: bool) -> list[tuple[Powers, str]]:
+        kinds = (VALUE, FRESH) if twice else (VALUE,)
+        return [
+            (powers, self._stem(which, mode)) for which in kinds for mode, powers in enumerate(self.powers)
+        ]
+
+    def came(self, image: Pair, twice: bool) -> None:
+        for powers, stem in self._each(twice):
+            if self.variable == POSITION:
+                count = self.place.count
+                number = f"({self._gone} + {count})" if self.numbered else ""
+                powers.add(stem, count, image, whole=True, number=number)
+            else:
+                if self.variable != AGE:
+                    powers.shift(stem, stem, "1", whole=True)
+                powers.add(stem, "0", image, whole=True, zero=True)
+
+    def aged(self, twice: bool) -> None:
+        if self.variable == AGE:
+            for powers, stem in self._each(twice):
+                powers.shift(stem, stem, "passed", whole=False)
+
+    def left(self, image: Pair) -> None:
+        for powers, stem in self._each(twice=False):
+            if self.variable == POSITION:
+                number = f"({self._gone} + 1)" if self.numbered else ""
+                powers.add(stem, "1", image, whole=True, sign="-", number=number)
+            elif self.variable == AGE:
+                powers.add(stem, "age", image, whole=False, sign="-")
+            else:
+                powers.add(stem, f"({self.place.count} - 1)", image, whole=True, sign="-")
+        if self.variable == POSITION:
+            for powers, stem in self._each(twice=True):
+                if powers.degree or not self.numbered:
+                    powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
+            if self.numbered:
+                self.place.out.line(f"{self._gone} += 1")
+
+    def begin_again(self) -> None:
+        for mode, powers in enumerate(self.powers):
+            for name in powers.all_names(self._stem(FRESH, mode)):
+                self.place.out.line(f"{name} = 0.0")
+
+    def renew(self) -> None:
+        for mode, powers in enumerate(self.powers):
+            kept, fresh = (powers.all_names(self._stem(which, mode)) for which in (VALUE, FRESH))
+            for name, other in zip(kept, fresh, strict=True):
+                self.place.out.line(f"{name} = {other}")
+
+    def value(self) -> Pair:
+        stems = [self._stem(VALUE, mode) for mode in range(len(self.powers))]
+        if self.numbered:
+            stems = [self._turned_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
+        return combined(self.core, self.powers, stems, self.place.out)
+
+    def _turned_back(self, powers: Powers, stem: str) -> str:
+        """The sums with angles that go by the position."""
+        if not powers.turning:
+            return stem
+        out, back = self.place.out, self.place.out.fresh("back")
+        cosine, sine = powers.at(self._gone, whole=True)
+        for power in range(powers.degree + 1):
+            (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
+            out.line(f"{names} = {r} * {cosine} + {i} * {sine}, {i} * {cosine} - {r} * {sine}")
+        return back
+
+
+class WeightedStacks(Weighted):
+    """Weights that favour the oldest: two stacks of sums, whose positions are counted from each on."""
+
+    worn = False
+    _pool = "weights"
+
+    def fields(self) -> dict[str, str]:
+        head = len(f"{self.place.record}.")
+        back = {
+            name[head:]: "f8"
+            for mode, powers in enumerate(self.powers)
+            for name in powers.all_names(self._stem(VALUE, mode))
+        }
+        return {**back, self.place.name("front"): "i8", self.place.name("behind"): "i8"}
+
+    def pools(self) -> dict[str, Columns]:
+        names = [name for mode, powers in enumerate(self.powers) for name in powers.all_names(f"m{mode}_")]
+        return {self.place.name(self._pool): Columns(dict.fromkeys(names, DOUBLE))}
+
+    def _row(self, index: str, mode: int) -> str:
+        return f"{self.place.row(self.place.name(self._pool), index)}.m{mode}_"
+
+    def came(self, image: Pair, twice: bool) -> None:
+        del twice
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        out.line(f"{place.field('behind')} += 1")
+        place.make_room(pool)
+        rows = f"{place.record}.{pool}_rows"
+        for mode, powers in enumerate(self.powers):
+            powers.add(self._stem(VALUE, mode), place.field("behind"), image, whole=True)
+            for name in powers.all_names(self._row(rows, mode)):
+                out.line(f"{name} = 0.0")
+            powers.add(self._row(rows, mode), "1", image, whole=True)
+        out.line(f"{rows} += 1")
+
+    def left(self, image: Pair) -> None:
+        del image
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        rows, front = f"{place.record}.{pool}_rows", place.field("front")
+        with out.block(f"if {front} == 0:"):
+            with out.block(f"for q in range({rows} - 2, -1, -1):"):
+                for mode, powers in enumerate(self.powers):
+                    powers.shift(self._row("q + 1", mode), f"local{mode}_", "1", whole=True)
+                    self._add_to(powers, self._row("q", mode), f"local{mode}_")
+            out.line(f"{front}, {place.field('behind')} = {rows}, 0")
+            for mode, powers in enumerate(self.powers):
+                for name in powers.all_names(self._stem(VALUE, mode)):
+                    out.line(f"{name} = 0.0")
+        drop_first(place, pool)
+        out.line(f"{front} -= 1")
+
+    def _add_to(self, powers: Powers, stem: str, other: str) -> None:
+        for power in range(powers.degree + 1):
+            (h, low), more = powers.names(stem, power), powers.names(other, power)
+            self.place.out.line(f"{h}, {low} = dd.add({h}, {low}, {more[0]}, {more[1]})")
+
+    def value(self) -> Pair:
+        place, out = self.place, self.place.out
+        front = place.field("front")
+        stems = []
+        for mode, powers in enumerate(self.powers):
+            stem = f"all{place.number}_{mode}_"
+            stems.append(stem)
+            powers.shift(self._stem(VALUE, mode), stem, front, whole=True)
+            with out.block(f"if {front} > 0:"):
+                self._add_to(powers, stem, self._row("0", mode))
+        return combined(self.core, self.powers, stems, out)

@@ -1,0 +1,122 @@
+"""Calls of a user's aggregates over whole columns, in every box of the dispatch table (M29-M38).
+
+    uda = prepare(call, catalog)                  # a bound call, with or without OVER
+    state = uda.start()
+    answers = uda.run(state, Tuples([price], seller, ts))
+
+Tuples come in arrival order, in chunks cut anywhere: the answers are those of the reference engine, in its
+order, whatever the cuts. All that is kept between chunks is in the state, which checkpoints can store.
+
+A tuple is named by its arrival number, counted from 0 over all chunks of a call. Its answer may come later
+than its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, once more when it leaves the window.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.compiler.call import END, Answers, How, Results, Tuples, Uda
+from slicemill.aggregate.compiler.compiled import Compiled
+from slicemill.aggregate.compiler.derive_expire import with_derived_window
+from slicemill.aggregate.compiler.failures import explain
+from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE, PYTHON
+from slicemill.aggregate.compiler.module import generate
+from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.specialise import specialised
+from slicemill.aggregate.interpreter.calls import Interpreted, frame_of
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.relations import Source, no_tables
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.model import PREDEFINED
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.reference.window_dispatch import Box, box_of
+
+__all__ = ["END", "Answers", "How", "Results", "Tuples", "Uda", "prepare"]
+
+
+def prepare(
+    call: AggregateCall | WindowCall,
+    catalog: Catalog,
+    tables: Source = no_tables,
+    forms: tuple[str, ...] = (MACHINE, PYTHON),
+) -> Uda:
+    """A call, ready to run in the first of these forms that can take it, or else interpreted.
+
+    `tables` gives the stored tables that a body may read.
+    """
+    interpreted = Interpreted(call, catalog, tables)
+    why = ""
+    for form in forms:
+        try:
+            return _compiled(call, catalog, form, why)
+        except Unfit as reason:
+            why = why or str(reason)
+    interpreted.how = How(INTERPRETER, why, "")
+    return interpreted
+
+
+def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
+    found = aggregate_lookup(catalog)(call.name, call.distinct)
+    frame = frame_of(call)
+    box = None if frame is None else box_of(found, frame)
+    if box in (Box.FINITE, Box.SLIDING):
+        catalog = with_derived_window(call.name, catalog)
+        found = aggregate_lookup(catalog)(call.name, call.distinct)
+    types = tuple(argument.type for argument in call.arguments)
+    base, window = (
+        None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
+    )
+    if call.distinct or (
+        base is None and (window is None or box not in (Box.FINITE, Box.SLIDING, Box.ACTIVE))
+    ):
+        raise Unfit(f"{call.name} is a built-in aggregate")
+    versions = (base, window)
+    types = _cut_to_length(types, [version for version in versions if version is not None])
+    literals: dict[str, int] = {}
+
+    def user_defined(version: AggregateDefinition) -> frozenset[str]:
+        """A base version that calls its own name builds on the built-in aggregate it replaces."""
+        names = frozenset((*catalog.base_aggregates, *PREDEFINED))
+        own = version.name.lower()
+        return names - {own} if not version.window and own in BUILTINS else names
+
+    external = any(version is not None and version.external is not None for version in versions)
+    if external and form == PYTHON:
+        raise Unfit(f"{call.name} runs as Python in any case")
+    plain, nullable = (
+        # Methods of a class cannot take NULL in machine code.
+        generate(
+            versions, frame, box, types, PYTHON if external and maybe else form, maybe, literals, user_defined
+        )
+        for maybe in (False, True)
+    )
+    returned = (base or window or _none()).returns
+    how = How(form, why, (plain if external else nullable).source)
+    returns = tuple(column.type for column in returned)
+    return Compiled((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
+
+
+def _none() -> AggregateDefinition:
+    raise AssertionError("a call that compiles has a definition")
+
+
+def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
+    """Texts are cut to the declared length before they get their codes; the window holds them cut too."""
+    cut = list(types)
+    for place, type_ in enumerate(types):
+        declared = {version.arguments.columns[place].type for version in versions}
+        if type_.kind is Kind.VARCHAR and any(wanted.length is not None for wanted in declared):
+            held = {
+                table.schema.columns[place].type
+                for version in versions
+                for table in version.tables
+                if table.name == "inwindow"
+            }
+            if len(declared | held) > 1:
+                raise Unfit("texts are cut to different lengths")
+            (cut[place],) = declared
+    return tuple(cut)

@@ -1,0 +1,380 @@
+"""Expressions as source: the value, and whether it is NULL; with lines before them where needed.
+
+The meaning is that of `scalar.rows`: a strict call is NULL as soon as an argument is, and then
+evaluates nothing further; AND, OR, CASE and COALESCE evaluate no more than they need. A value that has no
+result, such as an overflow, ends the run; the interpreter then finds the words.
+
+What has no machine form is, in Python, a call of the reference's own function.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from slicemill.aggregate.compiler.layout import MACHINE, default_of
+from slicemill.aggregate.compiler.operators import OPERATORS, Made
+from slicemill.aggregate.compiler.source import Aside, Code, Unfit, Writer, any_null
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import (
+    Argument,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    ExistsQuery,
+    Expr,
+    Literal,
+    Oldest,
+    ScalarQuery,
+)
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.table import IMPLEMENTED, conversions_and_function
+
+# The columns of the rows at hand, by the name expressions use; asked only for what an expression reads.
+Columns: TypeAlias = Mapping[str, Callable[[], Code]]
+
+_WHOLE = (Kind.INT, Kind.BIGINT)
+# A double as a whole number, and when it is none. 2.0**63 becomes the largest BIGINT, as in the reference.
+_TRUNCATED = {
+    Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
+    Kind.BIGINT: (
+        "int({0}) if {0} < 9223372036854775808.0 else ops.MAX_BIGINT",
+        "not -9223372036854775808.0 <= {0} <= 9223372036854775808.0",
+    ),
+}
+
+
+class Scalars(ABC):
+    """Writes the expressions of one aggregate's statements."""
+
+    def __init__(self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any]) -> None:
+        self.out = writer
+        self.form = form
+        self.literals = literals  # texts of the bodies, with their codes
+        self.closures = closures  # functions of the reference that the source calls, by name
+        self.fail: Callable[[], None] = lambda: None
+
+    # What names mean is up to whoever has tables and arguments.
+    @abstractmethod
+    def argument(self, expr: Argument) -> Code: ...
+
+    @abstractmethod
+    def oldest(self, expr: Oldest) -> Code: ...
+
+    @abstractmethod
+    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
+
+    @abstractmethod
+    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+
+    def fail_if(self, condition: str) -> None:
+        with self.out.block(f"if {condition}:"):
+            self.fail()
+        self.out.failing = True
+
+    def expression(self, expr: Expr, columns: Columns) -> Code:
+        if expr.type.kind is Kind.ANY:
+            raise Unfit("an argument has no type")
+        if isinstance(expr, Literal):
+            return self.literal(converter(expr.type, expr.type)(expr.value), expr.type)
+        if isinstance(expr, ColumnRef):
+            if expr.name not in columns:
+                raise Unfit(f"{expr.name} is read from a group outside")
+            return columns[expr.name]()
+        if isinstance(expr, Argument):
+            return self.argument(expr)
+        if isinstance(expr, Oldest):
+            return self.oldest(expr)
+        if isinstance(expr, ScalarQuery):
+            return self.scalar_query(expr, columns)
+        if isinstance(expr, ExistsQuery):
+            return self.exists_query(expr, columns)
+        if isinstance(expr, Cast):
+            return self._cast(expr, columns)
+        if isinstance(expr, Case):
+            return self._case(expr.branches, expr.default, expr.type, columns)
+        return self._call(expr, columns)
+
+    def condition(self, expr: Expr | None, columns: Columns) -> str:
+        """The text of whether a condition is true."""
+        return "True" if expr is None else self.expression(expr, columns).truth
+
+    def converted(self, expr: Expr, target: Type, columns: Columns) -> Code:
+        """A value in another type; a constant is converted now."""
+        if isinstance(expr, Literal) and target.kind is not Kind.NULL:
+            return self.literal(converter(expr.type, target)(expr.value), target)
+        return self.convert(self.expression(expr, columns), expr.type, target)
+
+    def literal(self, value: object, type_: Type) -> Code:
+        if value is None:
+            return Code(default_of(type_), "True")
+        if isinstance(value, str) and self.form == MACHINE:
+            return Code(str(self.literals.setdefault(value, len(self.literals))))
+        if isinstance(value, float) and not math.isfinite(value):
+            return Code("np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf")
+        if isinstance(value, bool | int | float | str):
+            return Code(repr(value))
+        return Code(self._closure("constant", value))
+
+    # -- conversions ---------------------------------------------------------------------------------------
+
+    def convert(self, code: Code, source: Type, target: Type) -> Code:
+        if source == target or Kind.NULL in (source.kind, target.kind) or code.null == "True":
+            return Code(default_of(target), code.null) if code.null == "True" else code
+        if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):
+            return code
+        if source.kind is Kind.VARCHAR is target.kind and (
+            target.length is None or (source.length is not None and source.length <= target.length)
+        ):
+            return code
+        pair = (source.kind, target.kind)
+        if pair == (Kind.INT, Kind.BIGINT):
+            return code
+        if source.kind in (*_WHOLE, Kind.BOOLEAN) and target.kind is Kind.DOUBLE:
+            return Code(f"float({code.value})", code.null)
+        if source.kind is Kind.BOOLEAN and target.kind in _WHOLE:
+            return Code(f"int({code.value})", code.null)
+        if pair == (Kind.BIGINT, Kind.INT):
+            return self.guarded([code], t.INT, lambda a: Made(a, f"not ops.MIN_INT <= {a} <= ops.MAX_INT"))
+        if source.kind is Kind.DOUBLE and target.kind in _WHOLE:
+            text, bad = _TRUNCATED[target.kind]
+            return self.guarded(
+                [code], target, lambda a: Made(text.format(a), bad.format(a), before=True, twice=True)
+            )
+        if pair == (Kind.DATE, Kind.TIMESTAMP):
+            return Code(f"({code.value} * 86400000000)", code.null)
+        return self._by_reference(f"{source} to {target}", [code], target, converter(source, target))
+
+    def _cast(self, expr: Cast, columns: Columns) -> Code:
+        if expr.safe:
+            raise Unfit("TRY_CAST has no form in generated code")
+        if expr.operand.type.kind is Kind.NULL:
+            return Code(default_of(expr.type), "True")
+        return self.convert(self.expression(expr.operand, columns), expr.operand.type, expr.type)
+
+    # -- calls ---------------------------------------------------------------------------------------------
+
+    def _call(self, call: Call, columns: Columns) -> Code:
+        name, arguments = call.function, call.arguments
+        if name in ("and", "or"):
+            return self._logic(name, arguments, columns)
+        if name in ("coalesce", "ifnull", "nvl"):
+            return self._coalesce(arguments, call.type, columns)
+        if name == "if":
+            return self._case([(arguments[0], arguments[1])], arguments[2], call.type, columns)
+        if name == "nvl2":
+            known: Expr = Call("isnotnull", (arguments[0],), t.BOOLEAN)
+            return self._case([(known, arguments[1])], arguments[2], call.type, columns)
+        if name in ("isnull", "isnotnull"):
+            null = self.expression(arguments[0], columns).null
+            return Code(null if name == "isnull" else f"(not {null})")
+        if name not in IMPLEMENTED:
+            raise Unfit(f"{name} has no form in generated code")
+        types = tuple(argument.type for argument in arguments)
+        wanted = IMPLEMENTED[name].takes(types, call.type)
+        strict = IMPLEMENTED[name].strict
+        if name == "nullif" and types[0].kind is not types[1].kind:
+            raise Unfit("nullif of unlike types has no form in generated code")
+        operator = OPERATORS.get(name)
+        make = operator(wanted, call.type, self.form) if operator is not None else None
+        if make is None:
+            _, function, _ = conversions_and_function(name, types, call.type)
+            if not strict:
+                raise Unfit(f"{name} of {' and '.join(map(str, types))} has no form in generated code")
+            codes = self._strict_arguments(arguments, wanted, columns)
+            return self._by_reference(name, codes, call.type, function)
+        if strict:
+            return self.guarded(self._strict_arguments(arguments, wanted, columns), call.type, make)
+        codes = [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
+        return self._free(name, [self.out.named(code) for code in codes], call.type, make)
+
+    def _strict_arguments(
+        self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns
+    ) -> list[Code]:
+        """The second of two is not evaluated where the first is NULL."""
+        if len(arguments) != 2:
+            return [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
+        first = self.converted(arguments[0], wanted[0], columns)
+        with self.out.aside() as rest:
+            second = self.converted(arguments[1], wanted[1], columns)
+        if first.known or not rest.failing:
+            if rest.lines:  # what comes next may change nothing, but reads better in order
+                first = self.out.named(first)
+            self.out.put(rest)
+            return [first, second]
+        first = self.out.named(first)
+        return [first, self._if_else(f"not {first.null}", rest, second, wanted[1])]
+
+    def _if_else(self, condition: str, aside: Aside, code: Code, type_: Type) -> Code:
+        """A value that is worked out under a condition, and NULL otherwise."""
+        name = self.out.fresh()
+        self.out.line(f"{name}, {name}_null = {default_of(type_)}, True")
+        with self.out.block(f"if {condition}:"):
+            self.out.put(aside)
+            self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+        return Code(name, f"{name}_null")
+
+    def guarded(self, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
+        """A strict call; one that can fail or divide is only worked out where no argument is NULL."""
+        null = any_null(codes)
+        if null == "True":
+            return Code(default_of(type_), "True")
+        made = make(*(code.value for code in codes))
+        if made.bad is None and not made.twice:
+            return Code(made.value, null)
+        codes = [self.out.named(code) for code in codes]
+        null = any_null(codes)
+        made = make(*(code.value for code in codes))
+        if made.bad is None:
+            return Code(f"({made.value})", null)
+        name = self.out.fresh()
+        if null == "False":
+            self._checked(name, made)
+            return Code(name)
+        self.out.line(f"{name}, {name}_null = {default_of(type_)}, {null}")
+        with self.out.block(f"if not {name}_null:"):
+            self._checked(name, made)
+        return Code(name, f"{name}_null")
+
+    def _checked(self, name: str, made: Made) -> None:
+        """A value that is an error for some arguments; some of these must be known before it is made."""
+        assert made.bad is not None
+        if made.before:
+            self.fail_if(made.bad)
+        self.out.line(f"{name} = {made.value}")
+        if not made.before:
+            self.fail_if(made.bad.replace("RESULT", name))
+
+    def _by_reference(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
+        """A call of a reference function, which may give NULL or raise."""
+        if self.form == MACHINE:
+            raise Unfit(f"{what} has no machine form")
+        null, name = any_null(codes), self.out.fresh()
+        called = self._closure("reference", lambda *values: function(*map(_plain, values)))
+        self.out.line(f"{name} = None")
+        with self.out.block(f"if not {null}:"):
+            self.out.line(f"{name} = {called}({', '.join(code.value for code in codes)})")
+        self.out.line(f"{name}_null = {name} is None")
+        with self.out.block(f"if {name}_null:"):
+            self.out.line(f"{name} = {default_of(type_)}")
+        self.out.failing = True
+        return Code(name, f"{name}_null")
+
+    def _closure(self, stem: str, value: object) -> str:
+        if self.form == MACHINE:
+            raise Unfit(f"{value!r} has no machine form")
+        name = f"{stem}_{len(self.closures) + 1}"
+        self.closures[name] = value
+        return name
+
+    def _free(self, name: str, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
+        """Calls that see NULLs: <=>, IN, greatest, least, nullif. `make` compares two known values."""
+        out = self.out
+        if name == "<=>":
+            a, b = codes
+            equal = make(a.value, b.value).value
+            if a.known and b.known:
+                return Code(equal)
+            return Code(f"(({a.null} and {b.null}) or (not {a.null} and not {b.null} and {equal}))")
+        result = out.fresh()
+        if name == "nullif":
+            a, b = codes
+            out.line(f"{result}_null = {a.null} or (not {b.null} and {make(a.value, b.value).value})")
+            return Code(a.value, f"{result}_null")
+        if name == "in":
+            value, *choices = codes
+            tests = [Code(make(value.value, c.value).value, c.null).truth for c in choices]
+            out.line(f"{result} = {' or '.join(tests)}")
+            unknown = any_null(choices)
+            if unknown == "False":
+                return Code(result, value.null)
+            return Code(result, f"({value.null} or (not {result} and {unknown}))")
+        out.line(f"{result}, {result}_null = {default_of(type_)}, True")
+        for code in codes:
+            better = make(code.value, result).value
+            with out.block(f"if not {code.null} and ({result}_null or {better}):"):
+                out.line(f"{result}, {result}_null = {code.value}, False")
+        return Code(result, f"{result}_null")
+
+    # -- forms that do not evaluate all of their arguments -------------------------------------------------
+
+    def _logic(self, name: str, arguments: Sequence[Expr], columns: Columns) -> Code:
+        first = self.expression(arguments[0], columns)
+        with self.out.aside() as rest:
+            second = self.expression(arguments[1], columns)
+        decides = "not {}" if name == "and" else "{}"  # a value of the first that makes the second needless
+        if rest.lines:
+            if first.known and second.known:
+                return Code(self._asked_if(name, first.value, rest, second))
+            first = self.out.named(first)
+            needed = first.value if name == "and" else f"not {first.value}"
+            if not first.known:
+                needed = f"{first.null} or {needed}"
+            second = self._if_else(needed, rest, second, t.BOOLEAN)
+            if first.known:  # NULL then also means that nobody asked
+                settled = decides.format(first.value)
+                value = f"({first.value} {name} {second.value})"
+                return Code(value, f"(not ({settled}) and {second.null})")
+        if first.known and second.known:
+            return Code(f"({first.value} {name} {second.value})")
+        a, b = self.out.named(first), self.out.named(second)
+        if name == "and":
+            null = f"(({a.null} and ({b.null} or {b.value})) or ({b.null} and {a.value}))"
+            return Code(f"({a.truth} and {b.truth})", null)
+        null = f"(({a.null} and ({b.null} or not {b.value})) or ({b.null} and not {a.truth}))"
+        return Code(f"({a.truth} or {b.truth})", null)
+
+    def _asked_if(self, name: str, first: str, rest: Aside, second: Code) -> str:
+        """AND or OR of two values that are never NULL."""
+        result = self.out.fresh()
+        self.out.line(f"{result} = {first}")
+        with self.out.block(f"if {'' if name == 'and' else 'not '}{result}:"):
+            self.out.put(rest)
+            self.out.line(f"{result} = {second.value}")
+        return result
+
+    def _case(
+        self, branches: Sequence[tuple[Expr, Expr]], default: Expr, type_: Type, columns: Columns
+    ) -> Code:
+        name = self.out.fresh()
+        self._branch(list(branches), default, type_, columns, name)
+        return Code(name, f"{name}_null")
+
+    def _branch(
+        self, branches: list[tuple[Expr, Expr]], default: Expr, type_: Type, columns: Columns, name: str
+    ) -> None:
+        if not branches:
+            code = self.converted(default, type_, columns)
+            self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+            return
+        (when, then), *rest = branches
+        with self.out.block(f"if {self.condition(when, columns)}:"):
+            code = self.converted(then, type_, columns)
+            self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+        with self.out.block("else:"):
+            self._branch(rest, default, type_, columns, name)
+
+    def _coalesce(self, arguments: Sequence[Expr], type_: Type, columns: Columns) -> Code:
+        first = self.converted(arguments[0], type_, columns)
+        if first.known:
+            return first
+        name = self.out.fresh()
+        self.out.line(f"{name}, {name}_null = {first.value}, {first.null}")
+        null = f"{name}_null"
+        for argument in arguments[1:]:
+            with self.out.block(f"if {null}:"):
+                code = self.converted(argument, type_, columns)
+                self.out.line(f"{name}, {null} = {code.value}, {code.null}")
+                last = code.known
+            if last:
+                return Code(name)
+        return Code(name, null)
+
+
+def _plain(value: Any) -> object:
+    """A value as the reference knows it."""
+    return value.item() if hasattr(value, "dtype") else value

@@ -1,0 +1,99 @@
+"""Calls of models over one window as one call, which keeps cores once that several of them have.
+
+    calls = ModelCalls([Asked(mean, (price,)), Asked(slope, (price, size))], frame)
+    state = calls.uda.start()
+    answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
+
+Answers have a column for each model. They are those of the model alone, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from slicemill.aggregate import definition as aggregate
+from slicemill.aggregate.compiler.call import How
+from slicemill.aggregate.compiler.compiled import Compiled
+from slicemill.aggregate.compiler.layout import MACHINE
+from slicemill.aggregate.compiler.module import generate
+from slicemill.aggregate.compiler.state import CompiledState
+from slicemill.aggregate.frame import Frame
+from slicemill.errors import SlicemillError
+from slicemill.esl.model_calls import Asked
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
+from slicemill.reference.window_dispatch import box_of
+
+_MANY = 256
+
+
+class ModelCalls:
+    """`arguments` may have more than the models need: what a state keeps has its place by them.
+
+    Those that go by age go by the same time. Raises Unfit where the form cannot take them.
+    """
+
+    def __init__(
+        self,
+        asked: Sequence[Asked],
+        frame: Frame | None,
+        arguments: Sequence[Expr] | None = None,
+        form: str = MACHINE,
+    ) -> None:
+        self.asked = tuple(asked)
+        self._frame, self._form = frame, form
+        self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
+        types = tuple(argument.type for argument in self.arguments)
+        base, window = (self._definition(windowed) for windowed in (False, True))
+        box = None if frame is None else box_of(aggregate.AggregateDefinition(base.name, None), frame)
+        literals: dict[str, int] = {}
+        plain, nullable = (
+            generate((base, window), frame, box, types, form, maybe, literals, lambda _: frozenset())
+            for maybe in (False, True)
+        )
+        returns = tuple(column.type for column in base.returns)
+        how = How(form, "", nullable.source)
+        self.uda = Compiled((plain, nullable), returns, types, frame, literals, how, _failed)
+
+    def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
+        """Those of the calls that are still wanted; what is kept for the others goes from the state."""
+        numbers = [number for number, each in enumerate(self.asked) if each in wanted]
+        left = ModelCalls([self.asked[n] for n in numbers], self._frame, self.arguments, form=self._form)
+        left.uda.take_over(state, self.uda, numbers)
+        return left
+
+    def _definition(self, windowed: bool) -> AggregateDefinition:
+        at = next((each.at for each in self.asked if each.at is not None), None)
+        columns = [
+            Column("at", TIMESTAMP) if argument == at else Column(f"given{place}", DOUBLE)
+            for place, argument in enumerate(self.arguments)
+        ]
+        models = tuple(each.over(self.arguments) for each in self.asked)
+        returns = tuple(
+            Column(f"answer{number}", BOOLEAN if model.is_condition else DOUBLE)
+            for number, model in enumerate(models)
+        )
+        return AggregateDefinition(
+            "models", Schema(tuple(columns)), Schema(returns), windowed, algebraic=False, models=models
+        )
+
+
+@lru_cache(_MANY)
+def model_calls(
+    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+) -> ModelCalls:
+    """Calls of models, made once for all who ask in this process."""
+    return ModelCalls(asked, frame, arguments)
+
+
+def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:
+    """Every argument once, those that are times last."""
+    times = {each.at for each in asked if each.at is not None}
+    numbers = dict.fromkeys(argument for each in asked for argument in each.arguments)
+    return (*(argument for argument in numbers if argument not in times), *times)
+
+
+def _failed(*_: object) -> SlicemillError:
+    return SlicemillError("a model was given what is no number")

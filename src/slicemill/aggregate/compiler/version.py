@@ -1,0 +1,315 @@
+"""One version of an aggregate: the record and pools that hold its state, and what names in its body mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from keyword import iskeyword
+from typing import Any, TypeAlias
+
+from slicemill.aggregate.compiler.layout import (
+    MANY,
+    Columns,
+    default_of,
+    returns_one,
+    single_tables,
+    surely_filled,
+)
+from slicemill.aggregate.compiler.selects import Selects
+from slicemill.aggregate.compiler.source import Code, Unfit, Writer
+from slicemill.esl.types.aggregate import INWINDOW, RETURN, AggregateDefinition, Insert, State
+from slicemill.esl.types.expression import Argument, Oldest
+from slicemill.esl.types.schema import Kind, Type
+
+Given: TypeAlias = Sequence[Callable[[], Code]]  # the values of the arguments, asked only for those needed
+
+CONVERSION = -1  # the site of an argument that is no value of its declared type
+
+_PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # of arguments, by the record of the version
+
+
+def safe(name: str) -> str:
+    """A name of ESL as one of Python."""
+    plain = re.sub(r"\W", "_", name.lower())
+    return f"{plain}_" if iskeyword(plain) or not plain.isidentifier() else plain
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all parts of one module have in common.
+
+    `facts` are found while the source is written: which values may be NULL, which are read. Later parts
+    depend on them, so the source is written again until no fact is new.
+    """
+
+    form: str
+    nullable: bool  # may arguments be NULL?
+    facts: set[str] = field(default_factory=set)
+    literals: dict[str, int] = field(default_factory=dict)
+    closures: dict[str, Any] = field(default_factory=dict)
+    sites: list[tuple[str, State, int]] = field(default_factory=list)
+    external: dict[str, tuple[str, str]] = field(default_factory=dict)  # methods of Python classes, by name
+
+    def may_be_null(self, what: str, code: Code) -> None:
+        if not code.known:
+            self.facts.add(f"{what} may be NULL")
+
+    def null(self, what: str, text: str) -> str:
+        return text if f"{what} may be NULL" in self.facts else "False"
+
+
+@dataclass(slots=True)
+class Window:
+    """The pool of the window's tuples: their raw arguments, converted where they are read.
+
+    Where only the oldest is ever read, blocks are rings: a new tuple takes the place of the one that left.
+    """
+
+    types: tuple[Type, ...]
+    ring: bool = False
+
+    def row(self, index: str) -> str:
+        if self.ring:  # index is 0, or else a fact is still to be found
+            return "window[np.uint64(k.window_begin + k.window_at)]"
+        return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
+
+
+class Version(Selects):
+    """One version of an aggregate. `record` names its partition's record, `place` that record's index."""
+
+    def __init__(
+        self,
+        definition: AggregateDefinition,
+        shared: Shared,
+        writer: Writer,
+        record: str,
+        place: str,
+        window: Window | None,
+        user_defined: frozenset[str],
+    ) -> None:
+        super().__init__(writer, shared.form, shared.literals, shared.closures)
+        self.definition = definition
+        self.shared = shared
+        self.record, self.place = record, place
+        self.window = window
+        self.user_defined = user_defined
+        single = single_tables(definition)
+        self.schemas = {table.name.lower(): table.schema for table in definition.tables}
+        self.bounds = {name: 1 if name in single else MANY for name in self.schemas}
+        self.pools = [name for name in self.schemas if self.bounds[name] >= MANY and name != INWINDOW]
+        self.single = single
+        self.filled = surely_filled(definition) & single
+        self.give: Callable[[list[Code]], None]
+        self.leave: Callable[[str], str]
+        self._state = State.INITIALIZE
+        self._bound = True
+        self._window_holds_some = False
+
+    # -- the record ----------------------------------------------------------------------------------------
+
+    def columns(self) -> Columns:
+        """The fields of the record."""
+        types: dict[str, Type] = {}
+        flagged: set[str] = set()
+        extra: list[tuple[str, Any]] = []
+        for name, schema in self.schemas.items():
+            if name == INWINDOW:
+                continue
+            extra.append((f"{safe(name)}_rows", "i8" if self.bounds[name] >= MANY else "i1"))
+            if self.bounds[name] >= MANY:
+                extra += [(f"{safe(name)}_{part}", "i8") for part in ("begin", "at", "room")]
+            else:
+                types |= {f"{safe(name)}_{safe(c.name)}": c.type for c in schema}
+                flagged |= {f"{safe(name)}_{column}" for column in self._flagged(name)}
+        if self.keeps_arguments:
+            last = {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
+            types |= last
+            flagged |= set(last)
+        return Columns(types, frozenset(flagged), extra)
+
+    def pool_columns(self, table: str) -> Columns:
+        types = {safe(column.name): column.type for column in self.schemas[table]}
+        return Columns(types, frozenset(self._flagged(table)))
+
+    def _flagged(self, table: str) -> set[str]:
+        """The columns of a table that may be NULL."""
+        names = self.schemas[table].names
+        return {safe(name) for name in names if self._maybe_null(f"{self.record} {table}.{name}")}
+
+    def _maybe_null(self, what: str) -> bool:
+        return self.shared.null(what, "maybe") != "False"
+
+    def fields(self, table: str) -> list[str]:
+        """Everything that a table of one row keeps."""
+        flagged = self._flagged(table)
+        names = [safe(name) for name in self.schemas[table].names]
+        names += [f"{name}_null" for name in names if name in flagged]
+        return [self.rows_of(table), *(f"{self.record}.{safe(table)}_{name}" for name in names)]
+
+    def array(self, table: str) -> str:
+        return f"{self.record}_{safe(table)}"
+
+    @property
+    def keeps_arguments(self) -> bool:
+        return f"{self.record} terminates with arguments" in self.shared.facts
+
+    def reset(self) -> None:
+        """Empties the tables: the aggregate begins again."""
+        for name in self.schemas:
+            if name != INWINDOW:
+                self.out.line(f"{self.record}.{safe(name)}_rows = 0")
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def variable(self, argument: str) -> str:
+        return f"{_PREFIXES[self.record]}_{safe(argument)}"
+
+    def argument(self, expr: Argument) -> Code:
+        self.shared.facts.add(f"{self.record} reads {expr.name}")
+        if self._state is State.TERMINATE:
+            self.shared.facts.add(f"{self.record} terminates with arguments")
+        name = self.variable(expr.name)
+        return Code(name, self.shared.null(name, f"{name}_null"))
+
+    def bind(self, given: Given, types: Sequence[Type]) -> None:
+        """Gives the arguments their values, in the types they are declared with."""
+        self.fail = partial(self.fail_at, CONVERSION)
+        for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
+            read = f"{self.record} reads {argument.name}" in self.shared.facts
+            if not read and _always_fits(type_, argument.type):
+                continue
+            converted = self.convert(code(), type_, argument.type)
+            name = self.variable(argument.name)
+            self.shared.may_be_null(name, converted)
+            self.out.line(f"{name} = {converted.value}")
+            if self._maybe_null(name):
+                self.out.line(f"{name}_null = {converted.null}")
+        if self.keeps_arguments:
+            for argument in self.definition.arguments:
+                current, last = self._current(argument.name), f"{self.record}.last_{safe(argument.name)}"
+                self.out.line(f"{last} = {current.value}")
+                self.out.line(f"{last}_null = {current.null}")
+
+    def _current(self, argument: str) -> Code:
+        name = self.variable(argument)
+        if f"{self.record} reads {argument}" not in self.shared.facts:
+            return Code("0")
+        return Code(name, self.shared.null(name, f"{name}_null"))
+
+    def fail_at(self, site: int) -> None:
+        self.out.line(f"return {self.leave(self.failed(site))}")
+        self.out.failing = True
+
+    def failed(self, site: int) -> str:
+        """The text that notes the arguments for the interpreter and gives the number of the site."""
+        values = []
+        for argument in self.definition.arguments:
+            code = self._current(argument.name) if self._bound else Code("0")
+            if code.value == "0":
+                code = Code(default_of(argument.type), "True")
+            values += [code.value, code.null]
+        given = ", ".join([f"trouble_{self.record}", str(site), self.place, "i", *values])
+        return f"failed_{self.record}({given})"
+
+    def bind_last(self, started: str) -> None:
+        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
+        if not self.keeps_arguments:
+            return
+        for argument in self.definition.arguments:
+            if f"{self.record} reads {argument.name}" not in self.shared.facts:
+                continue
+            name, last = self.variable(argument.name), f"{self.record}.last_{safe(argument.name)}"
+            self.shared.facts.add(f"{name} may be NULL")
+            self.out.line(f"{name} = {last}")
+            self.out.line(f"{name}_null = not {started} or {last}_null")
+
+    def oldest(self, expr: Oldest) -> Code:
+        assert self.window is not None
+        place = self.schemas[INWINDOW].index(expr.column)
+        code = self._window_column(place, "0")
+        if self._window_holds_some:
+            return code
+        empty = "k.window_rows == 0"
+        name = self.out.fresh("oldest")
+        self.out.line(f"{name}, {name}_null = {default_of(expr.type)}, True")
+        with self.out.block(f"if not {empty}:"):
+            self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+        return Code(name, f"{name}_null")
+
+    def _window_column(self, place: int, row: str) -> Code:
+        assert self.window is not None
+        self.shared.facts.add(f"window keeps {place}")
+        text = f"{self.window.row(row)}.a{place}"
+        code = Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+        with self.out.aside() as conversion:
+            code = self.convert(code, self.window.types[place], self.schemas[INWINDOW].columns[place].type)
+        if conversion.lines:
+            raise Unfit("inwindow has other types than the arguments")
+        return code
+
+    def rows_of(self, table: str) -> str:
+        if table == INWINDOW and self.window is not None:
+            return "k.window_rows"
+        return f"{self.record}.{safe(table)}_rows"
+
+    def if_any(self, table: str) -> AbstractContextManager[None]:
+        """A condition for a row of a table that holds one at most, where that is not certain anyway."""
+        later = self._state in (State.ITERATE, State.EXPIRE)
+        if later and table in self.filled and not self.one_body:
+            return nullcontext()
+        return self.out.block(f"if {self.rows_of(table)} > 0:")
+
+    def returns_at_steps(self) -> bool:
+        states = (State.INITIALIZE, State.ITERATE)
+        bodies = [statement for state in states for statement in self.definition.bodies.get(state, ())]
+        return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
+
+    def needs_window(self) -> bool:
+        """Can the version tell what the window holds?"""
+        return INWINDOW in self.schemas or bool(self.definition.bodies.get(State.EXPIRE))
+
+    @property
+    def one_body(self) -> bool:
+        """Do the first tuple and later ones share their statements?"""
+        bodies = self.definition.bodies
+        return bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE)
+
+    @property
+    def answers_once(self) -> bool:
+        """Does every tuple return exactly one row when it comes?"""
+        first, later = (self.definition.bodies.get(s, ()) for s in (State.INITIALIZE, State.ITERATE))
+        before = frozenset() if self.one_body else self.filled
+        return returns_one(first, frozenset()) and returns_one(later, before)
+
+    def row(self, table: str, index: str) -> str:
+        """A row of a table of many."""
+        if table == INWINDOW and self.window is not None:
+            return self.window.row(index)
+        return f"{self.array(table)}[{self.record}.{safe(table)}_at + {index}]"
+
+    def field(self, table: str, column: str, row: str) -> str:
+        if self.bounds[table] < MANY:
+            return f"{self.record}.{safe(table)}_{safe(column)}"
+        return f"{self.row(table, row)}.{safe(column)}"
+
+    def columns_of(self, table: str, alias: str, row: str) -> dict[str, Callable[[], Code]]:
+        schema = self.schemas[table]
+        if table == INWINDOW:
+            self.shared.facts.add("window is searched")
+            return {
+                f"{alias}.{name}": partial(self._window_column, place, row)
+                for place, name in enumerate(schema.names)
+            }
+        return {f"{alias}.{name}": partial(self._column, table, name, row) for name in schema.names}
+
+    def _column(self, table: str, column: str, row: str) -> Code:
+        text = self.field(table, column, row)
+        return Code(text, self.shared.null(f"{self.record} {table}.{column}", f"{text}_null"))
+
+
+def _always_fits(source: Type, target: Type) -> bool:
+    """Can a value that nobody reads be left unconverted, because it would convert?"""
+    return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT

@@ -1,0 +1,62 @@
+"""Which kernel answers a call of a built-in aggregate."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from slicemill.aggregate.columns import Function
+from slicemill.aggregate.count import ApproxCount, ApproxCountIf, Count, CountDistinct
+from slicemill.aggregate.extreme_columns import CHOICES, Kept
+from slicemill.aggregate.moment_columns import FIGURES, Figure
+from slicemill.aggregate.ranks import Percentile
+from slicemill.aggregate.text_columns import Joined
+from slicemill.esl.builtins import BUILTINS
+from slicemill.esl.types.expression import Literal
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind
+
+# Their values have no order, or no type, that a column could have.
+_WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
+
+
+def has_kernel(call: AggregateCall | WindowCall) -> bool:
+    """For a call of a built-in aggregate: can it be answered here?"""
+    return call.name.lower() in BUILTINS and not any(
+        argument.type.kind in _WITHOUT_KERNEL for argument in call.arguments
+    )
+
+
+def function_of(call: AggregateCall | WindowCall) -> Function:
+    name = call.name.lower()
+    if name == "count":
+        return CountDistinct() if call.distinct else Count()
+    if name in FIGURES:
+        return Figure(name, call.arguments[0].type, call.columns[0].type)
+    if name in CHOICES:
+        return Kept(CHOICES[name])
+    if name in ("median", "percentile", "quantile"):
+        return Percentile(float(cast(float, _constant(call, 0.5))))
+    if name in ("listagg", "string_agg"):
+        return Joined(cast(str, _constant(call, "")))
+    return ApproxCountIf() if counts_ones(call) else ApproxCount()
+
+
+def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
+    """The argument that is the same for all tuples."""
+    constant = call.arguments[1] if len(call.arguments) > 1 else None
+    return constant.value if isinstance(constant, Literal) else otherwise
+
+
+def stored_arguments(call: AggregateCall | WindowCall) -> int:
+    """How many of the arguments differ from tuple to tuple."""
+    builtin = BUILTINS[call.name.lower()]
+    return len(call.arguments) if builtin.constant is None else min(builtin.constant, len(call.arguments))
+
+
+def is_numbered(call: AggregateCall | WindowCall) -> bool:
+    return call.name.lower() == "priority_sample"
+
+
+def counts_ones(call: AggregateCall | WindowCall) -> bool:
+    return call.name.lower() == "approx_count_if"

@@ -1,0 +1,110 @@
+"""Aggregates written in Python (M38): `CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
+
+The class is made without arguments, one object for each group or partition, and has the methods of the
+states: `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a base one that
+blocks `terminate()`, which must leave the state as it is. A method returns None for nothing, a value, or a
+list of values; where the aggregate is declared with several columns, a value is a tuple.
+
+In a window aggregate `self.inwindow` is the window: iterate over it, ask it for `oldest()`, `delete(where)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregate.definition import Returned
+from slicemill.aggregate.interpreter.statements import row_converter
+from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.schema import Schema
+from slicemill.rows import Row
+
+_WINDOW = "inwindow"
+
+
+def import_class(external: str) -> Callable[[], object]:
+    """The class named by `module:class`."""
+    module, _, name = external.partition(":")
+    made: Callable[[], object] = getattr(importlib.import_module(module), name)
+    return made
+
+
+def object_state(thing: object) -> Any:
+    """What a user's object keeps: its attributes, or what its own `__getstate__` gives."""
+    kept = thing.__getstate__()
+    # The window belongs to the call.
+    return {name: value for name, value in kept.items() if name != _WINDOW} if type(kept) is dict else kept
+
+
+def restore_object(thing: Any, state: Any) -> None:
+    """Give a new object of the class what another one has kept."""
+    if hasattr(thing, "__setstate__"):
+        thing.__setstate__(state)
+        return
+    for part in state if isinstance(state, tuple) else (state,):
+        for name, value in (part or {}).items():
+            setattr(thing, name, value)
+
+
+class ExternalInstance:
+    """A Python object behind the protocol of base and window instances."""
+
+    __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")
+
+    def __init__(
+        self, definition: AggregateDefinition, make: Callable[[], object], inwindow: Inwindow | None = None
+    ) -> None:
+        self._definition = definition
+        self._object = make()
+        self._started = False
+        self._to_arguments = row_converter(definition.arguments)
+        self._to_return = row_converter(definition.returns)
+        if inwindow is not None:
+            setattr(self._object, _WINDOW, inwindow)
+
+    def initialize(self, args: Args) -> Returned:
+        self._started = True
+        return self._call("initialize", args)
+
+    def iterate(self, args: Args) -> Returned:
+        return self._call("iterate", args)
+
+    def expire(self, args: Args) -> Returned:
+        return self._call("expire", args)
+
+    def terminate(self) -> Returned:
+        """Nothing over no tuple: the object has not been initialised."""
+        if not self._started or not hasattr(self._object, "terminate"):
+            return []
+        return self._call("terminate", None)
+
+    def state(self) -> object:
+        return object_state(self._object), self._started
+
+    def restore(self, state: Any) -> None:
+        kept, self._started = state
+        restore_object(self._object, kept)
+
+    def _call(self, method: str, args: Args | None) -> Returned:
+        given = () if args is None else self._to_arguments(args)
+        returned = getattr(self._object, method)(*given)
+        values = returned if isinstance(returned, list) else [] if returned is None else [returned]
+        return [self.checked(value, method) for value in values]
+
+    def checked(self, value: object, method: str) -> object:
+        """A value that a method returned, in the declared types."""
+        schema: Schema = self._definition.returns
+        row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()
+        try:
+            converted = self._to_return(tuple(v.item() if isinstance(v, np.generic) else v for v in row))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise SlicemillError(
+                f"{self._definition.external}.{method} returned {value!r}, but {self._definition.name} is "
+                f"declared to return {schema}: return None, such a value or tuple, or a list of them"
+            ) from problem
+        return converted[0] if len(schema) == 1 else converted

@@ -1,0 +1,199 @@
+"""Aggregates by name: those defined in ESL or in Python, and the built-in ones (M29-M33, M37, M38).
+
+Aggregates written in ESL are interpreted statement by statement: slow and obviously right.
+
+A name may have a base and a window version, two independent procedures. Where the user has defined neither,
+the built-in aggregate of that name is meant; where only a window version, the base version is the built-in
+one; where only a base version, windows are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slicemill.aggregate import definition as aggregate
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.definition import BaseFactory, BaseInstance, Returned, WindowFactory, WindowInstance
+from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
+from slicemill.aggregate.interpreter.model import ModelInstance
+from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
+from slicemill.aggregate.interpreter.statements import Body, Program, compile_bodies, row_converter
+from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.schema import assignable
+
+
+def resolve_aggregate(
+    name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
+) -> aggregate.AggregateDefinition:
+    """What the operators run for an aggregate's name; `tables` gives the stored tables that bodies may read.
+
+    >>> from slicemill.esl import bind
+    >>> catalog = bind('''CREATE AGGREGATE total(x Int) : Int { TABLE state(s Int);
+    ...     INITIALIZE: { INSERT INTO state VALUES (x); }
+    ...     ITERATE: { UPDATE state SET s = s + x; }
+    ...     TERMINATE: { INSERT INTO RETURN SELECT s FROM state; } }''').catalog
+    >>> aggregate.evaluate(resolve_aggregate("total", catalog).base, [(1,), (2,), (4,)])
+    [7]
+    """
+    return aggregate_lookup(catalog, tables)(name, distinct)
+
+
+def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
+    """Finds aggregates by name, once each: bodies may call one another."""
+
+    found: dict[tuple[str, bool], aggregate.AggregateDefinition] = {}
+
+    def find(name: str, distinct: bool = False) -> aggregate.AggregateDefinition:
+        key = (name.lower(), distinct)
+        if key not in found:
+            found[key] = resolve(name, distinct)
+        return found[key]
+
+    def resolve(name: str, distinct: bool) -> aggregate.AggregateDefinition:
+        base, window = catalog.aggregates(name)
+        if not distinct and (base is not None or window is not None):
+            return _defined(base, window, find, tables)
+        key = f"{name.lower()}_distinct" if distinct else name.lower()
+        if key not in BUILTINS:
+            raise SlicemillError(f"there is no aggregate {name}: define it with CREATE AGGREGATE {name}")
+        return BUILTINS[key]
+
+    return find
+
+
+def _defined(
+    base: AggregateDefinition | None, window: AggregateDefinition | None, lookup: Lookup, tables: Source
+) -> aggregate.AggregateDefinition:
+    versions = [version for version in (base, window) if version is not None]
+    name, columns = versions[0].name, len(versions[0].returns)
+    if len({len(version.returns) for version in versions}) > 1:
+        raise SlicemillError(
+            f"the base version of {name} returns {base and base.returns} and the window version "
+            f"{window and window.returns}: a call needs the same columns from both"
+        )
+    builtin = BUILTINS.get(name.lower()) if columns == 1 else None
+    builtin_base = builtin.base if builtin is not None else None
+    algebraic = any(version.algebraic for version in versions)
+    if algebraic:
+        _check_combines(versions[0])
+    return aggregate.AggregateDefinition(
+        name,
+        base=_base_factory(base, lookup, tables) if base is not None else builtin_base,
+        window=_window_factory(window, lookup, tables) if window is not None else None,
+        algebraic=algebraic,
+        columns=columns,
+    )
+
+
+def _check_combines(definition: AggregateDefinition) -> None:
+    """Panes are combined by handing what they returned to the same aggregate (M35)."""
+    arguments, returns = definition.arguments, definition.returns
+    if len(arguments) != len(returns) or not all(
+        assignable(argument.type, column.type) for argument, column in zip(arguments, returns, strict=True)
+    ):
+        raise SlicemillError(
+            f"{definition.name} is ALGEBRAIC, so it must take what it returns, but it takes {arguments} and "
+            f"returns {returns}: leave ALGEBRAIC out, or carry in the result what combining needs"
+        )
+
+
+def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> BaseFactory:
+    if definition.model is not None:
+        return lambda: ModelInstance(definition)
+    if definition.external is not None:
+        make = import_class(definition.external)
+        return lambda: ExternalInstance(definition, make)
+
+    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.AggregateDefinition:
+        """A base version that calls its own name builds on the built-in aggregate it replaces."""
+        replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
+        return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
+
+    program = Once(lambda: compile_bodies(definition, own_name_is_builtin))
+
+    def make_instance() -> BaseInstance:
+        return EslInstance(definition, program(), None, tables)
+
+    return make_instance
+
+
+def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> WindowFactory:
+    if definition.model is not None:
+        return lambda inwindow: ModelInstance(definition)  # noqa: ARG005
+    if definition.external is not None:
+        make = import_class(definition.external)
+        return lambda inwindow: ExternalInstance(definition, make, inwindow)
+    program = Once(lambda: compile_bodies(definition, lookup))
+
+    def make_instance(inwindow: Inwindow) -> WindowInstance:
+        return EslInstance(definition, program(), inwindow, tables)
+
+    return make_instance
+
+
+class Once:
+    """A program that is compiled when it is first asked for."""
+
+    __slots__ = ("_compile", "_program")
+
+    def __init__(self, compile_: Callable[[], Program]) -> None:
+        self._compile = compile_
+        self._program: Program | None = None
+
+    def __call__(self) -> Program:
+        if self._program is None:
+            self._program = self._compile()
+        return self._program
+
+
+class EslInstance:
+    """The running state of an aggregate written in ESL, base or window version.
+
+    Arguments are visible to all statements: in EXPIRE those of the expiring tuple, in TERMINATE those of the
+    last one.
+    """
+
+    __slots__ = ("_body", "_names", "_program", "_to_arguments")
+
+    def __init__(
+        self, definition: AggregateDefinition, program: Program, inwindow: Inwindow | None, tables: Source
+    ) -> None:
+        self._names = definition.arguments.names
+        self._to_arguments = row_converter(definition.arguments)
+        self._program = program
+        self._body = Body(definition, inwindow, tables)
+
+    def initialize(self, args: Args) -> Returned:
+        return self._run(State.INITIALIZE, args)
+
+    def iterate(self, args: Args) -> Returned:
+        return self._run(State.ITERATE, args)
+
+    def expire(self, args: Args) -> Returned:
+        return self._run(State.EXPIRE, args)
+
+    def terminate(self) -> Returned:
+        before = dict(self._body.tables)
+        returned = self._execute(State.TERMINATE)
+        self._body.tables = before
+        return returned
+
+    def state(self) -> object:
+        return {"tables": self._body.tables, "arguments": self._body.arguments}
+
+    def restore(self, state: Any) -> None:
+        self._body.tables, self._body.arguments = state["tables"], state["arguments"]
+
+    def _run(self, state: State, args: Args) -> Returned:
+        self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))
+        return self._execute(state)
+
+    def _execute(self, state: State) -> Returned:
+        for step in self._program.get(state, ()):
+            step(self._body)
+        returned, self._body.returned = self._body.returned, []
+        return returned

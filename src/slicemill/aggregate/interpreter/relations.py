@@ -1,0 +1,241 @@
+"""Queries over finite relations, by SQL's definition: product, WHERE, groups, HAVING, order, DISTINCT (M29).
+
+A query becomes a function: compiled once, evaluated whenever an aggregate's body or a user asks. An
+environment says what the names in an expression mean; an inner query sees the names around it, its own first.
+Where rows come from is up to the environment's `source`.
+
+The result of a base aggregate is all it returned, tuple by tuple, and what TERMINATE adds, as on a stream: a
+non-blocking aggregate over a table of n rows may give n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, TypeAlias, cast
+
+from slicemill.aggregate import definition as aggregate
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.expression import Argument, ColumnRef, ExistsQuery, Expr, Oldest
+from slicemill.esl.types.relation import AggregateCall as BoundCall
+from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.esl.types.schema import ANY, Kind, Schema, Type
+from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.rows import Row, Timed
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.rows import Leaf, compile_with
+
+Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
+Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT
+
+_TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
+
+
+def no_tables(name: str) -> Iterable[Row]:
+    """The source of a place where no relation can be read."""
+    raise SlicemillError(f"table {name} cannot be read here: no rows were given for it")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What names mean: columns of the row at hand and of the rows around it; in an aggregate, also its own.
+
+    The columns of `oldest` are NULL where the window is empty.
+    """
+
+    source: Source
+    columns: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    oldest: Mapping[str, object] = field(default_factory=dict)
+
+    def column(self, name: str) -> object:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise SlicemillError(
+                f"column {name} has no single value here: an inner query reads it from a row outside that is "
+                f"grouped; add {name} to the GROUP BY outside"
+            ) from None
+
+    def around(self, columns: Mapping[str, object]) -> Environment:
+        """The environment inside a row: its columns hide those of the same name outside."""
+        return replace(self, columns={**self.columns, **columns})
+
+
+Getter: TypeAlias = Callable[[Environment], object]
+CompiledQuery: TypeAlias = Callable[[Environment], list[Row]]
+
+
+def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
+    """The value of an expression in an environment; sub-queries are evaluated there."""
+
+    def resolve(leaf: Leaf) -> Getter:
+        if isinstance(leaf, ColumnRef):
+            return lambda env: env.column(leaf.name)
+        if isinstance(leaf, Argument):
+            return lambda env: env.arguments[leaf.name]
+        if isinstance(leaf, Oldest):
+            return lambda env: env.oldest.get(leaf.column)
+        rows_of = compile_query(leaf.query, lookup)
+        if isinstance(leaf, ExistsQuery):
+            return lambda env: bool(rows_of(env))
+        return lambda env: _single_value(rows_of(env))
+
+    return compile_with(expr, resolve)
+
+
+def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Environment], bool]:
+    """Whether a condition is true, neither false nor unknown; always, where there is none."""
+    if expr is None:
+        return lambda _env: True
+    value = compile_in_query(expr, lookup)
+    return lambda env: value(env) is True
+
+
+def assignment(source: Type, target: Type) -> Callable[[object], object]:
+    """Makes a value of one type fit where another is declared: numbers convert, texts are cut to length.
+
+    A value whose type is only known by looking at it (ANY) does not tell whether a whole number is a time:
+    then it is one if that is declared.
+    """
+    return (
+        _checked_time(target)
+        if source.kind is Kind.ANY and target.kind in _TIMES
+        else converter(source, target)
+    )
+
+
+def _checked_time(type_: Type) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if value is not None and type(value) is not int:
+            raise SlicemillError(f"{value!r} is no {type_}: times are whole numbers, of microseconds or days")
+        return value
+
+    return check
+
+
+def columns_of(alias: str, schema: Schema, row: Row) -> dict[str, object]:
+    """A row of a relation, under the names by which expressions read it."""
+    return {f"{alias}.{name}": value for name, value in zip(schema.names, row, strict=True)}
+
+
+def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
+    """The query as a function from the environment around it to its rows."""
+    joined = _compile_inputs(query.inputs, lookup)
+    selected = compile_condition_in_query(query.where, lookup)
+    grouped = _compile_groups(query, lookup) if query.group_by or query.aggregates else None
+    having = compile_condition_in_query(query.having, lookup)
+    items = [compile_in_query(item.expr, lookup) for item in query.items]
+    order = [(_sort_key(compile_in_query(expr, lookup)), descending) for expr, descending in query.order_by]
+
+    def rows(env: Environment) -> list[Row]:
+        inside = [row for row in joined(env) if selected(row)]
+        if grouped is not None:
+            inside = [group for group in grouped(env, inside) if having(group)]
+        for key, descending in reversed(order):  # sorting is stable: the first key is the last to sort
+            inside.sort(key=key, reverse=descending)
+        out = [tuple(item(row) for item in items) for row in inside]
+        if query.distinct:
+            out = _distinct(out)
+        return out if query.limit is None else out[: query.limit]
+
+    return rows
+
+
+def _compile_inputs(
+    inputs: Sequence[RelationInput], lookup: Lookup
+) -> Callable[[Environment], Iterator[Environment]]:
+    """Every combination of one row from each input, as environments; a single empty one without inputs."""
+    readers = [_compile_input(entry, lookup) for entry in inputs]
+
+    def joined(env: Environment) -> Iterator[Environment]:
+        for rows in product(*(reader(env) for reader in readers)):
+            yield env.around({name: value for row in rows for name, value in row.items()})
+
+    return joined
+
+
+def _compile_input(entry: RelationInput, lookup: Lookup) -> Callable[[Environment], list[dict[str, object]]]:
+    """The rows of one input. A sub-query sees what is around the whole query, not the inputs beside it."""
+    if entry.query is not None:
+        rows_of = compile_query(entry.query, lookup)
+        return lambda env: [columns_of(entry.alias, entry.schema, row) for row in rows_of(env)]
+
+    return lambda env: [columns_of(entry.alias, entry.schema, row) for row in env.source(entry.relation)]
+
+
+def _compile_groups(
+    query: RelationQuery, lookup: Lookup
+) -> Callable[[Environment, list[Environment]], list[Environment]]:
+    """From the selected rows to one environment for each row that a group returns."""
+    keys = [compile_in_query(item.expr, lookup) for item in query.group_by]
+    calls = [_compile_call(call, lookup) for call in query.aggregates]
+    columns = [column for call in query.aggregates for column in call.columns]
+    names = [*(item.name for item in query.group_by), *(column.name for column in columns)]
+    # What the aggregates return is computed by value; DECIMALs, for one, get their declared scale here.
+    convert = [assignment(ANY, item.expr.type) for item in query.group_by]
+    convert += [assignment(ANY, column.type) for column in columns]
+    inner_names = {f"{entry.alias}.{name}" for entry in query.inputs for name in entry.schema.names}
+    # Inner queries know a grouped column by the name it has in its row.
+    aliases = {item.expr.name: item.name for item in query.group_by if isinstance(item.expr, ColumnRef)}
+
+    def group_of(row: Row) -> Row:
+        return tuple(key(cast(Environment, row[0])) for key in keys)
+
+    def groups(env: Environment, inside: list[Environment]) -> list[Environment]:
+        visible = replace(env, columns={n: v for n, v in env.columns.items() if n not in inner_names})
+        out = []
+        for row in _grouped(calls, group_of if keys else None, [(row,) for row in inside]):
+            named = {n: c(value) for n, c, value in zip(names, convert, row, strict=True)}
+            out.append(visible.around(named | {alias: named[name] for alias, name in aliases.items()}))
+        return out
+
+    return groups
+
+
+def _grouped(
+    calls: Sequence[aggregate.AggregateCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
+) -> list[Row]:
+    """Group values followed by aggregate values."""
+    if not calls:
+        assert group_of is not None, "a grouped query has keys or calls"
+        return _distinct([aggregate.shown(group_of(row)) for row in rows])
+    operator = GroupAggregate(calls, group_of)
+    out = [timed for row in rows for timed in operator.process(0, Timed(0, row))]
+    return [timed.row for timed in (*out, *operator.finish())]
+
+
+def _distinct(rows: Sequence[Row]) -> list[Row]:
+    found: dict[Row, Row] = {}
+    for row in rows:
+        found.setdefault(aggregate.comparable(row), row)
+    return list(found.values())
+
+
+def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.AggregateCall:
+    getters = [compile_in_query(argument, lookup) for argument in call.arguments]
+    return aggregate.AggregateCall(
+        lookup(call.name, call.distinct),
+        lambda row: tuple(getter(cast(Environment, row[0])) for getter in getters),
+    )
+
+
+def _single_value(rows: Sequence[Row]) -> object:
+    if len(rows) > 1:
+        raise SlicemillError(
+            f"a query used as a value gave {len(rows)} rows; aggregate them, or add ORDER BY … LIMIT 1"
+        )
+    return rows[0][0] if rows else None
+
+
+def _sort_key(getter: Getter) -> Callable[[Environment], Any]:
+    """NULL is the smallest value and NaN the greatest."""
+
+    def key(row: Environment) -> tuple[int, object]:
+        value = getter(row)
+        if value is None:
+            return (0, 0)
+        return (2, 0) if value != value else (1, value)
+
+    return key

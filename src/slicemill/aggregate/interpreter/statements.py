@@ -1,0 +1,187 @@
+"""The statements of an aggregate written in ESL, over its local tables (M29, M32).
+
+A statement takes effect as a whole: all its conditions and values are computed from the tables as they were
+before it. Values convert to the declared type of the column they go into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from slicemill.aggregate.definition import Returned
+from slicemill.aggregate.interpreter.relations import (
+    Environment,
+    Lookup,
+    Source,
+    assignment,
+    columns_of,
+    compile_condition_in_query,
+    compile_in_query,
+    compile_query,
+)
+from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.esl.types.aggregate import (
+    INWINDOW,
+    RETURN,
+    AggregateDefinition,
+    Delete,
+    Insert,
+    State,
+    Statement,
+    Update,
+)
+from slicemill.esl.types.schema import ANY, Schema
+from slicemill.rows import Row
+
+
+def row_converter(schema: Schema) -> Callable[[Args], Row]:
+    """Takes values of whatever type to the types of a schema."""
+    convert = [assignment(ANY, column.type) for column in schema]
+    return lambda args: tuple(to(value) for to, value in zip(convert, args, strict=True))
+
+
+class Body:
+    """What the statements of one running aggregate work on: arguments, tables, window, and RETURN.
+
+    The rows of a table are a list that is replaced, never changed: whoever holds one holds a snapshot.
+    `outside` gives the stored tables, which a body may read too.
+    """
+
+    __slots__ = ("_inwindow_schema", "_to_inwindow", "arguments", "inwindow", "outside", "returned", "tables")
+
+    def __init__(self, definition: AggregateDefinition, inwindow: Inwindow | None, outside: Source) -> None:
+        schemas = {table.name: table.schema for table in definition.tables}
+        self._inwindow_schema = schemas.pop(INWINDOW, Schema(()))
+        self._to_inwindow = row_converter(self._inwindow_schema)
+        self.tables: dict[str, list[Row]] = {name.lower(): [] for name in schemas}
+        self.arguments: dict[str, object] = dict.fromkeys(definition.arguments.names)
+        self.inwindow = inwindow if INWINDOW in {table.name for table in definition.tables} else None
+        self.outside = outside
+        self.returned: Returned = []
+
+    def environment(self) -> Environment:
+        oldest = self.inwindow.oldest() if self.inwindow is not None else None
+        named = (
+            {}
+            if oldest is None
+            else dict(zip(self._inwindow_schema.names, self.window_row(oldest), strict=True))
+        )
+        return Environment(self.rows, arguments=self.arguments, oldest=named)
+
+    def rows(self, relation: str) -> Iterable[Row]:
+        if relation.lower() in self.tables:
+            return self.tables[relation.lower()]
+        if relation.lower() == INWINDOW and self.inwindow is not None:
+            return map(self.window_row, self.inwindow)
+        return self.outside(relation)
+
+    def window_row(self, args: Args) -> Row:
+        """A tuple of the window in the types that inwindow is declared with."""
+        return self._to_inwindow(args)
+
+
+Step: TypeAlias = Callable[[Body], None]
+Program: TypeAlias = dict[State, list[Step]]
+
+
+def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
+    schemas = {table.name: table.schema for table in definition.tables} | {RETURN: definition.returns}
+    return {
+        state: [_compile(statement, schemas[statement.table], lookup) for statement in statements]
+        for state, statements in definition.bodies.items()
+    }
+
+
+def _compile(statement: Statement, schema: Schema, lookup: Lookup) -> Step:
+    if isinstance(statement, Insert):
+        return _insert(statement, schema, lookup)
+    if isinstance(statement, Update):
+        return _update(statement, schema, lookup)
+    return _delete(statement, schema, lookup)
+
+
+def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:
+    rows_of = _inserted(statement, schema, lookup)
+    table = statement.table.lower()
+    if statement.table != RETURN:
+
+        def insert(body: Body) -> None:
+            body.tables[table] = [*body.tables[table], *rows_of(body.environment())]
+
+        return insert
+
+    def give_back(body: Body) -> None:
+        rows = rows_of(body.environment())
+        body.returned += rows if len(schema) > 1 else [row[0] for row in rows]
+
+    return give_back
+
+
+def _inserted(statement: Insert, schema: Schema, lookup: Lookup) -> Callable[[Environment], list[Row]]:
+    if statement.query is not None:
+        query = compile_query(statement.query, lookup)
+        convert = [
+            assignment(given.type, column.type)
+            for given, column in zip(statement.query.schema, schema, strict=True)
+        ]
+        return lambda env: [tuple(to(v) for to, v in zip(convert, row, strict=True)) for row in query(env)]
+    allowed = compile_condition_in_query(statement.where, lookup)
+    rows = [
+        [
+            (compile_in_query(expr, lookup), assignment(expr.type, column.type))
+            for expr, column in zip(row, schema, strict=True)
+        ]
+        for row in statement.rows
+    ]
+
+    def values(env: Environment) -> list[Row]:
+        return [tuple(to(value(env)) for value, to in row) for row in rows] if allowed(env) else []
+
+    return values
+
+
+def _update(statement: Update, schema: Schema, lookup: Lookup) -> Step:
+    table = statement.table.lower()
+    selects = compile_condition_in_query(statement.where, lookup)
+    changes = {
+        schema.index(name): (
+            compile_in_query(expr, lookup),
+            assignment(expr.type, schema.columns[schema.index(name)].type),
+        )
+        for name, expr in statement.assignments
+    }
+
+    def changed(row: Row, env: Environment) -> Row:
+        inside = env.around(columns_of(statement.table, schema, row))
+        if not selects(inside):
+            return row
+        new = list(row)
+        for place, (value, to) in changes.items():
+            new[place] = to(value(inside))
+        return tuple(new)
+
+    def update(body: Body) -> None:
+        env = body.environment()
+        body.tables[table] = [changed(row, env) for row in body.tables[table]]
+
+    return update
+
+
+def _delete(statement: Delete, schema: Schema, lookup: Lookup) -> Step:
+    table = statement.table.lower()
+    selects = compile_condition_in_query(statement.where, lookup)
+
+    def selected(row: Row, env: Environment) -> bool:
+        return selects(env.around(columns_of(statement.table, schema, row)))
+
+    def delete(body: Body) -> None:
+        env = body.environment()
+        body.tables[table] = [row for row in body.tables[table] if not selected(row, env)]
+
+    def delete_from_window(body: Body) -> None:
+        env = body.environment()
+        assert body.inwindow is not None, "a body that names inwindow has declared it"
+        body.inwindow.delete(lambda args: selected(body.window_row(args), env))
+
+    return delete_from_window if statement.table == INWINDOW else delete

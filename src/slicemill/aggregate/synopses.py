@@ -1,0 +1,119 @@
+"""Approximate aggregates in little memory (M41).
+
+`approx_count(x)` estimates how many tuples of the window have the x of the newest one. Under each of a few
+hash functions a row of counters has one cell for the item; other items may fall into the same cell, so the
+lowest of the counters is the estimate. It is never too low.
+
+`approx_count_if(condition)` counts the tuples that satisfy a condition by an exponential histogram (Datar,
+Gionis, Indyk, Motwani 2002). Ones are held in buckets of 1, 2, 4, … ones, of each size `PER_SIZE` or one
+more, newest first:
+
+    ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
+
+A bucket that loses its newest one has left. Of the oldest bucket that has not, half is counted: wrong by half
+of it at most, beside `PER_SIZE` buckets of each smaller size. That is a relative error of at most
+1 / (PER_SIZE + 2). How ones are put into buckets depends on their number alone: see `buckets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from slicemill.aggregate.hashes import GOLDEN, bits_of, mixed
+from slicemill.aggregate.inwindow import Args
+
+FUNCTIONS = 4
+CELLS = 2048
+PER_SIZE = 10
+
+
+def cells(item: object) -> list[int]:
+    """The item's cell under each hash function."""
+    bits = bits_of(item)
+    return [mixed(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
+
+
+class Frequency:
+    """Counters of a window's items; the question is about its newest item, NULL for a NULL."""
+
+    __slots__ = ("_counters", "_newest")
+
+    def __init__(self) -> None:
+        self._counters: list[dict[int, int]] = [{} for _ in range(FUNCTIONS)]
+        self._newest: object = None
+
+    def add(self, args: Args) -> None:
+        self._newest = args[0]
+        self._change(args[0], 1)
+
+    def remove(self, args: Args) -> None:
+        self._change(args[0], -1)
+
+    def value(self) -> object:
+        if self._newest is None:
+            return None
+        found = cells(self._newest)
+        return min(counters[cell] for counters, cell in zip(self._counters, found, strict=True))
+
+    def state(self) -> object:
+        return self._counters, self._newest
+
+    def restore(self, state: Any) -> None:
+        self._counters, self._newest = state
+
+    def _change(self, item: object, copies: int) -> None:
+        if item is not None:
+            for counters, cell in zip(self._counters, cells(item), strict=True):
+                counters[cell] = counters.get(cell, 0) + copies
+
+
+def buckets(ones: int) -> Iterator[tuple[int, int]]:
+    """Sizes of buckets, newest first, each with how many there are: two of a size become one of the next.
+
+    >>> list(buckets(12)), list(buckets(13))
+    ([(1, 10), (2, 1)], [(1, 11), (2, 1)])
+    """
+    size = 1
+    while ones:
+        merged = max(0, (ones - PER_SIZE) // 2) if ones > PER_SIZE + 1 else 0
+        yield size, ones - 2 * merged
+        size, ones = 2 * size, merged
+
+
+def estimated_ones(arrived: int, left: int) -> int:
+    """The estimate when `left` of the ones that arrived have left the window: exact as long as none has."""
+    if not left:
+        return arrived
+    total = oldest = 0
+    newest = arrived  # the number of the newest one in the next bucket; those up to `left` have left
+    for size, count in buckets(arrived):
+        alive = min(count, max(0, -(-(newest - left) // size)))
+        if alive:
+            total, oldest = total + alive * size, size
+        newest -= count * size
+    return total - oldest // 2
+
+
+class Ones:
+    """How many ones came and how many left, which is all that decides about buckets."""
+
+    __slots__ = ("_arrived", "_left")
+
+    def __init__(self) -> None:
+        self._arrived = self._left = 0
+
+    def add(self, args: Args) -> None:
+        self._arrived += args[0] is True
+
+    def remove(self, args: Args) -> None:
+        self._left += args[0] is True
+
+    def value(self) -> object:
+        return estimated_ones(self._arrived, self._left)
+
+    def state(self) -> object:
+        return self._arrived, self._left
+
+    def restore(self, state: Any) -> None:
+        self._arrived, self._left = state

@@ -1,0 +1,257 @@
+"""A place in a token list that remembers what it was asked for.
+
+Every failed `accept` at the current token is noted, so that an error can say all that could have stood there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.source import Span
+from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.tokens import RESERVED
+
+T = TypeVar("T")
+
+# Far above any query a person writes, below Python's own limit: a level costs up to fifteen frames.
+MAX_DEPTH = 40
+
+_NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+class Cursor:
+    def __init__(self, tokens: Sequence[Token], text: str) -> None:
+        self.tokens = tokens
+        self.text = text
+        self.index = 0
+        self.depth = 0
+        self._expected: list[str] = []
+        self._expected_at = -1
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> bool:
+        return self.index >= len(self.tokens)
+
+    def token(self, ahead: int = 0) -> Token | None:
+        place = self.index + ahead
+        return self.tokens[place] if place < len(self.tokens) else None
+
+    def word(self, ahead: int = 0) -> str:
+        """The upper-case word or symbol at the cursor; empty for texts, numbers, quoted names and the end."""
+        token = self.token(ahead)
+        return "" if token is None else word_of(token)
+
+    def looking_at(self, *words: str) -> bool:
+        return all(self.word(i) == word for i, word in enumerate(words))
+
+    def span(self) -> Span:
+        """The place of the current token, or just behind the last one."""
+        token = self.token()
+        if token is None:
+            end = self.tokens[-1].end + 1 if self.tokens else 0
+            return Span(end, end)
+        return Span(token.start, token.end + 1)
+
+    def span_from(self, start: Span) -> Span:
+        """From `start` to the last token consumed."""
+        if self.index == 0:
+            return start
+        return Span(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
+
+    # -- consuming -------------------------------------------------------------------------------------
+
+    def advance(self) -> Token:
+        token = self.tokens[self.index]
+        self.index += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Consume these words if they all stand here."""
+        if self.looking_at(*words):
+            self.index += len(words)
+            return True
+        self.note(" ".join(words))
+        return False
+
+    def take(self, word: str) -> bool:
+        """Like `accept`, but not noted: for what an error need not list, such as a sign before a number."""
+        if self.word() == word:
+            self.index += 1
+            return True
+        return False
+
+    def accept_any(self, words: Sequence[str]) -> str:
+        """Consume one of the words (each may have several parts) and return it, or return ''."""
+        for word in words:
+            if self.accept(*word.split()):
+                return word
+        return ""
+
+    def expect(self, *words: str) -> None:
+        if not self.accept(*words):
+            self.fail()
+
+    def number(self) -> str | None:
+        token = self.token()
+        if token is None or token.token_type is not TokenType.NUMBER:
+            self.note("a number")
+            return None
+        if not _NUMBER.fullmatch(token.text):
+            raise Mistake(f"{token.text} is no number", self.span())
+        return self.advance().text
+
+    def count(self) -> exp.Literal:
+        """Consume a whole number."""
+        span = self.span()
+        text = self.number()
+        if text is None:
+            self.fail()
+        if not text.isdigit():
+            raise Mistake(f"{text} is no whole number", span)
+        return at(exp.Literal(this=text, is_string=False), span)
+
+    def string(self, what: str = "a text in quotes") -> str | None:
+        token = self.token()
+        if token is not None and token.token_type is TokenType.STRING:
+            return self.advance().text
+        self.note(what)
+        return None
+
+    def at_name(self, ahead: int = 0, barred: frozenset[str] = RESERVED) -> bool:
+        token = self.token(ahead)
+        if token is None:
+            return False
+        if token.token_type is TokenType.IDENTIFIER:
+            return True
+        return (
+            token.token_type is TokenType.VAR and token.text.isidentifier() and word_of(token) not in barred
+        )
+
+    def name(self, what: str, barred: frozenset[str] = RESERVED) -> exp.Identifier:
+        """Consume a name; `what` says what it names, for the message."""
+        if not self.at_name(barred=barred):
+            self.note(what)
+            self.fail(reserved_hint(self.word()))
+        span = self.span()
+        token = self.advance()
+        quoted = token.token_type is TokenType.IDENTIFIER
+        return at(exp.Identifier(this=token.text, quoted=quoted), span)
+
+    def plain_word(self, what: str) -> str:
+        """Consume a word that is no name of the user's, in upper case."""
+        token = self.token()
+        if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
+            self.note(what)
+            self.fail(reserved_hint(self.word()))
+        return word_of(self.advance())
+
+    def listing(self, parse: Callable[[], T]) -> list[T]:
+        """One or more, separated by commas."""
+        items = [parse()]
+        while self.comma():
+            items.append(parse())
+        return items
+
+    def comma(self) -> bool:
+        """Consume a comma, which must not be the end of its list."""
+        span = self.span()
+        if not self.accept(","):
+            return False
+        if self.done or self.word() in (")", "}", "]", ";", "FROM", "WHERE"):
+            raise Mistake("nothing follows this comma", span, "leave it out, or go on with the list")
+        return True
+
+    def nested(self, parse: Callable[[], T]) -> T:
+        """Parse one level deeper; an absurd depth is the user's mistake, not a crash of ours."""
+        self.check_depth(1)
+        self.depth += 1
+        try:
+            return parse()
+        finally:
+            self.depth -= 1
+
+    def check_depth(self, more: int) -> None:
+        """A Mistake unless `more` levels can still be opened here."""
+        if self.depth + more > MAX_DEPTH:
+            hint = "name a part of it with CREATE STREAM or CREATE VIEW"
+            raise Mistake(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
+
+    # -- failing ---------------------------------------------------------------------------------------
+
+    def note(self, expected: str) -> None:
+        if self._expected_at != self.index:
+            self._expected_at, self._expected = self.index, []
+        if expected not in self._expected:
+            self._expected.append(expected)
+
+    def fail(self, hint: str = "") -> NoReturn:
+        """Say what stands here and what could have stood here instead; `hint` where no spelling is near."""
+        expected = self._expected if self._expected_at == self.index else []
+        found = self.token()
+        what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
+        # A long list of possibilities helps nobody; the near-miss among them does, or the bracket to close.
+        shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
+        if len(shown) > 6:
+            shown = [word for word in shown if word in (")", "]", "}")]
+        message = f"{what}, expected {one_of([quoted(word) for word in shown])}" if shown else what
+        raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
+
+    def _spelling_hint(self, expected: Sequence[str]) -> str:
+        """What the word here, or the one before it, was perhaps meant to be."""
+        found = self.token()
+        if found is None:
+            return ""
+        if found.token_type is TokenType.IDENTIFIER:
+            return "double quotes are for names; a text stands in single quotes"
+        if found.token_type is TokenType.VAR and not found.text.isidentifier():
+            return "only letters, digits and _ can stand in a name without quotes"
+        keywords = [word for word in expected if word[0].isupper()]
+        if word_of(found) in RESERVED:
+            # Spelt well, but half of it is missing: GROUP without BY.
+            whole = next((word for word in keywords if word.startswith(f"{word_of(found)} ")), "")
+            return f"write {whole}" if whole else ""
+        if near := self._near(found, keywords):
+            return near
+        # A misspelt keyword is often taken for an alias, and the complaint comes one word later.
+        before = self.token(-1) if self.index else None
+        if before is None or word_of(before) in RESERVED:
+            return ""
+        return self._near(before, keywords).replace("did you mean", f"for {before.text}, did you mean")
+
+    def _near(self, token: Token, keywords: Sequence[str]) -> str:
+        # Two letters are near to too much.
+        if token.token_type is not TokenType.VAR or len(token.text) < 3:
+            return ""
+        return did_you_mean(token.text, keywords)
+
+
+def word_of(token: Token) -> str:
+    """The upper-case word or symbol of a token; empty for texts, numbers and quoted names."""
+    if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
+        return ""
+    return token.text.upper()
+
+
+def found_text(token: Token) -> str:
+    if token.token_type is TokenType.STRING:
+        return f"the text '{token.text}'"
+    return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quoted(token.text)
+
+
+def quoted(word: str) -> str:
+    """A word as it is, a symbol in quotes: a comma in a list of choices would read as punctuation."""
+    return word if any(char.isalnum() for char in word) else f"'{word}'"
+
+
+def reserved_hint(word: str) -> str:
+    if word not in RESERVED:
+        return ""
+    return f"{word} is a reserved word; write it in double quotes to use it as a name"

@@ -1,0 +1,44 @@
+"""ESL as a sqlglot dialect: `sqlglot.parse(text, read="esl")` and `node.sql(dialect="esl")` work.
+
+>>> import sqlglot
+>>> sqlglot.parse_one("select price*2 p from Bid [range 5 min] where price>1000", read="esl").sql("esl")
+'SELECT price * 2 AS p FROM Bid [RANGE 5 MINUTES] WHERE price > 1000'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+
+from slicemill.esl.errors import EslError
+from slicemill.esl.source import Source
+from slicemill.esl.syntax.grammar import statements
+from slicemill.esl.syntax.printer import EslGenerator
+from slicemill.esl.syntax.tokens import EslTokenizer
+
+
+def parse(source: Source | str) -> list[exp.Expression]:
+    """The statements of an ESL text; an EslError with every mistake in it if it has any."""
+    source = source if isinstance(source, Source) else Source(source)
+    parsed, diagnostics = statements.script(source)
+    if diagnostics:
+        raise EslError(source, diagnostics)
+    return parsed
+
+
+def to_esl(node: exp.Expression, pretty: bool = False) -> str:
+    """A statement or expression as ESL text."""
+    return EslGenerator(pretty=pretty, dialect=Esl()).generate(node)
+
+
+class Esl(Dialect):
+    """sqlglot's door to our grammar and printer."""
+
+    tokenizer_class = EslTokenizer
+    generator_class = EslGenerator
+
+    def parse(self, sql: str, **opts: Any) -> list[exp.Expr | None]:
+        del opts  # sqlglot's error levels: here every mistake is an EslError
+        return list(parse(sql))

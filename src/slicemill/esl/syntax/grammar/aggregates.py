@@ -1,0 +1,159 @@
+"""CREATE AGGREGATE: declarations, state tables and the statements of each state (M29-M38)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl.errors import Mistake
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.grammar import expressions, queries
+from slicemill.esl.syntax.nodes import at
+
+STATES = ("INITIALIZE", "ITERATE", "TERMINATE", "EXPIRE")
+
+
+def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
+    """What follows CREATE: `[ALGEBRAIC] [WINDOW] AGGREGATE name (…) : type { … }`."""
+    start = c.span()
+    algebraic = c.accept("ALGEBRAIC")
+    window = c.accept("WINDOW")
+    c.expect("AGGREGATE")
+    name = c.name("a name for the aggregate")
+    c.expect("(")
+    arguments = [] if c.looking_at(")") else c.listing(lambda: declaration(c, "an argument"))
+    c.expect(")")
+    if not c.accept(":"):
+        c.expect("RETURNS")
+    returns = _returns(c)
+    node = nodes.CreateAggregate(
+        this=name, arguments=arguments, returns=returns, algebraic=algebraic, window=window
+    )
+    if c.accept("LANGUAGE"):
+        language = c.name("a language")
+        if language.name.upper() != "PYTHON":
+            raise Mistake(
+                f"there is no support for {language.name}", nodes.span_of(language), "write LANGUAGE PYTHON"
+            )
+        c.expect("AS")
+        external_at = c.span()
+        external = c.string("'module:class'")
+        if external is None:
+            c.fail()
+        node.set("language", "PYTHON")
+        node.set("external", at(exp.Literal.string(external), external_at))
+    else:
+        _bodies(c, node)
+    return at(node, c.span_from(start))
+
+
+def _returns(c: Cursor) -> list[exp.Expression]:
+    """One type, or a list of named columns: an aggregate may return rows of several values."""
+    if c.accept("("):
+        columns: list[exp.Expression] = list(c.listing(lambda: declaration(c, "a column", typed=True)))
+        c.expect(")")
+        return columns
+    return [expressions.type_name(c)]
+
+
+def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
+    start = c.span()
+    name = c.name(what)
+    kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None
+    return at(nodes.ColumnDeclaration(this=name, kind=kind), c.span_from(start))
+
+
+def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
+    c.expect("{")
+    tables: list[exp.Expression] = []
+    bodies: list[exp.Expression] = []
+    while not c.accept("}"):
+        start = c.span()
+        if c.accept("TABLE"):
+            name = c.name("a name for the table")
+            c.expect("(")
+            columns = c.listing(lambda: declaration(c, "a column"))
+            c.expect(")")
+            tables.append(at(nodes.LocalTable(this=name, columns=columns), c.span_from(start)))
+            while c.accept(";"):
+                pass
+        elif c.word() in STATES:
+            bodies.append(_body(c))
+            while c.accept(";"):
+                pass
+        else:
+            for word in ("TABLE", *STATES):
+                c.note(word)
+            c.fail()
+    node.set("tables", tables)
+    node.set("bodies", bodies)
+
+
+def _body(c: Cursor) -> nodes.Body:
+    start = c.span()
+    states: list[exp.Expression] = []
+    while state := c.accept_any(STATES):
+        states.append(exp.Var(this=state))
+        c.expect(":")
+    c.expect("{")
+    statements: list[exp.Expression] = []
+    while not c.accept("}"):
+        if c.accept(";"):
+            continue
+        statements.append(_statement(c))
+        if not c.looking_at("}"):
+            c.expect(";")
+    return at(nodes.Body(states=states, statements=statements), c.span_from(start))
+
+
+def _statement(c: Cursor) -> exp.Expression:
+    start = c.span()
+    node: exp.Expression
+    if c.accept("INSERT"):
+        node = _insert(c)
+    elif c.accept("UPDATE"):
+        table = c.name("a table")
+        c.expect("SET")
+        assignments = c.listing(lambda: _assignment(c))
+        node = nodes.UpdateSet(this=table, assignments=assignments, where=_where(c))
+    elif c.accept("DELETE"):
+        c.expect("FROM")
+        node = nodes.DeleteFrom(this=c.name("a table"), where=_where(c))
+    else:
+        c.fail("results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else "")
+    return at(node, c.span_from(start))
+
+
+def _insert(c: Cursor) -> nodes.InsertInto:
+    c.expect("INTO")
+    table = c.name("a table, or RETURN")
+    columns = None
+    if c.word(1) not in ("SELECT", "WITH", "(") and c.accept("("):
+        columns = c.listing(lambda: c.name("a column"))
+        c.expect(")")
+    if c.accept("VALUES"):
+        rows = c.listing(lambda: _values(c))
+        return nodes.InsertInto(this=table, columns=columns, values=rows, where=_where(c))
+    if c.word() not in ("SELECT", "WITH", "("):
+        c.note("SELECT")
+        c.fail()
+    return nodes.InsertInto(this=table, columns=columns, query=queries.query(c))
+
+
+def _values(c: Cursor) -> exp.Expression:
+    start = c.span()
+    c.expect("(")
+    values = c.listing(lambda: expressions.expression(c))
+    c.expect(")")
+    return at(exp.Tuple(expressions=values), c.span_from(start))
+
+
+def _assignment(c: Cursor) -> nodes.Assignment:
+    column = c.name("a column")
+    c.expect("=")
+    value = expressions.expression(c)
+    return at(nodes.Assignment(this=column, expression=value), nodes.span_of(column).to(nodes.span_of(value)))
+
+
+def _where(c: Cursor) -> exp.Expression | None:
+    return expressions.expression(c) if c.accept("WHERE") else None

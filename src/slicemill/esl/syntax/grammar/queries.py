@@ -1,0 +1,177 @@
+"""SELECT, FROM, joins, UNION and WITH."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl.errors import Mistake
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.grammar import expressions, windows
+from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
+
+CLAUSES = {
+    "FROM": "FROM",
+    "WHERE": "WHERE",
+    "WINDOW": "WINDOW",
+    "GROUP": "GROUP BY",
+    "HAVING": "HAVING",
+    "ORDER": "ORDER BY",
+    "LIMIT": "LIMIT",
+}
+_CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
+
+
+def query(c: Cursor) -> exp.Expression:
+    """`[WITH …] SELECT … [UNION [ALL] SELECT …]`."""
+    start = c.span()
+    definitions: list[exp.Expression] = []
+    if c.accept("WITH"):
+        definitions = c.listing(lambda: _definition(c))
+    node = _select_or_parenthesis(c)
+    while c.accept("UNION"):
+        if c.looking_at("DISTINCT"):
+            raise Mistake("UNION of streams keeps every tuple", c.span(), "write UNION, or UNION ALL")
+        c.take("ALL")
+        right = _select_or_parenthesis(c)
+        node = at(exp.Union(this=node, expression=right, distinct=False), c.span_from(start))
+    if definitions:
+        node.set("with_", exp.With(expressions=definitions))
+    return node
+
+
+def _definition(c: Cursor) -> exp.Expression:
+    name = c.name("a name")
+    c.expect("AS")
+    c.expect("(")
+    inner = c.nested(lambda: query(c))
+    c.expect(")")
+    return exp.CTE(this=inner, alias=exp.TableAlias(this=name))
+
+
+def _select_or_parenthesis(c: Cursor) -> exp.Expression:
+    start = c.span()
+    if c.accept("("):
+        inner = c.nested(lambda: query(c))
+        c.expect(")")
+        return at(exp.Subquery(this=inner), c.span_from(start))
+    return select(c)
+
+
+def select(c: Cursor) -> exp.Select:
+    start = c.span()
+    c.expect("SELECT")
+    node = exp.Select()
+    if c.take("DISTINCT"):
+        node.set("distinct", exp.Distinct())
+    else:
+        c.take("ALL")
+    if c.looking_at("FROM"):
+        c.fail("say what to select: columns, or * for all of them")
+    node.set("expressions", c.listing(lambda: _item(c)))
+    if not c.accept("FROM"):
+        c.fail(_CLAUSE_ORDER if c.word() in CLAUSES else "")
+    entries: list[exp.Expression] = [_entry(c)]
+    while True:
+        if c.comma():
+            entries.append(_entry(c))
+        elif c.word() in ("JOIN", "INNER", "LEFT", "CROSS", "RIGHT", "FULL"):
+            entries.append(_join(c))
+        else:
+            c.note("JOIN")
+            break
+    node.set("entries", entries)
+    if c.accept("WHERE"):
+        node.set("where", exp.Where(this=expressions.expression(c)))
+    if c.looking_at("WINDOW"):
+        node.set("window", windows.trailing(c))
+    if c.accept("GROUP", "BY"):
+        node.set("group", exp.Group(expressions=c.listing(lambda: expressions.expression(c))))
+    if c.accept("HAVING"):
+        node.set("having", exp.Having(this=expressions.expression(c)))
+    if c.looking_at("WINDOW") and node.args.get("window") is None:
+        node.set("window", windows.trailing(c))
+    if c.accept("ORDER", "BY"):
+        node.set("order", exp.Order(expressions=c.listing(lambda: _ordered(c))))
+    if c.accept("LIMIT"):
+        limit = c.span()
+        node.set("limit", at(exp.Limit(expression=c.count()), limit))
+    if c.word() in CLAUSES:
+        c.fail(_CLAUSE_ORDER)
+    if c.word() in ("EXCEPT", "INTERSECT", "OFFSET", "FETCH"):
+        raise Mistake(
+            f"there is no {c.word()} in ESL", c.span(), "a stream has no end: keep to SELECT, UNION and LIMIT"
+        )
+    return at(node, c.span_from(start))
+
+
+def _item(c: Cursor) -> exp.Expression:
+    start = c.span()
+    if c.take("*"):
+        return at(exp.Star(), start)
+    node = expressions.expression(c)
+    if c.accept("AS"):
+        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+    if c.at_name(barred=NOT_AN_ALIAS):
+        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+    return node
+
+
+def _ordered(c: Cursor) -> exp.Expression:
+    node = expressions.expression(c)
+    descending = c.accept("DESC")
+    if not descending:
+        c.take("ASC")
+    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))
+
+
+def _entry(c: Cursor) -> nodes.StreamInput:
+    start = c.span()
+    this: exp.Expression
+    coalesce = None
+    if c.accept("("):
+        this = c.nested(lambda: query(c))
+        c.expect(")")
+    else:
+        this = c.name("a stream or table")
+        if c.looking_at("."):
+            raise Mistake(
+                "a stream's name has no dots", c.span(), "write the name alone, or in double quotes"
+            )
+        if c.take("("):
+            coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
+            c.expect(")")
+    frame = windows.bracket(c) if c.looking_at("[") else None
+    alias = None
+    if c.accept("AS"):
+        alias = c.name("an alias", RESERVED)
+    elif c.at_name(barred=NOT_AN_ALIAS):
+        alias = c.name("an alias", NOT_AN_ALIAS)
+    if frame is None and c.looking_at("["):
+        frame = windows.bracket(c)
+    partition = None
+    if coalesce is not None:
+        frame = windows.temporal(c)
+        partition = windows.partition_by(c)
+    node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
+    return at(node, c.span_from(start))
+
+
+def _join(c: Cursor) -> nodes.JoinInput:
+    start = c.span()
+    side = c.accept_any(("INNER", "LEFT"))
+    if not side and c.word() in ("CROSS", "RIGHT", "FULL"):
+        raise Mistake(
+            f"there is no {c.word()} JOIN in ESL", c.span(), "write JOIN … ON, or LEFT JOIN a table … ON"
+        )
+    if side == "LEFT":
+        c.accept("OUTER")
+    c.expect("JOIN")
+    entry = _entry(c)
+    if not c.accept("ON"):
+        c.fail("say what joins them: ON a.x = b.x")
+    condition = expressions.expression(c)
+    return at(
+        nodes.JoinInput(this=entry, side="LEFT" if side == "LEFT" else None, on=condition), c.span_from(start)
+    )

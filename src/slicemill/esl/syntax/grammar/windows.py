@@ -1,0 +1,200 @@
+"""Windows: OVER clauses (M37), windows of FROM entries (S2, L6) and the lengths of time inside them."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.source import Span
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.grammar import expressions
+from slicemill.esl.syntax.nodes import at
+from slicemill.esl.units import UNITS_US, unit_name
+
+
+def over(c: Cursor, call: exp.Expression) -> nodes.Over:
+    """What follows OVER."""
+    c.expect("(")
+    partition = partition_by(c)
+    order = None
+    if c.accept("ORDER", "BY"):
+        order = expressions.expression(c)
+        c.take("ASC")
+        if c.looking_at("DESC"):
+            raise Mistake("a window follows time upwards", c.span(), "leave DESC out")
+    frame = _frame(c, preceding=True) if c.word() in ("ROWS", "RANGE") else None
+    if frame is None:
+        c.note("ROWS")
+        c.note("RANGE")
+    if not c.accept(")"):
+        c.fail(
+            "the order is PARTITION BY, ORDER BY, then ROWS or RANGE"
+            if c.word() in ("PARTITION", "ORDER")
+            else ""
+        )
+    return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
+
+
+def bracket(c: Cursor) -> nodes.Frame:
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
+    c.expect("[")
+    if c.word() not in ("ROWS", "RANGE"):
+        c.note("RANGE")
+        c.note("ROWS")
+        c.fail()
+    frame = _frame(c, preceding=False)
+    c.expect("]")
+    return frame
+
+
+def trailing(c: Cursor) -> nodes.Frame:
+    """`WINDOW 60 MINUTES` or `WINDOW 100 ROWS` behind WHERE: the window of every stream without its own."""
+    start = c.span()
+    c.expect("WINDOW")
+    if c.word() in ("ROWS", "RANGE"):
+        return _frame(c, preceding=False)
+    kind, extent = _counted(c)
+    return at(nodes.Frame(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
+
+
+def temporal(c: Cursor) -> nodes.Frame:
+    """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts."""
+    start = c.span()
+    c.expect("RANGE")
+    kind, extent = _counted(c)
+    slide = _slide(c, kind)
+    if slide is None:
+        c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
+    return at(nodes.Frame(kind=kind, this=extent, slide=slide), c.span_from(start))
+
+
+def _counted(c: Cursor) -> tuple[str, exp.Expression]:
+    """`15 MINUTES` or `500 ROWS`: the unit tells the kind of window."""
+    extent = _extent(c)
+    if isinstance(extent, nodes.Duration):
+        return "RANGE", extent
+    if not c.accept("ROWS") and not c.take("ROW"):
+        _reject_unknown_unit(c)
+        c.note("a unit of time")
+        c.fail()
+    return "ROWS", extent
+
+
+def partition_by(c: Cursor) -> list[exp.Expression] | None:
+    if not c.accept("PARTITION", "BY"):
+        return None
+    return c.listing(lambda: expressions.expression(c))
+
+
+def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
+    start = c.span()
+    kind = c.advance().text.upper()
+    between = preceding and c.accept("BETWEEN")
+    extent = None if c.accept("UNBOUNDED") else _length(c, kind)
+    if c.looking_at("FOLLOWING"):
+        raise Mistake("a window over a stream looks back only", c.span(), "use PRECEDING")
+    if preceding:
+        c.expect("PRECEDING")
+    if between:
+        c.expect("AND")
+        if not c.accept("CURRENT", "ROW"):
+            c.fail("a window over a stream ends with the current row")
+    slide = _slide(c, kind)
+    if slide is not None and c.looking_at("ACTIVE"):
+        raise Mistake(
+            "a window either slides or expires actively", c.span(), "keep SLIDE or ACTIVE EXPIRATION"
+        )
+    active = slide is None and preceding and c.accept("ACTIVE", "EXPIRATION")
+    return at(nodes.Frame(kind=kind, this=extent, slide=slide, active=active or None), c.span_from(start))
+
+
+def _slide(c: Cursor, kind: str) -> exp.Expression | None:
+    if not c.accept("SLIDE") and not c.take("SLIDES"):
+        return None
+    slide = _length(c, kind)
+    if kind == "ROWS" and not c.take("ROWS"):
+        c.take("ROW")
+    return slide
+
+
+def _length(c: Cursor, kind: str) -> exp.Expression:
+    """The extent of a window of this kind: ROWS counts, RANGE measures time."""
+    extent = _extent(c)
+    written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
+    if kind == "RANGE" and isinstance(extent, exp.Literal):
+        _reject_unknown_unit(c)
+        hint = f"write a unit, as in {written} SECONDS; to count tuples, use ROWS"
+        raise Mistake("RANGE needs a length of time", nodes.span_of(extent), hint)
+    if kind == "ROWS" and isinstance(extent, nodes.Duration):
+        raise Mistake(
+            "ROWS counts tuples", nodes.span_of(extent), f"for a length of time, use RANGE {written}"
+        )
+    return extent
+
+
+def _reject_unknown_unit(c: Cursor) -> None:
+    if hint := did_you_mean(c.word(), [f"{unit}S" for unit in UNITS_US]):
+        raise Mistake(f"{c.word()} is no unit of time", c.span(), hint)
+
+
+def _extent(c: Cursor) -> exp.Expression:
+    """A whole number, or a length of time."""
+    if c.looking_at("INTERVAL") or unit_name(c.word(1)):
+        return duration(c)
+    return c.count()
+
+
+def duration(c: Cursor) -> nodes.Duration:
+    """`10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
+    start = c.span()
+    c.take("INTERVAL")
+    parts: list[nodes.DurationPart] = []
+    token = c.token()
+    if token is not None and token.token_type is TokenType.STRING:
+        span = c.span()
+        text = c.advance().text
+        if unit_name(c.word()):
+            parts.append(_part(text.strip(), span, c))
+        else:
+            words = text.split()
+            pairs = list(zip(words[::2], words[1::2], strict=False))
+            if len(words) % 2 or not pairs or not all(_is_quantity(n) and unit_name(u) for n, u in pairs):
+                raise Mistake(f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'")
+            parts = [_duration_part(number, unit) for number, unit in pairs]
+    while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
+        span = c.span()
+        parts.append(_part(c.advance().text, span, c))
+    if not parts:
+        if (number := c.number()) is not None:
+            _reject_unknown_unit(c)
+            raise Mistake("a length of time needs a unit", start, f"write {number} SECONDS, for instance")
+        c.note("a length of time such as 5 SECONDS")
+        c.fail()
+    return at(nodes.Duration(expressions=parts), c.span_from(start))
+
+
+def _part(number: str, span: Span, c: Cursor) -> nodes.DurationPart:
+    if not _is_quantity(number):
+        raise Mistake(
+            f"{number or 'an empty text'} is no length of time", span, "write a number, as in 5 MINUTES"
+        )
+    return _duration_part(number, c.advance().text)
+
+
+def _duration_part(number: str, unit: str) -> nodes.DurationPart:
+    name = unit_name(unit)
+    assert name is not None, "callers look before they take a unit"
+    return nodes.DurationPart(this=exp.Literal.number(number), unit=exp.Var(this=name))
+
+
+def _is_quantity(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d+)?", text, re.ASCII) is not None
+
+
+def interval_literal(c: Cursor) -> exp.Interval:
+    """An interval inside a scalar expression; the word INTERVAL is already consumed."""
+    return exp.Interval(this=duration(c))

@@ -1,0 +1,291 @@
+"""Printing: syntax nodes back to ESL text, canonical in spelling, parsing to the same tree again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.generator import Generator
+
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.nodes import child
+
+
+def _by_name(generator: Generator, e: exp.Expression) -> str:
+    # sqlglot finds methods by name for its own nodes only.
+    sql: str = getattr(generator, f"{type(e).__name__.lower()}_sql")(e)
+    return sql
+
+
+class EslGenerator(Generator):
+    TRANSFORMS: ClassVar = {
+        **Generator.TRANSFORMS,
+        **{
+            node: _by_name
+            for node in vars(nodes).values()
+            if isinstance(node, type) and node.__module__ == nodes.__name__
+        },
+    }
+
+    # -- names, types, literals ------------------------------------------------------------------------
+
+    def typename_sql(self, e: nodes.TypeName) -> str:
+        parameters = f"({self.expressions(e, flat=True)})" if e.expressions else ""
+        return f"{e.name.upper()}{parameters}"
+
+    def columndeclaration_sql(self, e: nodes.ColumnDeclaration) -> str:
+        kind = child(e, "kind")
+        return f"{self.sql(e, 'this')} {self.sql(kind)}" if kind else self.sql(e, "this")
+
+    def duration_sql(self, e: nodes.Duration) -> str:
+        return " ".join(self.sql(part) for part in e.expressions)
+
+    def durationpart_sql(self, e: nodes.DurationPart) -> str:
+        number = self.sql(e, "this")
+        return f"{number} {self.sql(e, 'unit')}{'' if number == '1' else 'S'}"
+
+    def interval_sql(self, e: exp.Interval) -> str:
+        text = self.sql(e, "this")
+        # Several units, or a sign, need quotes: outside of them a sign belongs to the whole expression.
+        return f"INTERVAL '{text}'" if len(e.this.expressions) > 1 or "-" in text else f"INTERVAL {text}"
+
+    def anonymous_sql(self, e: exp.Anonymous) -> str:
+        distinct = "DISTINCT " if child(e, "distinct") else ""
+        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)})"
+
+    def cast_sql(self, e: exp.Cast, safe_prefix: str | None = None) -> str:
+        return f"{safe_prefix or ''}CAST({self.sql(e, 'this')} AS {self.sql(e, 'to')})"
+
+    def intervalrelation_sql(self, e: nodes.IntervalRelation) -> str:
+        return f"{self.sql(e, 'this')} {e.args['relation']} {self.sql(e, 'expression')}"
+
+    def regexplike_sql(self, e: exp.RegexpLike) -> str:
+        return self.binary(e, "RLIKE")
+
+    def nullsafeeq_sql(self, e: exp.NullSafeEQ) -> str:
+        return self.binary(e, "<=>")
+
+    def intdiv_sql(self, e: exp.IntDiv) -> str:
+        return self.binary(e, "DIV")
+
+    def mod_sql(self, e: exp.Mod) -> str:
+        return self.binary(e, "%")
+
+    # -- windows ---------------------------------------------------------------------------------------
+
+    def frame_sql(self, e: nodes.Frame, preceding: bool = False) -> str:
+        parts = [child(e, "kind"), self.sql(e, "this") or "UNBOUNDED"]
+        if preceding:
+            parts.append("PRECEDING")
+        if child(e, "active"):
+            parts.append("ACTIVE EXPIRATION")
+        return " ".join(parts) + self._slide(e)
+
+    def _slide(self, e: nodes.Frame) -> str:
+        return f" SLIDE {self.sql(e, 'slide')}" if child(e, "slide") else ""
+
+    def _trailing(self, e: nodes.Frame) -> str:
+        if not child(e, "this"):
+            return self.frame_sql(e)
+        rows = " ROWS" if child(e, "kind") == "ROWS" else ""
+        return f"{self.sql(e, 'this')}{rows}{self._slide(e)}"
+
+    def over_sql(self, e: nodes.Over) -> str:
+        parts = []
+        if child(e, "partition_by"):
+            parts.append(f"PARTITION BY {self._listing(child(e, 'partition_by'))}")
+        if child(e, "order"):
+            parts.append(f"ORDER BY {self.sql(e, 'order')}")
+        if child(e, "frame"):
+            parts.append(self.frame_sql(child(e, "frame"), preceding=True))
+        return f"{self.sql(e, 'this')} OVER ({' '.join(parts)})"
+
+    # -- queries ---------------------------------------------------------------------------------------
+
+    def select_sql(self, e: exp.Select) -> str:
+        distinct = " DISTINCT" if child(e, "distinct") else ""
+        items = self.expressions(e)
+        sql = f"SELECT{distinct}{self.sep()}{items}"
+        entries = child(e, "entries")
+        sql += f"{self.seg('FROM')} {self.sql(entries[0])}"
+        for entry in entries[1:]:
+            sql += self.seg(self.sql(entry)) if isinstance(entry, nodes.JoinInput) else f", {self.sql(entry)}"
+        if child(e, "where"):
+            sql += f"{self.seg('WHERE')} {self.sql(child(e, 'where').this)}"
+        if child(e, "window"):
+            sql += f"{self.seg('WINDOW')} {self._trailing(child(e, 'window'))}"
+        if child(e, "group"):
+            sql += f"{self.seg('GROUP BY')} {self._listing(child(e, 'group').expressions)}"
+        if child(e, "having"):
+            sql += f"{self.seg('HAVING')} {self.sql(child(e, 'having').this)}"
+        if child(e, "order"):
+            sql += f"{self.seg('ORDER BY')} {self._listing(child(e, 'order').expressions)}"
+        if child(e, "limit"):
+            sql += f"{self.seg('LIMIT')} {self.sql(child(e, 'limit').expression)}"
+        return self._with(e) + sql
+
+    def ordered_sql(self, e: exp.Ordered) -> str:
+        return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}"
+
+    def union_sql(self, e: exp.Union) -> str:
+        left, right = self.sql(e, "this"), self.sql(e, "expression")
+        return f"{self._with(e)}{left}{self.seg('UNION ALL')}{self.sep()}{right}"
+
+    def subquery_sql(self, e: exp.Subquery, sep: str = " AS ") -> str:
+        del sep  # an alias belongs to the FROM entry, not to the sub-query
+        return self._with(e) + self._wrapped(e.this)
+
+    def _with(self, e: exp.Expression) -> str:
+        definitions = child(e, "with_")
+        if not definitions:
+            return ""
+        parts = [
+            f"{self.sql(child(e, 'alias').this)} AS {self._wrapped(e.this)}" for e in definitions.expressions
+        ]
+        return f"WITH {', '.join(parts)}{self.sep()}"
+
+    def exists_sql(self, e: exp.Exists) -> str:
+        return f"EXISTS{self._wrapped(e.this)}"
+
+    def streaminput_sql(self, e: nodes.StreamInput) -> str:
+        sql = self.sql(e, "this") if isinstance(e.this, exp.Identifier) else self._wrapped(e.this)
+        frame, coalesce = child(e, "frame"), child(e, "coalesce")
+        if coalesce:
+            sql += f"({self._listing(coalesce)})"
+        elif frame:
+            sql += f" [{self.frame_sql(frame)}]"
+        if child(e, "alias"):
+            sql += f" AS {self.sql(e, 'alias')}"
+        if coalesce:
+            rows = " ROWS" if child(frame, "kind") == "ROWS" else ""
+            sql += f" RANGE {self.sql(frame, 'this')}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
+            if child(e, "partition_by"):
+                sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
+        return sql
+
+    def joininput_sql(self, e: nodes.JoinInput) -> str:
+        side = "LEFT " if child(e, "side") else ""
+        return f"{side}JOIN {self.sql(e, 'this')} ON {self.sql(e, 'on')}"
+
+    # -- statements ------------------------------------------------------------------------------------
+
+    def createstream_sql(self, e: nodes.CreateStream) -> str:
+        sql = f"CREATE STREAM {self.sql(e, 'this')}"
+        if child(e, "query"):
+            return f"{sql} AS{self.sep()}{self.sql(e, 'query')}"
+        sql += f" ({self._listing(child(e, 'columns'))})"
+        if child(e, "order"):
+            sql += f"{self.seg('ORDER BY')} {self.sql(e, 'order')}"
+        for key in ("slack", "skew"):
+            if child(e, key):
+                sql += f"{self.seg(key.upper())} {self.sql(e, key)}"
+        return sql + self._source(e)
+
+    def createtable_sql(self, e: nodes.CreateTable) -> str:
+        return f"CREATE TABLE {self.sql(e, 'this')} ({self._listing(child(e, 'columns'))}){self._source(e)}"
+
+    def createview_sql(self, e: nodes.CreateView) -> str:
+        return f"CREATE VIEW {self.sql(e, 'this')} AS{self.sep()}{self.sql(e, 'query')}"
+
+    def createquery_sql(self, e: nodes.CreateQuery) -> str:
+        options = child(e, "options")
+        clause = f" WITH ({self._listing(options)})" if options else ""
+        return f"CREATE QUERY {self.sql(e, 'this')}{clause} AS{self.sep()}{self.sql(e, 'query')}"
+
+    def createclassifier_sql(self, e: nodes.CreateClassifier) -> str:
+        sql = f"CREATE CLASSIFIER {self.sql(e, 'this')}{self.seg('ON')} {self._listing(child(e, 'inputs'))}"
+        if child(e, "key"):
+            sql += f"{self.seg('PARTITION BY')} {self.sql(e, 'key')}"
+        sql += f"{self.seg('LEARN')} {self.sql(e, 'label')} FROM {self.sql(e, 'training')}"
+        options = f"WITH ({self._listing(child(e, 'options'))})"
+        return f"{sql}{self.seg('EVERY')} {self.sql(e, 'every')}{self.seg(options)}"
+
+    def featureinput_sql(self, e: nodes.FeatureInput) -> str:
+        return f"{self.sql(e, 'this')}({self._listing(child(e, 'columns'))})"
+
+    def createmodel_sql(self, e: nodes.CreateModel) -> str:
+        options = child(e, "options")
+        clause = f" WITH ({self._listing(options)})" if options else ""
+        head = f"CREATE MODEL {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))}){clause}"
+        return f"{head} AS{self.sep()}{child(e, 'text').name}"
+
+    def dropobject_sql(self, e: nodes.DropObject) -> str:
+        return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
+
+    def setoption_sql(self, e: nodes.SetOption) -> str:
+        return f"SET {self.sql(e, 'this')} = {self.sql(e, 'value')}"
+
+    def sourceclause_sql(self, e: nodes.SourceClause) -> str:
+        if child(e, "url"):
+            return f"SOURCE {self.sql(e, 'url')}"
+        options = child(e, "options")
+        clause = f" OPTIONS ({self._listing(options)})" if options else ""
+        return f"USING {self.sql(e, 'format')}{clause}"
+
+    def option_sql(self, e: nodes.Option) -> str:
+        return f"{self.sql(e, 'this')} = {self.sql(e, 'value')}"
+
+    def _source(self, e: exp.Expression) -> str:
+        return self.seg(self.sql(e, "source")) if child(e, "source") else ""
+
+    # -- aggregates ------------------------------------------------------------------------------------
+
+    def createaggregate_sql(self, e: nodes.CreateAggregate) -> str:
+        words = ["CREATE"]
+        words += ["ALGEBRAIC"] if child(e, "algebraic") else []
+        words += ["WINDOW"] if child(e, "window") else []
+        words += ["AGGREGATE", self.sql(e, "this")]
+        returns = child(e, "returns")
+        kind = self._listing(returns)
+        if isinstance(returns[0], nodes.ColumnDeclaration):
+            kind = f"({kind})"
+        head = f"{' '.join(words)}({self._listing(child(e, 'arguments'))}) : {kind}"
+        if child(e, "language"):
+            return f"{head} LANGUAGE PYTHON AS {self.sql(e, 'external')}"
+        parts = [*child(e, "tables"), *child(e, "bodies")]
+        return f"{head} {{{self._block(parts)}}}"
+
+    def localtable_sql(self, e: nodes.LocalTable) -> str:
+        return f"TABLE {self.sql(e, 'this')}({self._listing(child(e, 'columns'))});"
+
+    def body_sql(self, e: nodes.Body) -> str:
+        states = " ".join(f"{state.name}:" for state in child(e, "states"))
+        statements = child(e, "statements")
+        return f"{states} {{{self._block(statements, end=';')}}}"
+
+    def insertinto_sql(self, e: nodes.InsertInto) -> str:
+        columns = child(e, "columns")
+        target = self.sql(e, "this") + (f" ({self._listing(columns)})" if columns else "")
+        if child(e, "query"):
+            return f"INSERT INTO {target} {self.sql(e, 'query')}"
+        return f"INSERT INTO {target} VALUES {self._listing(child(e, 'values'))}{self._where(e)}"
+
+    def updateset_sql(self, e: nodes.UpdateSet) -> str:
+        return f"UPDATE {self.sql(e, 'this')} SET {self._listing(child(e, 'assignments'))}{self._where(e)}"
+
+    def assignment_sql(self, e: nodes.Assignment) -> str:
+        return f"{self.sql(e, 'this')} = {self.sql(e, 'expression')}"
+
+    def deletefrom_sql(self, e: nodes.DeleteFrom) -> str:
+        return f"DELETE FROM {self.sql(e, 'this')}{self._where(e)}"
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    def _where(self, e: exp.Expression) -> str:
+        return f" WHERE {self.sql(e, 'where')}" if child(e, "where") else ""
+
+    def _wrapped(self, e: exp.Expression) -> str:
+        return f"({self.sep('')}{self.indent(self.sql(e), level=1, pad=0)}{self.seg(')', sep='')}"
+
+    def _listing(self, items: Sequence[exp.Expression]) -> str:
+        return ", ".join(self.sql(item) for item in items)
+
+    def _block(self, items: Sequence[exp.Expression], end: str = "") -> str:
+        if not items:
+            return " "
+        lines = [self.sql(item) + end for item in items]
+        if not self.pretty:
+            return f" {' '.join(lines)} "
+        body = "\n".join(lines)
+        return f"\n{self.indent(body, level=1, pad=0)}\n"

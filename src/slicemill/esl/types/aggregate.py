@@ -1,0 +1,97 @@
+"""Aggregate definitions, bound and typed (M29-M38).
+
+An aggregate is a small program: local tables and, per state, a list of statements over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Schema
+
+if TYPE_CHECKING:
+    from slicemill.model.model import Model
+
+RETURN = "RETURN"
+INWINDOW = "inwindow"
+
+
+class State(StrEnum):
+    INITIALIZE = "INITIALIZE"
+    ITERATE = "ITERATE"
+    TERMINATE = "TERMINATE"
+    EXPIRE = "EXPIRE"
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Into a local table or RETURN: rows given as values under a condition, or the rows of a query."""
+
+    table: str
+    rows: tuple[tuple[Expr, ...], ...] = ()
+    where: Expr | None = None
+    query: RelationQuery | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: str
+    assignments: tuple[tuple[str, Expr], ...]
+    where: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    where: Expr | None
+
+
+Statement: TypeAlias = Insert | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTable:
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateDefinition:
+    """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
+
+    In place of the bodies, `external` names a Python class `module:class`, or `models` are formulas, one for
+    each column that is returned.
+    """
+
+    name: str
+    arguments: Schema
+    returns: Schema
+    window: bool
+    algebraic: bool
+    tables: tuple[LocalTable, ...] = ()
+    bodies: dict[State, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
+    external: str | None = None
+    external_terminates: bool = False
+    models: tuple[Model, ...] = ()
+
+    @property
+    def model(self) -> Model | None:
+        """The formula that it is, or the first of several."""
+        return self.models[0] if self.models else None
+
+    @property
+    def blocking(self) -> bool:
+        """Purely syntactic (M29): an aggregate with anything to do at the end of its input waits for it."""
+        terminates = self.external_terminates or (self.model is not None and not self.window)
+        return terminates or bool(self.bodies.get(State.TERMINATE))
+
+    @property
+    def returns_on_expiry(self) -> bool:
+        if self.external is not None:
+            return True
+        statements = self.bodies.get(State.EXPIRE, ())
+        return any(isinstance(s, Insert) and s.table == RETURN for s in statements)

@@ -1,0 +1,152 @@
+"""Typed expressions: what the binder makes of scalar syntax and every engine evaluates.
+
+Few node kinds on purpose. Operators and functions are all Calls, named as in Spark SQL, so an engine is a
+table from name to implementation. Columns are named, not numbered: a rewrite that moves an expression to
+another operator need not touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+from slicemill.esl.types.schema import BOOLEAN, Kind, Type
+
+if TYPE_CHECKING:
+    from slicemill.esl.types.relation import RelationQuery
+
+Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the row at hand."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. Timestamps and intervals are microseconds, dates are days since 1970-01-01."""
+
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or scalar function applied to arguments."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    operand: Expr
+    type: Type
+    safe: bool = False  # TRY_CAST: NULL instead of an error
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`CASE WHEN condition THEN value … ELSE default END`; the simple form is bound to this one."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Inside an aggregate's body: an argument of the tuple being added, or expiring."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """Inside a window aggregate's body: a column of the oldest tuple in the window."""
+
+    column: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarQuery:
+    """The single value of a query over an aggregate's tables; NULL if it has no row."""
+
+    query: RelationQuery
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsQuery:
+    query: RelationQuery
+    type: Type = BOOLEAN
+
+
+Expr: TypeAlias = ColumnRef | Literal | Call | Cast | Case | Argument | Oldest | ScalarQuery | ExistsQuery
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Call):
+        return expr.arguments
+    if isinstance(expr, Cast):
+        return (expr.operand,)
+    if isinstance(expr, Case):
+        return (*(part for branch in expr.branches for part in branch), expr.default)
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def columns_of(expr: Expr) -> frozenset[str]:
+    """Names of the columns an expression reads."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
+
+
+def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Rebuild bottom-up; `change` returns a replacement for a node, or None to keep it."""
+    rebuilt: Expr = expr
+    if isinstance(expr, Call):
+        rebuilt = replace(expr, arguments=tuple(transform(a, change) for a in expr.arguments))
+    elif isinstance(expr, Cast):
+        rebuilt = replace(expr, operand=transform(expr.operand, change))
+    elif isinstance(expr, Case):
+        branches = tuple((transform(when, change), transform(then, change)) for when, then in expr.branches)
+        rebuilt = replace(expr, branches=branches, default=transform(expr.default, change))
+    changed = change(rebuilt)
+    return rebuilt if changed is None else changed
+
+
+def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
+    """The parts of a condition that must all hold."""
+    if expr is None:
+        return ()
+    if isinstance(expr, Call) and expr.function == "and":
+        return tuple(part for argument in expr.arguments for part in conjuncts(argument))
+    return (expr,)
+
+
+def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
+    """The condition that all parts hold; None where there are none."""
+    if not parts:
+        return None
+    condition = parts[0]
+    for part in parts[1:]:
+        condition = Call("and", (condition, part), BOOLEAN)
+    return condition
+
+
+def is_null_literal(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.type.kind is Kind.NULL

@@ -1,0 +1,135 @@
+"""Continuous queries, bound and typed: what `plan` turns into a query graph.
+
+Within a Select, columns of a single input are read by their own name; where several inputs are joined, as
+`alias.column`. Values of aggregates are read as columns named after the call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.schema import Column, Schema
+from slicemill.esl.units import format_us
+from slicemill.shedding.budget import Budget
+
+
+class Frame(StrEnum):
+    ROWS = "ROWS"
+    RANGE = "RANGE"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
+
+    For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
+    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n.
+    """
+
+    frame: Frame
+    extent: int | None
+    slide: int | None = None
+    active: bool = False
+
+    @property
+    def tumbles(self) -> bool:
+        """Of an OVER window: does it slide by at least its own length, so that no tuple is seen twice?"""
+        if self.slide is None or self.extent is None:
+            return False
+        return self.slide >= self.extent + (1 if self.frame is Frame.ROWS else 0)
+
+    def __str__(self) -> str:
+        show = format_us if self.frame is Frame.RANGE else str
+        words = [self.frame.value, "UNBOUNDED" if self.extent is None else show(self.extent)]
+        if self.slide is not None:
+            words += ["SLIDE", show(self.slide)]
+        if self.active:
+            words.append("ACTIVE EXPIRATION")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One entry of FROM.
+
+    `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
+    and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
+    finite input optional: without a match its columns are NULL.
+    """
+
+    alias: str
+    schema: Schema
+    relation: str | None = None
+    query: Continuous | None = None
+    window: Window | None = None
+    finite: bool = False
+    left_on: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """`aggregate(arguments) OVER (PARTITION BY … window)`."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    distinct: bool
+    partition_by: tuple[Expr, ...]
+    window: Window
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
+
+    `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
+    are reported. Without a budget all tuples of the window are kept.
+    """
+
+    attributes: tuple[str, ...]
+    partition_by: tuple[Item, ...]
+    window: Window
+    before: Expr | None
+    after: Expr | None
+    schema: Schema
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
+
+    Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
+    at each tuple (`running`) go on over all history.
+    """
+
+    inputs: tuple[Input, ...]
+    where: Expr | None
+    group_by: tuple[Item, ...]
+    aggregates: tuple[AggregateCall, ...]
+    running: bool
+    having: Expr | None
+    window_calls: tuple[WindowCall, ...]
+    coalesce: Coalesce | None
+    items: tuple[Item, ...]
+    schema: Schema
+
+    @property
+    def slide(self) -> int | None:
+        """How often an aggregate over the windows of FROM reports; None for at each arrival."""
+        return next((i.window.slide for i in self.inputs if i.window and i.window.slide is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Sort-merge of the branches by timestamp; every tuple is kept."""
+
+    branches: tuple[Continuous, ...]
+    schema: Schema
+
+
+Continuous: TypeAlias = Select | Union

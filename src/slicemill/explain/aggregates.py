@@ -1,0 +1,56 @@
+"""What a user sees of a compiled aggregate: how each of its calls runs, and the code that was made of it."""
+
+from __future__ import annotations
+
+from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.errors import did_you_mean
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Column
+from slicemill.plan.build import build_graph
+from slicemill.plan.operators import GroupAggregate, WindowAggregate
+
+
+def explain_uda(name: str, catalog: Catalog) -> str:
+    """Every different call in the script's queries; where there is none, one as it could be."""
+    known = {**catalog.base_aggregates, **catalog.window_aggregates}
+    if not any(catalog.aggregates(name)):
+        hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+        raise SlicemillError(f"the script defines no aggregate {name}; {hint}")
+    calls = {_title(call): call for call in _calls(name, catalog)} or _possible(name, catalog)
+    texts = []
+    for title, call in calls.items():
+        how = prepare(call, catalog).how
+        texts.append(f"# {title} runs as {how}\n{how.source}".rstrip())
+    return "\n\n".join(texts)
+
+
+def _calls(name: str, catalog: Catalog) -> list[AggregateCall | WindowCall]:
+    return [
+        call
+        for node in build_graph(catalog).nodes.values()
+        if isinstance(node.operator, GroupAggregate | WindowAggregate)
+        for call in node.operator.calls
+        if call.name.lower() == name.lower()
+    ]
+
+
+def _title(call: AggregateCall | WindowCall) -> str:
+    types = ", ".join(str(argument.type) for argument in call.arguments)
+    over = f" OVER ({call.window})" if isinstance(call, WindowCall) else ""
+    return f"{call.name}({types}){over}"
+
+
+def _possible(name: str, catalog: Catalog) -> dict[str, AggregateCall | WindowCall]:
+    base, window = catalog.aggregates(name)
+    definition = base or window
+    assert definition is not None, "the name is known"
+    arguments = tuple(ColumnRef(column.name, column.type) for column in definition.arguments)
+    columns: tuple[Column, ...] = definition.returns.columns
+    call: AggregateCall | WindowCall = AggregateCall(name, arguments, False, columns)
+    if base is None:
+        call = WindowCall(name, arguments, False, (), Window(Frame.ROWS, 9), columns)
+    return {_title(call): call}

@@ -1,0 +1,102 @@
+"""The query graph as JSON, for programs: keys stay as they are, new ones may be added.
+
+- `version`: 1
+- `nodes`: in topological order. `id`, the same whatever other queries there are; `label`, an id for people;
+  `operator` (`source`, `scan`, `filter`, `project`, `merge`,
+  `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
+  `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`,
+  `shared_models`, and `part` for what one query gets of them); `role` (`source`, `table`, `stateless`,
+  `stateful`, `sink`);
+  `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
+  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`;
+  for `shared_models` also `cores`, what is kept of windows, each with `core`, `window` and `users`, which are
+  `{query, call}`
+- `arcs`: `source`, `target`, `port`, `alias` (what the target calls this input, or null), `kind` (`tuples` or
+  `lookup`), `columns`, `timestamp`
+- `components`: `nodes`, `sources`, `sinks`, each a list of ids
+- `streams`: the name of each stream, table and view that is read or derived → the id of its node
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slicemill.esl.types.schema import Schema
+from slicemill.plan.explain_words import call_text, is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.plan.graph import Arc, Node, QueryGraph
+from slicemill.plan.model_cores import cores_of
+from slicemill.plan.operators import SharedModels, Sink, Source
+
+
+def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:
+    """The graph as JSON text."""
+    return json.dumps(explain_data(graph), indent=indent, ensure_ascii=False) + "\n"
+
+
+def explain_data(graph: QueryGraph) -> dict[str, Any]:
+    """The graph as plain lists, dicts, texts and numbers."""
+    components = graph.components()
+    place = {node_id: index for index, part in enumerate(components) for node_id in part}
+    return {
+        "version": 1,
+        "nodes": [_node(node, graph, place[node.id]) for node in graph],
+        "arcs": [_arc(arc, graph) for arc in graph.arcs],
+        "components": [_component(part, graph) for part in components],
+        "streams": dict(graph.streams),
+    }
+
+
+def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
+    words = words_of(node, graph)
+    cores = {"cores": _cores(node.operator)} if isinstance(node.operator, SharedModels) else {}
+    return {
+        "id": node.id,
+        "label": node.name,
+        "operator": operator_name(node.operator),
+        "role": role_of(node).value,
+        "title": words.title,
+        "facts": [{"what": what, "text": text} for what, text in words.facts],
+        "inputs": list(node.inputs),
+        "columns": _columns(node.schema),
+        "timestamp": node.kind.value,
+        "waits_for_time": node.waits_for_time,
+        "component": component,
+        **cores,
+    }
+
+
+def _cores(shared: SharedModels) -> list[dict[str, Any]]:
+    return [
+        {
+            "core": found.core,
+            "window": str(found.window),
+            "users": [{"query": query, "call": call_text(call)} for query, call in found.users],
+        }
+        for found in cores_of(shared)
+    ]
+
+
+def _arc(arc: Arc, graph: QueryGraph) -> dict[str, Any]:
+    return {
+        "source": arc.source,
+        "target": arc.target,
+        "port": arc.port,
+        "alias": port_name(graph[arc.target], arc.port) or None,
+        "kind": "lookup" if is_lookup_arc(graph, arc.target, arc.port) else "tuples",
+        "columns": _columns(arc.schema),
+        "timestamp": arc.kind.value,
+    }
+
+
+def _component(part: frozenset[str], graph: QueryGraph) -> dict[str, Any]:
+    nodes = [node for node in graph if node.id in part]
+    return {
+        "nodes": [node.id for node in nodes],
+        "sources": [node.id for node in nodes if isinstance(node.operator, Source)],
+        "sinks": [node.id for node in nodes if isinstance(node.operator, Sink)],
+    }
+
+
+def _columns(schema: Schema) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": str(column.type)} for column in schema]

@@ -1,0 +1,158 @@
+"""What becomes of a model: its class and why, its cores, and what a slide costs (C18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.errors import counted, did_you_mean
+from slicemill.esl.types.model import PREDEFINED, ModelDefinition
+from slicemill.esl.types.query import Frame, Window
+from slicemill.explain.model_svg import Use
+from slicemill.model.canonical import blocking_graph
+from slicemill.model.core import Core
+from slicemill.model.cost import Cost, cost_table, estimate, ways_table
+from slicemill.model.kept import kept_graph
+from slicemill.model.model import Model
+from slicemill.model.terms import DIMENSION, Aggregate, walk
+from slicemill.plan.build import build_graph
+from slicemill.plan.operators import RelationAggregate, WindowAggregate
+
+_SUPPOSED = 1000  # elements in a window whose size only the data tell
+
+
+def model_named(name: str, catalog: Catalog) -> ModelDefinition:
+    """The script's model of that name, or one that everybody has."""
+    found = catalog.model(name)
+    if found is None:
+        known = [*(model.name for model in catalog.models.values()), *PREDEFINED]
+        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        raise SlicemillError(f"there is no model {name}; {hint}")
+    return found
+
+
+def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
+    """All that is known before anything runs, as text."""
+    model, found = definition.model, definition.model.classification
+    lines = [
+        f"{definition.name}{definition.arguments} = {model.text}",
+        "",
+        f"class   {found.kind}: {found.reason}",
+        f"state   {found.state_text} beside the elements of the window",
+        f"result  {model.finalisation}",
+        f"cores   {len(model.cores)}, which the formula uses {counted(_used(model), 'time')}",
+        "",
+    ]
+    rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
+    for core, of_core in zip(model.cores, model.classes, strict=True):
+        shared = ", ".join(_also_in(core, definition, catalog)) or "-"
+        way = (of_core.kind.value, of_core.way.value, of_core.state_text)
+        rows.append((str(core), *way, shared, of_core.reason))
+    lines += _table(rows)
+    for use in uses_of(definition.name, catalog):
+        lines += ["", f"calls in a slide, {use.words}: n = {use.n}, d = {use.d}"]
+        lines += _table(cost_table(model, use.n, use.d))
+        if not estimate(model, use.n, use.d).pays:
+            lines.append("Reading such windows again would take no more calls.")
+        lines += ["", "what each way of keeping one sum would take"]
+        lines += _table(ways_table(use.n, use.d))
+    return "\n".join(lines) + "\n"
+
+
+def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
+    """The same for programs: keys stay as they are, new ones may be added.
+
+    `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
+    `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
+    and `blocking` and `incremental` calls; `graph`, the record of the graph that is run, and
+    `blocking_graph`, that of the one that reads the window again.
+    """
+    model = definition.model
+    record: dict[str, Any] = {
+        "version": 1,
+        "name": definition.name,
+        "text": model.text,
+        "parameters": list(definition.arguments.names),
+        "class": model.classification.kind,
+        "reason": model.classification.reason,
+        "state": model.classification.state_text,
+        "result": model.finalisation,
+        "cores": [_core_record(number, definition, catalog) for number in range(len(model.cores))],
+        "costs": [_cost_record(use, model) for use in uses_of(definition.name, catalog)],
+        "graph": json.loads(kept_graph(model).to_json()),
+        "blocking_graph": json.loads(blocking_graph(model).to_json()),
+    }
+    return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+
+def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> dict[str, Any]:
+    core, found = definition.model.cores[number], definition.model.classes[number]
+    return {
+        "core": str(core),
+        "notation": core.symbol,
+        "class": found.kind,
+        "reason": found.reason,
+        "way": found.way,
+        "state": found.state,
+        "per_element": found.per_element,
+        "also_in": _also_in(core, definition, catalog),
+    }
+
+
+def _cost_record(use: Use, model: Model) -> dict[str, Any]:
+    both = estimate(model, use.n, use.d)
+
+    def calls(cost: Cost) -> dict[str, int]:
+        names = ("transforms", "combinations", "inverses", "stored")
+        return {name: getattr(cost, name) for name in names}
+
+    sizes = {"window": use.words, "n": use.n, "d": use.d}
+    return {**sizes, "blocking": calls(both.blocking), "incremental": calls(both.incremental)}
+
+
+def _used(model: Model) -> int:
+    """How often the formula says something that looks at the window; what is equal is computed once."""
+    return sum(isinstance(part, Aggregate) or part == DIMENSION for part in walk(model.parsed))
+
+
+def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
+    """The other models of the script that have the core too."""
+    others = [other for other in catalog.models.values() if other.name != definition.name]
+    return [other.name for other in others if core in other.model.cores]
+
+
+def uses_of(name: str, catalog: Catalog) -> list[Use]:
+    """Every different window that the script uses the model with; one as it could be if there is none."""
+    found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
+    return list(found.values()) or [Use("supposed", _SUPPOSED, 1)]
+
+
+def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
+    """With whether they stand in OVER."""
+    for node in build_graph(catalog):
+        operator = node.operator
+        if isinstance(operator, WindowAggregate):
+            yield from ((c.window, True) for c in operator.calls if c.name.lower() == name.lower())
+        elif isinstance(operator, RelationAggregate) and any(
+            call.name.lower() == name.lower() for call in operator.calls
+        ):
+            yield from ((window, False) for _, window in operator.windows)
+
+
+def _use(window: Window, over: bool) -> Use:
+    rows = window.frame is Frame.ROWS
+    if rows and window.extent is not None:
+        n = window.extent + over
+        return Use(str(window), n, min(window.slide or 1, n))
+    share = window.slide / window.extent if window.slide and window.extent else 0.0
+    d = min(max(1, round(_SUPPOSED * share)), _SUPPOSED)
+    return Use(f"{window}, if it has {_SUPPOSED} elements", _SUPPOSED, d)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [f"  {line}".rstrip() for line in lines]

@@ -1,0 +1,46 @@
+"""The key to a drawn query graph: only what occurs in it."""
+
+from __future__ import annotations
+
+from slicemill.explain.layout import Rectangle
+from slicemill.explain.svg_shapes import LOOKS, clock, n, outline
+from slicemill.explain.svg_text import text_width, xml
+from slicemill.plan.explain_words import Role, is_lookup_arc, role_of
+from slicemill.plan.graph import QueryGraph
+
+_ICON = 34.0
+_ROW = 30.0
+_SIZE = 11.5
+_SPACE = 26.0
+
+
+def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
+    """The key as SVG, in rows that fit `width`, with its own width and height."""
+    entries = _entries(graph)
+    parts: list[str] = []
+    x = y = widest = 0.0
+    for icon, words in entries:
+        needed = _ICON + 9.0 + text_width(words, _SIZE)
+        if x and x + needed > width:
+            x, y = 0.0, y + _ROW
+        text = f'<text class="legend" x="{n(_ICON + 9)}" y="14">{xml(words)}</text>'
+        parts.append(f'<g transform="translate({n(x)} {n(y)})">{icon}{text}</g>')
+        widest = max(widest, x + needed)
+        x += needed + _SPACE
+    return "".join(parts), widest, y + 20.0
+
+
+def _entries(graph: QueryGraph) -> list[tuple[str, str]]:
+    """Icons and what they mean."""
+    roles = {role_of(node) for node in graph}
+    frame = Rectangle(0.0, 0.0, _ICON, 20.0)
+    entries = [(outline(role, frame), LOOKS[role].meaning) for role in Role if role in roles]
+    if any(node.waits_for_time for node in graph):
+        entries.append((clock(_ICON / 2, 10.0), "waits for time"))
+    lookups = {is_lookup_arc(graph, arc.target, arc.port) for arc in graph.arcs}
+    line = f'd="M0 10H{n(_ICON)}"'
+    if False in lookups:
+        entries.append((f'<path class="line" {line} marker-end="url(#arrow)"/>', "tuples"))
+    if True in lookups:
+        entries.append((f'<path class="line lookup" {line} marker-end="url(#arrow-lookup)"/>', "looked up"))
+    return entries

@@ -1,0 +1,154 @@
+"""The query graph as text for a terminal: one tree per query and derived stream, like EXPLAIN of a database.
+
+A tree begins with what is delivered and ends with the streams and tables it comes from. What several readers
+share is a tree of its own, and a reference (↗) wherever it is read.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+
+from slicemill.esl.types.schema import Schema
+from slicemill.plan.explain_words import TIMESTAMPS, Role, port_name, role_of, words_of
+from slicemill.plan.graph import Node, QueryGraph
+
+_MIN_WIDTH = 40
+_WAITS = "[waits for time]"
+_GLUE = "\xa0"  # lines do not break here: between a column and its type
+
+
+def explain_text(graph: QueryGraph, width: int = 100) -> str:
+    """The whole graph as indented trees and a summary, in lines of at most `width` columns.
+
+    Only where trees are too deep for that are lines longer, so that 20 columns are left for words.
+    """
+    printer = _Printer(graph, max(width, _MIN_WIDTH))
+    trees = [printer.tree(graph[root]) for root in _roots(graph)]
+    summary = textwrap.wrap(_summary(graph), printer.width)
+    return "\n\n".join("\n".join(lines) for lines in (*trees, summary)) + "\n"
+
+
+def _names(graph: QueryGraph, node_id: str) -> list[str]:
+    """The streams, tables and views that a node's output is known as."""
+    return [name for name, named in graph.streams.items() if named == node_id]
+
+
+def _roots(graph: QueryGraph) -> list[str]:
+    """Nodes that get a tree: what is shared, then derived streams in their order, then queries."""
+    readers = Counter(source for node in graph for source in node.inputs)
+    derived = {i for i in graph.streams.values() if role_of(graph[i]) not in (Role.SOURCE, Role.TABLE)}
+    shared = [node.id for node in graph if readers[node.id] > 1 or node.id in derived]
+    sinks = [node.id for node in graph.sinks]
+    unread = [node.id for node in graph if not readers[node.id]]
+    return list(dict.fromkeys([*shared, *(i for i in unread if i not in sinks), *sinks]))
+
+
+def _printable(text: str) -> str:
+    """Control characters in names and constants must not reach the terminal."""
+    return "".join(
+        char if char.isprintable() or char == _GLUE else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{column.name}{_GLUE}{column.type}" for column in schema)
+
+
+def _count(number: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number} {word if number == 1 else plural}"
+
+
+def _summary(graph: QueryGraph) -> str:
+    roles = Counter(role_of(node) for node in graph)
+    kinds = Counter(node.kind.value for node in graph.sources)
+    waiting = sum(node.waits_for_time for node in graph)
+    sources = _count(roles[Role.SOURCE], "source")
+    if kinds:
+        sources += f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})"
+    operators = _count(roles[Role.STATELESS] + roles[Role.STATEFUL], "operator")
+    if waiting:
+        operators += f" ({waiting} {'waits' if waiting == 1 else 'wait'} for time)"
+    parts = [_count(len(graph.components()), "component"), sources, operators]
+    if roles[Role.TABLE]:
+        parts.append(f"{_count(roles[Role.TABLE], 'table')} or view{'s' if roles[Role.TABLE] > 1 else ''}")
+    return " · ".join([*parts, _count(roles[Role.SINK], "sink")])
+
+
+class _Printer:
+    """Prints trees of one graph; a node that is a root elsewhere becomes a reference."""
+
+    def __init__(self, graph: QueryGraph, width: int) -> None:
+        self.graph = graph
+        self.width = width
+        self.roots = set(_roots(graph))
+
+    def tree(self, root: Node) -> list[str]:
+        if role_of(root) in (Role.STATELESS, Role.STATEFUL):
+            # A derived stream or shared step: its name first, then the operator that produces it.
+            title = self._wrapped(self._title(root), "", "")
+            return [*title, *self._branch(root, "", last=True, label="", columns=True)]
+        return [*self._node(root, "", "", columns=True), *self._children(root, "")]
+
+    def _title(self, node: Node) -> str:
+        names = _names(self.graph, node.id)
+        if role_of(node) in (Role.STATELESS, Role.STATEFUL):
+            return f"Stream {', '.join(names)}" if names else f"Step {node.name}"
+        return words_of(node, self.graph).title
+
+    def _branch(self, node: Node, indent: str, last: bool, label: str, columns: bool) -> Iterator[str]:
+        below = f"{indent}{'   ' if last else '│  '}"
+        yield from self._node(node, f"{indent}{'└─ ' if last else '├─ '}{label}", below, columns)
+        yield from self._children(node, below)
+
+    def _children(self, node: Node, indent: str) -> Iterator[str]:
+        for port, source in enumerate(node.inputs):
+            child = self.graph[source]
+            last = port == len(node.inputs) - 1
+            alias = port_name(node, port)
+            label = f"{_printable(alias)} = " if alias and alias not in _names(self.graph, source) else ""
+            if source in self.roots:
+                time = f" ({TIMESTAMPS[child.kind]})" if role_of(child) is Role.SOURCE else ""
+                first = f"{indent}{'└─ ' if last else '├─ '}{label}↗ "
+                yield from self._wrapped(f"{self._title(child)}{time}", first, f"{indent}   ")
+            else:
+                # A query delivers what its last operator makes: its columns are told already.
+                told = role_of(node) is Role.SINK or (
+                    bool(child.inputs) and self.graph[child.inputs[0]].schema == child.schema
+                )
+                yield from self._branch(child, indent, last, label, columns=not told)
+
+    def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
+        """The headline, with the chief fact where there is room for it, and the other facts beneath."""
+        words = words_of(node, self.graph)
+        headline, facts = words.headline, list(words.facts)
+        marks = f"  {_WAITS}" if node.waits_for_time else ""
+        if facts:
+            with_fact = f"{headline}  {facts[0][1]}"
+            if len(first) + len(_printable(with_fact + marks)) <= self.width:
+                headline = with_fact
+                del facts[0]
+        also = _names(self.graph, node.id)
+        if role_of(node) in (Role.SOURCE, Role.TABLE) and len(also) > 1:
+            facts.append(("also", ", ".join(also[1:])))
+        if columns:
+            facts.append(("columns", _columns(node.schema)))
+        yield from self._wrapped(headline + marks, first, f"{below}  ")
+        # The line down to the inputs goes on beside the facts.
+        rail = f"{below}{'│' if node.inputs else ' '}    "
+        margin = max((len(what) for what, _ in facts), default=0)
+        for what, text in facts:
+            yield from self._wrapped(text, f"{rail}{what:<{margin}}  ", f"{rail}{'':<{margin}}  ")
+
+    def _wrapped(self, text: str, first: str, rest: str) -> list[str]:
+        lines = textwrap.wrap(
+            _printable(text),
+            max(self.width, len(rest) + _MIN_WIDTH // 2),
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_on_hyphens=False,
+        )
+        return [line.replace(_GLUE, " ") for line in lines]

@@ -1,0 +1,159 @@
+"""The proleptic Gregorian calendar on plain ints, and the texts of dates and timestamps.
+
+Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
+chrono-compatible low-level date algorithms. All times are UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from slicemill.scalar.values import ExpressionError
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+
+_DAYS_BEFORE_1970 = 719_468  # counted from 0000-03-01
+_DAYS_IN_400_YEARS = 146_097
+
+# What Spark strips from a text before it reads a value from it.
+BLANKS = "".join(map(chr, range(33))) + "\x7f"
+
+_DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*([^\d\s].*)?)?)?", re.ASCII
+)  # a zone stands behind seconds only
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:(\d\d)(\d\d)(\d\d)?|(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)", re.ASCII
+)
+_UTC = ("", "Z", "UTC", "GMT", "UT")
+
+
+class Civil(NamedTuple):
+    year: int
+    month: int
+    day: int
+
+
+def is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def days_in_month(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if is_leap(year) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01.
+
+    >>> days_of(1970, 1, 1), days_of(2000, 2, 29), days_of(-1, 1, 1)
+    (0, 11016, -719893)
+    """
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
+    return era * _DAYS_IN_400_YEARS + day_of_era - _DAYS_BEFORE_1970
+
+
+def civil_of(days: int) -> Civil:
+    """Year, month and day: the inverse of `days_of`."""
+    era, day_of_era = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
+    leaps = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096
+    year_of_era = (day_of_era - leaps) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    return Civil(year, month, day_of_year - (153 * shifted + 2) // 5 + 1)
+
+
+def is_date(year: int, month: int, day: int) -> bool:
+    return 1 <= month <= 12 and 1 <= day <= days_in_month(year, month)
+
+
+def plus_months(days: int, months: int) -> int:
+    """The same day so many months later, or the last one of a shorter month."""
+    year, month, day = civil_of(days)
+    years, index = divmod(month - 1 + months, 12)
+    return days_of(year + years, index + 1, min(day, days_in_month(year + years, index + 1)))
+
+
+def parse_date(text: str) -> int:
+    """Days of `yyyy`, `yyyy-m` or `yyyy-m-d`; a time behind a blank or T is ignored, as in Spark."""
+    stripped = text.strip(BLANKS)
+    match = _DATE.match(stripped)
+    rest = stripped[match.end() :] if match else ""
+    if match and (not rest or (match[3] and rest[0] in " T")):
+        year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
+        if is_date(year, month, day):
+            return days_of(year, month, day)
+    raise ExpressionError(f"'{text}' is no date; write it as 2026-01-31, or use TRY_CAST to get NULL")
+
+
+def parse_timestamp(text: str) -> int:
+    """Microseconds of a date, or of a date and a time with an optional offset from UTC."""
+    stripped = text.strip(BLANKS)
+    match = _DATE.match(stripped)
+    rest = stripped[match.end() :] if match else ""
+    if match and is_date(int(match[1]), int(match[2] or 1), int(match[3] or 1)):
+        day_us = days_of(int(match[1]), int(match[2] or 1), int(match[3] or 1)) * DAY_US
+        if not rest:
+            return day_us
+        time = _TIME.fullmatch(rest[1:]) if match[3] and rest[0] in " T" else None
+        if time and int(time[1]) < 24 and int(time[2] or 0) < 60 and int(time[3] or 0) < 60:
+            fraction = int((time[4] or "")[:6].ljust(6, "0"))
+            us = (
+                int(time[1]) * HOUR_US
+                + int(time[2] or 0) * MINUTE_US
+                + int(time[3] or 0) * SECOND_US
+                + fraction
+            )
+            return day_us + us - _offset_us(time[5] or "", text)
+    raise ExpressionError(
+        f"'{text}' is no timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
+    )
+
+
+def _offset_us(zone: str, text: str) -> int:
+    if zone in _UTC:
+        return 0
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        raise ExpressionError(f"the time zone of '{text}' is not known; write an offset such as +02:00")
+    hours, minutes, seconds = (
+        int(part or 0) for part in (match.groups()[1:4] if match[2] else match.groups()[4:])
+    )
+    us = hours * HOUR_US + minutes * MINUTE_US + seconds * SECOND_US
+    if us > 18 * HOUR_US or minutes > 59 or seconds > 59:
+        raise ExpressionError(f"the offset of '{text}' is none: at most 18 hours, 59 minutes, 59 seconds")
+    return -us if match[1] == "-" else us
+
+
+def year_text(year: int) -> str:
+    """Four digits; more carry a plus, as in ISO 8601."""
+    if year < 0:
+        return f"-{-year:04d}"
+    return f"+{year}" if year > 9999 else f"{year:04d}"
+
+
+def date_text(days: int) -> str:
+    year, month, day = civil_of(days)
+    return f"{year_text(year)}-{month:02d}-{day:02d}"
+
+
+def timestamp_text(us: int) -> str:
+    """
+    >>> timestamp_text(1_500_000), timestamp_text(-1)
+    ('1970-01-01 00:00:01.5', '1969-12-31 23:59:59.999999')
+    """
+    days, rest = divmod(us, DAY_US)
+    seconds, fraction = divmod(rest, SECOND_US)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"{date_text(days)} {clock}{tail}"

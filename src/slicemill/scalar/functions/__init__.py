@@ -1,0 +1,1 @@
+"""The scalar functions and operators, one topic a module."""

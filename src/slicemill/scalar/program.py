@@ -1,0 +1,116 @@
+"""Expressions evaluated together over a table, block by block.
+
+In a block what one step writes is still in the cache when the next one reads it. What is unsure at the end
+goes to the reference evaluator row by row: it knows the value, or the error with its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.schema import Schema
+from slicemill.scalar.fallback import Reference, representable
+from slicemill.scalar.rows import ExpressionError, compile_expression
+from slicemill.scalar.steps import Steps
+from slicemill.scalar.vectors import Vector, from_arrow, full_length, patched, take, to_values
+
+BLOCK_ROWS = 131_072
+
+Arrived: TypeAlias = pa.Table | pa.RecordBatch
+R = TypeVar("R")
+
+
+def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
+    """The rows of a table in pieces of one chunk each."""
+    if isinstance(table, pa.RecordBatch):
+        for start in range(0, table.num_rows, BLOCK_ROWS):
+            yield table.slice(start, BLOCK_ROWS)
+        return
+    # Many small chunks would cost more in calls than their copy does.
+    chunks = max((column.num_chunks for column in table.columns), default=0)
+    if chunks > 1 and table.num_rows < chunks * BLOCK_ROWS // 8:
+        table = table.combine_chunks()
+    yield from table.to_batches(max_chunksize=BLOCK_ROWS)
+
+
+class Root:
+    """One of the expressions asked for: where its vector is, and the reference for rows in doubt."""
+
+    def __init__(self, expr: Expr, place: int, schema: Schema) -> None:
+        self.expr = expr
+        self.place = place
+        read = columns_of(expr)
+        self._read = Schema(tuple(column for column in schema if column.name in read))
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return compile_expression(self.expr, self._read)
+
+    def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
+        """The vector without doubt; the first error of the reference is raised, or all are NULL."""
+        if vector.unsure is None:
+            return vector
+        rows = batch.num_rows
+        places = np.flatnonzero(np.broadcast_to(vector.unsure, (rows,)))
+        columns = [
+            to_values(take(from_arrow(batch.column(column.name), column.type), places), len(places))
+            for column in self._read
+        ]
+        given: Iterator[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter([()] * len(places))
+        values = [self._value(row, vector, or_null=or_null) for row in given]
+        return replace(patched(vector, rows, places, values), unsure=None)
+
+    def _value(self, row: tuple[Any, ...], vector: Vector, *, or_null: bool) -> object:
+        try:
+            return representable(self._reference(row), vector.type)
+        except ExpressionError:
+            if or_null:
+                return None
+            raise
+
+
+class Program:
+    """Expressions over one schema, with their common parts computed once."""
+
+    def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
+        steps = Steps(schema)
+        self.roots = [Root(expr, steps.add(expr), schema) for expr in exprs]
+        self.steps = tuple(steps.steps)
+
+    def run(
+        self, table: Arrived, use: Callable[[Vector, int], R], *, or_null: bool = False
+    ) -> list[list[R] | ExpressionError]:
+        """For each expression what `use` makes of its vector, block by block, or its first error.
+
+        With `or_null` there are no errors: a row on which an expression fails has NULL.
+        """
+        found: list[list[R] | ExpressionError] = [[] for _ in self.roots]
+        for batch in blocks(table):
+            vectors = self._evaluated(batch)
+            for index, root in enumerate(self.roots):
+                results = found[index]
+                if isinstance(results, ExpressionError):
+                    continue
+                try:
+                    vector = root.settled(vectors[root.place], batch, or_null=or_null)
+                except ExpressionError as error:
+                    found[index] = error
+                else:
+                    results.append(use(vector, batch.num_rows))
+        return found
+
+    def _evaluated(self, batch: pa.RecordBatch) -> list[Vector]:
+        vectors: list[Vector] = []
+        with np.errstate(all="ignore"):
+            for step in self.steps:
+                vector = step.run(batch, [vectors[place] for place in step.inputs])
+                # Only constants are constant for a kernel, whatever happens to be the same on all rows.
+                vectors.append(full_length(vector, batch.num_rows) if step.inputs else vector)
+        return vectors

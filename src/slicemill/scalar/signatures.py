@@ -1,0 +1,257 @@
+"""The scalar library: Spark SQL's functions, with the types they take and give.
+
+One line a function; names, meanings and types are Spark's (a test asks Spark itself). Only functions whose
+value depends on nothing but their arguments are here: a replay after a crash must give the same rows.
+`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
+is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out; `x...` may be repeated.
+Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
+`first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
+or `remainder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Expr, Literal
+from slicemill.esl.types.schema import Kind, Type
+
+_LIBRARY = """
+abs(number) -> same
+acos(number) -> double
+add_months(time, integer) -> date
+ascii(text) -> int
+asin(number) -> double
+atan(number) -> double
+atan2(number, number) -> double
+begin(period) -> timestamp
+bit_count(integer) -> int
+cbrt(number) -> double
+ceil(number) -> whole
+ceiling(number) -> whole
+char_length(text) -> int
+chr(integer) -> text
+coalesce(any, any...) -> common
+concat(text, text...) -> text
+concat_ws(text, text...) -> text
+contains(text, text) -> boolean
+cos(number) -> double
+cosh(number) -> double
+crc32(text) -> bigint
+date_add(time, int) -> date
+date_diff(time, time) -> int
+date_format(time, text) -> text
+date_sub(time, int) -> date
+date_trunc(text, time) -> timestamp
+datediff(time, time) -> int
+day(time) -> int
+dayofmonth(time) -> int
+dayofweek(time) -> int
+dayofyear(time) -> int
+degrees(number) -> double
+end(period) -> timestamp
+endswith(text, text) -> boolean
+exp(number) -> double
+floor(number) -> whole
+from_unixtime(integer, [text]) -> text
+greatest(plain, plain, plain...) -> common
+hash(plain, plain...) -> int
+hour(time) -> int
+if(boolean, any, any) -> common
+ifnull(any, any) -> common
+initcap(text) -> text
+instr(text, text) -> int
+isnan(number) -> boolean
+isnotnull(any) -> boolean
+isnull(any) -> boolean
+last_day(time) -> date
+least(plain, plain, plain...) -> common
+left(text, integer) -> text
+length(text) -> int
+levenshtein(text, text) -> int
+ln(number) -> double
+locate(text, text, [integer]) -> int
+log(number, [number]) -> double
+log10(number) -> double
+log2(number) -> double
+lower(text) -> text
+lpad(text, integer, [text]) -> text
+ltrim(text) -> text
+make_date(integer, integer, integer) -> date
+make_timestamp(integer, integer, integer, integer, integer, number) -> timestamp
+md5(text) -> text
+minute(time) -> int
+month(time) -> int
+nullif(any, any) -> first
+nvl(any, any) -> common
+nvl2(value, any, any) -> common
+period(timestamp, timestamp) -> period
+pmod(number, number) -> remainder
+pow(number, number) -> double
+power(number, number) -> double
+quarter(time) -> int
+radians(number) -> double
+regexp_extract(text, text, [integer]) -> text
+regexp_like(text, text) -> boolean
+regexp_replace(text, text, text) -> text
+repeat(text, integer) -> text
+replace(text, text, [text]) -> text
+reverse(text) -> text
+right(text, integer) -> text
+round(number, [places]) -> rounded
+rpad(text, integer, [text]) -> text
+rtrim(text) -> text
+second(time) -> int
+sha1(text) -> text
+sha2(text, integer) -> text
+shiftleft(integer, integer) -> same
+shiftright(integer, integer) -> same
+sign(number) -> double
+sin(number) -> double
+sinh(number) -> double
+split_part(text, text, integer) -> text
+sqrt(number) -> double
+startswith(text, text) -> boolean
+substr(text, integer, [integer]) -> text
+substring(text, integer, [integer]) -> text
+substring_index(text, text, integer) -> text
+tan(number) -> double
+tanh(number) -> double
+timestamp_micros(integer) -> timestamp
+timestamp_millis(integer) -> timestamp
+timestamp_seconds(number) -> timestamp
+to_date(text, [text]) -> date
+to_timestamp(text, [text]) -> timestamp
+translate(text, text, text) -> text
+trim(text) -> text
+trunc(time, text) -> date
+unix_micros(timestamp) -> bigint
+unix_millis(timestamp) -> bigint
+unix_seconds(timestamp) -> bigint
+upper(text) -> text
+weekday(time) -> int
+weekofyear(time) -> int
+xxhash64(plain, plain...) -> bigint
+year(time) -> int
+"""
+
+# Functions people reach for whose value differs from run to run, and what to use instead.
+UNREPEATABLE = dict.fromkeys(
+    ("now", "current_timestamp", "current_date", "localtimestamp", "curdate", "unix_timestamp"),
+    "use the stream's timestamp column, so that a replay gives the same rows",
+) | dict.fromkeys(
+    ("rand", "random", "randn", "uuid"), "use hash(column), so that a replay gives the same rows"
+)
+
+_NAMED_TYPES = {
+    "boolean": t.BOOLEAN,
+    "int": t.INT,
+    "bigint": t.BIGINT,
+    "double": t.DOUBLE,
+    "text": t.VARCHAR,
+    "timestamp": t.TIMESTAMP,
+    "date": t.DATE,
+    "period": t.PERIOD,
+}
+
+_FITS = {
+    "number": {Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE},
+    "int": {Kind.INT},
+    "integer": {Kind.INT, Kind.BIGINT},
+    "places": {Kind.INT, Kind.BIGINT},
+    "text": {Kind.VARCHAR},
+    "boolean": {Kind.BOOLEAN},
+    "time": {Kind.TIMESTAMP, Kind.DATE},
+    "timestamp": {Kind.TIMESTAMP},
+    "period": {Kind.PERIOD},
+    "any": set(Kind),
+    "plain": set(Kind) - {Kind.PERIOD},
+    "value": set(Kind),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a function may be called. The last parameter may repeat; `optional` of them may be left out."""
+
+    name: str
+    parameters: tuple[str, ...]
+    optional: int
+    repeats: bool
+    result: str
+
+    def __str__(self) -> str:
+        required = len(self.parameters) - self.optional
+        words = [p if i < required else f"[{p}]" for i, p in enumerate(self.parameters)]
+        return f"{self.name}({', '.join(words)}{'...' if self.repeats else ''})"
+
+    def takes(self, count: int) -> bool:
+        if self.repeats:
+            return count >= len(self.parameters) - 1
+        return len(self.parameters) - self.optional <= count <= len(self.parameters)
+
+    def parameter(self, index: int) -> str:
+        return self.parameters[min(index, len(self.parameters) - 1)]
+
+
+def _signature(line: str) -> Signature:
+    head, result = line.split(" -> ")
+    name, inside = head.rstrip(")").split("(")
+    words = [word.strip() for word in inside.split(",")]
+    optional = sum(word.startswith("[") for word in words)
+    repeats = words[-1].endswith("...")
+    return Signature(name, tuple(w.strip("[].") for w in words), optional, repeats, result)
+
+
+SCALARS: dict[str, Signature] = {
+    signature.name: signature for signature in (_signature(line) for line in _LIBRARY.split("\n") if line)
+}
+
+
+def fits(parameter: str, type_: Type) -> bool:
+    return type_.kind in (Kind.NULL, Kind.ANY) or type_.kind in _FITS[parameter]
+
+
+def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
+    """The type of a call whose arguments fit; None where the arguments have no common type."""
+    rule = signature.result
+    first = arguments[0].type
+    if rule in _NAMED_TYPES:
+        return _NAMED_TYPES[rule]
+    if rule == "same":
+        return first
+    if rule in ("common", "first"):
+        typed = [a.type for i, a in enumerate(arguments) if signature.parameter(i) in ("any", "plain")]
+        merged: Type | None = typed[0]
+        for type_ in typed[1:]:
+            merged = t.common(merged, type_) if merged is not None else None
+        return first if rule == "first" and merged is not None else merged
+    if rule == "remainder":
+        return remainder_type(first, arguments[1].type)
+    if first.kind is not Kind.DECIMAL:
+        return (first if first.kind is not Kind.NULL else t.DOUBLE) if rule == "rounded" else t.BIGINT
+    if rule == "whole" and first.scale == 0:
+        return first
+    return _rounded_decimal(first, arguments[1:] if rule == "rounded" else ())
+
+
+def _rounded_decimal(type_: Type, places: Sequence[Expr]) -> Type:
+    assert type_.precision is not None and type_.scale is not None
+    whole_digits = type_.precision - type_.scale + 1
+    given = places[0].value if places and isinstance(places[0], Literal) else 0
+    wanted = given if isinstance(given, int) else 0
+    scale = max(0, min(type_.scale, wanted))
+    return t.decimal(max(whole_digits, 1 - wanted) + scale, scale)
+
+
+def remainder_type(left: Type, right: Type) -> Type | None:
+    if Kind.DECIMAL in (left.kind, right.kind) and Kind.DOUBLE not in (left.kind, right.kind):
+        a, b = t.as_decimal(left), t.as_decimal(right)
+        if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
+            assert a.precision is not None and a.scale is not None
+            assert b.precision is not None and b.scale is not None
+            scale = max(a.scale, b.scale)
+            return t.decimal(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    return t.common(left, right)

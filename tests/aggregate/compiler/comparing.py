@@ -1,0 +1,100 @@
+"""Runs a call in several forms and compares all that comes out, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
+from slicemill.errors import SlicemillError
+from slicemill.esl import bind
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Type
+from slicemill.scalar.vectors import from_values, to_values
+from support.stored import stored
+
+Row = tuple[Any, ...]  # ts, partition, arguments
+
+
+def call_of(
+    catalog: Catalog, name: str, types: Sequence[Type], window: Window | None
+) -> AggregateCall | WindowCall:
+    definition = next(version for version in catalog.aggregates(name) if version is not None)
+    arguments = tuple(ColumnRef(f"c{place}", type_) for place, type_ in enumerate(types))
+    columns = definition.returns.columns
+    if window is None:
+        return AggregateCall(name, arguments, False, columns)
+    return WindowCall(name, arguments, False, (), window, columns)
+
+
+def over(unit: str, extent: int | None, slide: int | None = None, active: bool = False) -> Window:
+    return Window(Frame(unit), extent, slide, active)
+
+
+def tuples_of(rows: Sequence[Row], types: Sequence[Type]) -> Tuples:
+    return Tuples(
+        [from_values([row[2 + place] for row in rows], type_) for place, type_ in enumerate(types)],
+        np.array([row[1] for row in rows], np.int32),
+        np.array([row[0] for row in rows], np.int64),
+    )
+
+
+def outcome(uda: Uda, types: Sequence[Type], chunks: Sequence[Sequence[Row]], finishes: bool) -> list[Any]:
+    """All answers, chunk by chunk, with the state stored in between; an error ends them."""
+    state = uda.start()
+    seen: list[Any] = []
+    try:
+        for number, chunk in enumerate([*chunks, []]):
+            last = number == len(chunks)
+            state = stored(state)
+            complete = END if last else chunk[-1][0] if chunk and number % 2 else None
+            answers = uda.run(state, tuples_of(chunk, types), complete)
+            columns = [to_values(column, len(answers.numbers)) for column in answers.columns]
+            values = [answers.numbers.tolist(), answers.ts.tolist(), answers.expired.tolist(), *columns]
+            seen += [repr(row) for row in zip(*values, strict=True)]
+            seen.append((answers.answered, uda.due(state)))
+        if finishes:
+            results = uda.finish(state)
+            columns = [to_values(column, len(results.groups)) for column in results.columns]
+            seen += [repr(row) for row in zip(results.groups.tolist(), *columns, strict=True)]
+    except SlicemillError as error:
+        return [type(error), str(error)]
+    return seen
+
+
+def flat(seen: list[Any]) -> list[Any]:
+    """The rows alone, which do not depend on where chunks are cut."""
+    return [row for row in seen if isinstance(row, str | type)]
+
+
+def compare(
+    text: str,
+    name: str,
+    types: Sequence[Type],
+    window: Window | None,
+    chunks: Sequence[Sequence[Row]],
+    forms: Sequence[str] = (PYTHON,),
+    must: bool = True,
+) -> None:
+    catalog = bind(text).catalog
+    call = call_of(catalog, name, types, window)
+    expected = outcome(prepare(call, catalog, forms=()), types, chunks, window is None)
+    for form in forms:
+        uda = prepare(call, catalog, forms=(form,))
+        assert uda.how.form == form or not must, uda.how
+        found = outcome(uda, types, chunks, window is None)
+        differences = [pair for pair in zip_longest(found, expected) if pair[0] != pair[1]]
+        assert not differences, (differences[:3], uda.how.source)
+    whole = [row for chunk in chunks for row in chunk]
+    again = outcome(prepare(call, catalog, forms=(*forms,)), types, [whole], window is None)
+    assert flat(again) == flat(expected)
+
+
+__all__ = ["MACHINE", "PYTHON", "call_of", "compare", "over"]

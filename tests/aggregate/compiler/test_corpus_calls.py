@@ -1,0 +1,90 @@
+"""Every call of a user's aggregate in the corpus gives what the interpreter gives, on random tuples."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggregate.compiler.comparing import PYTHON, Row, outcome
+from slicemill.aggregate.compiler.layout import MACHINE
+from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.esl import bind
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.plan.build import build_graph
+from slicemill.plan.operators import GroupAggregate, WindowAggregate
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+Call = AggregateCall | WindowCall
+
+
+def calls_of(catalog: Catalog) -> list[Call]:
+    return [
+        call
+        for node in build_graph(catalog).nodes.values()
+        if isinstance(node.operator, GroupAggregate | WindowAggregate)
+        for call in node.operator.calls
+        if any(version is not None for version in catalog.aggregates(call.name))
+    ]
+
+
+def cases() -> list[Any]:
+    found = []
+    for path in sorted(CORPUS.glob("*/*.test")):
+        text = path.read_text(encoding="utf-8")
+        if "AGGREGATE" not in text or path.parent.name == "errors":
+            continue
+        catalog = bind(text.split("== esl\n")[1].split("\n== ")[0]).catalog
+        for number, call in enumerate(calls_of(catalog)):
+            found.append(pytest.param(catalog, call, id=f"{path.parent.name}/{path.stem}/{number}"))
+    return found
+
+
+def value_of(type_: Type, draw: random.Random) -> object:
+    if draw.random() < 0.1:
+        return None
+    if type_.kind is Kind.DOUBLE:
+        return draw.choice([draw.uniform(-5, 5), float(draw.randint(-3, 3))])
+    if type_.kind is Kind.VARCHAR:
+        return draw.choice(["item", "ap", "a", "b"])
+    if type_.kind is Kind.TIMESTAMP:
+        return draw.randint(0, 100) * 1_000_000
+    return draw.randint(-4, 6)
+
+
+def tuples(types: tuple[Type, ...], draw: random.Random) -> list[list[Row]]:
+    chunks: list[list[Row]] = [[]]
+    ts = 0
+    for _ in range(40):
+        ts += draw.choice([0, 1, 1_000_000, 3_000_000])
+        chunks[-1].append((ts, draw.randint(0, 2), *(value_of(type_, draw) for type_ in types)))
+        if draw.random() < 0.2:
+            chunks.append([])
+    return chunks
+
+
+@pytest.mark.parametrize(("catalog", "call"), cases())
+def test_a_call_gives_what_the_interpreter_gives(catalog: Catalog, call: Call) -> None:
+    types = tuple(argument.type for argument in call.arguments)
+    finishes = isinstance(call, AggregateCall)
+    chunks = tuples(types, random.Random(call.name))
+    uda = prepare(call, catalog, forms=(PYTHON,))
+    expected = outcome(prepare(call, catalog, forms=()), types, chunks, finishes)
+    assert outcome(uda, types, chunks, finishes) == expected, uda.how.source
+
+
+def test_only_these_calls_do_not_become_machine_code() -> None:
+    forms = [prepare(case.values[1], case.values[0]).how for case in cases()]
+    others = {str(how) for how in forms if how.form != MACHINE}
+    assert others == {
+        "interpreter, because avg is an aggregate of the user's own",
+        "interpreter, because spread is an aggregate of the user's own",
+        "interpreter, because median of DOUBLE has no form in generated code",
+        "interpreter, because the stored table bands is read, which only the interpreter does",
+        "Python, because concat has no machine form",
+    }

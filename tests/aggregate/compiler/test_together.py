@@ -1,0 +1,200 @@
+"""Models that are run together answer as each does alone, to the last bit, and keep equal cores once."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.esl.catalog import Catalog
+from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.model_calls import Asked, go_together, jointly
+from slicemill.esl.types.expression import Call, ColumnRef, Expr
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE, TIMESTAMP
+from slicemill.model import expression
+from slicemill.model.catalogue import model
+from slicemill.scalar.vectors import from_values, to_values
+from support.stored import stored
+
+SECOND = 1_000_000
+A, B, AT = ColumnRef("a", DOUBLE), ColumnRef("b", DOUBLE), ColumnRef("at", TIMESTAMP)
+TWICE = Call("+", (A, A), DOUBLE)
+PLACES: dict[Expr, int] = {A: 2, B: 3, AT: 0}
+ASKED = [
+    Asked(expression("mean(x)"), (A,)),
+    Asked(expression("variance(x)"), (A,)),
+    Asked(expression("variance(x)"), (B,)),
+    Asked(expression("slope(x, y)"), (A, B)),
+    Asked(expression("sum(x*y*z)"), (B, A, A)),
+    Asked(expression("correlation(x, y)"), (B, A)),
+    Asked(expression("sum(log(x)) + n"), (A,)),
+    Asked(expression("max(x) + median(x)"), (B,)),
+    Asked(expression("max(x) - argmax(y)"), (B, A)),
+    Asked(expression("prod(x) + gcd(floor(x))"), (A,)),
+    Asked(expression("sum(0.5^j*x) + sum(cos(i)*x)"), (A,)),
+    Asked(expression("sum(0.5^i*x) + sum(x)"), (A,)),
+    Asked(expression("let m = mean(x) in sum(abs(x - m))"), (A,)),
+    Asked(expression("let m = mean(x) in sum(abs(x - m))"), (B,)),
+    Asked(expression("sum(x*0.5^age) + n"), (A, AT)),
+    Asked(expression("sum(x) + n", nulls="poison"), (A,)),
+    Asked(expression("all(x > 0)"), (A,)),
+    Asked(expression("sum(x^2)"), (TWICE,)),
+]
+WINDOWS = [
+    Window(Frame.ROWS, 3),
+    Window(Frame.RANGE, 4 * SECOND),
+    Window(Frame.ROWS, None),
+    Window(Frame.ROWS, 5, 2),
+    Window(Frame.RANGE, 6 * SECOND, 2 * SECOND),
+    Window(Frame.RANGE, 2 * SECOND, 2 * SECOND),
+]
+# Mostly numbers: what tells models apart comes late, or never.
+NUMBERS = st.sampled_from([0.1, 1.0, 2.5, -3.0, 7.25, 1e4, 0.3, 0.0, 5.5, 1e200, None, math.nan, math.inf])
+ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), NUMBERS, NUMBERS), min_size=1, max_size=20)
+
+
+def timed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    found, ts = [], 0
+    for gap, *values in rows:
+        ts += gap * SECOND
+        found.append((ts, *values))
+    return found
+
+
+def tuples(rows: Sequence[tuple[Any, ...]], arguments: Sequence[Expr]) -> Tuples:
+    def value(row: tuple[Any, ...], argument: Expr) -> Any:
+        if argument == TWICE:
+            return None if row[2] is None else row[2] + row[2]
+        return row[PLACES[argument]]
+
+    vectors = [from_values([value(row, each) for row in rows], each.type) for each in arguments]
+    partitions, ts = (
+        np.array([row[place] for row in rows], dtype) for place, dtype in ((1, "i4"), (0, "i8"))
+    )
+    return Tuples(vectors, partitions, ts)
+
+
+def answers(uda: Uda, state: Any, given_: Tuples, complete: int | None) -> list[list[Any]]:
+    found = uda.run(state, given_, complete)
+    numbers = found.numbers.tolist()
+    return [list(zip(numbers, map(repr, to_values(c, len(numbers))), strict=True)) for c in found.columns]
+
+
+@cache
+def one_call(asked: Asked, window: Window, form: str) -> ModelCalls:
+    return ModelCalls([asked], frame_over(window), form=form)
+
+
+def alone(asked: Asked, window: Window, rows: Sequence[tuple[Any, ...]], form: str = PYTHON) -> list[Any]:
+    calls = one_call(asked, window, form)
+    return answers(calls.uda, calls.uda.start(), tuples(rows, calls.arguments), END)[0]
+
+
+def together(
+    asked: Sequence[Asked],
+    window: Window,
+    rows: Sequence[tuple[Any, ...]],
+    cuts: Sequence[int],
+    gone: Sequence[Asked] = (),
+    form: str = PYTHON,
+) -> dict[Asked, list[Any]]:
+    """The state is stored at each cut; those that are gone leave at the last one."""
+    calls = ModelCalls(asked, frame_over(window), form=form)
+    state, found = calls.uda.start(), {each: [] for each in asked}
+    for begin, end in pairwise([0, *sorted(cuts), len(rows)]):
+        state = stored(state)
+        if end == len(rows) and gone:
+            calls = calls.only([each for each in asked if each not in gone], state)
+        new = answers(
+            calls.uda, state, tuples(rows[begin:end], calls.arguments), END if end == len(rows) else None
+        )
+        for each, column in zip(calls.asked, new, strict=True):
+            found[each] += column
+    return found
+
+
+@settings(max_examples=40)
+@given(
+    asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4, unique=True),
+    window=st.sampled_from(WINDOWS),
+    rows=ROWS,
+    cuts=st.lists(st.integers(0, 20), min_size=1, max_size=2),
+    leaving=st.integers(0, 3),
+)
+@example([ASKED[0], ASKED[1]], WINDOWS[4], [(0, 0, 0.1, 0.1)] * 11 + [(0, 1, 0.1, 0.1)], [11], 1)
+@example([ASKED[0], ASKED[3]], WINDOWS[0], [(1, 0, 1.0, 2.0)] * 6 + [(1, 0, 2.0, None)] * 2, [3], 0)
+@example(
+    [ASKED[0], ASKED[1]], WINDOWS[0], [(1, 0, 1.0, 2.0), (1, 0, 1e200, 1.0)] + [(1, 0, 2.0, 1.0)] * 6, [2], 1
+)
+def test_together_each_gets_what_it_gets_alone(
+    asked: list[Asked], window: Window, rows: list[Any], cuts: list[int], leaving: int
+) -> None:
+    all_rows = timed(rows)
+    cuts = [min(cut, len(rows)) for cut in cuts]
+    gone = asked[: min(leaving, len(asked) - 1)]
+    found = together(asked, window, all_rows, cuts, gone)
+    for each in asked:
+        expected = alone(each, window, all_rows)
+        assert found[each] == (expected[: len(found[each])] if each in gone else expected)
+
+
+def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
+    pick = random.Random(7)
+    asked = [ASKED[0], ASKED[7]]
+    rows = timed([(1, pick.randrange(2), *(pick.choice([0.1, 2.5, 7.0]) for _ in "ab")) for _ in range(40)])
+    rows[25:] = [(ts, p, a if ts % 3 else None, b if ts % 4 else None) for ts, p, a, b in rows[25:]]
+    found = together(asked, WINDOWS[0], rows, [11, 30], form=MACHINE)
+    for each in asked:
+        assert found[each] == alone(each, WINDOWS[0], rows)
+
+
+def test_state_has_a_place_for_each_core_and_no_more() -> None:
+    names = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "dot", "r2")
+    asked = [Asked(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
+    calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
+    sums = [name for name in calls.uda.start().arrays["S"].dtype.names if name.startswith("vh")]
+    # n is counted in any case.
+    assert len(sums) + 1 == len(jointly(asked).kept) == 7
+    assert len(jointly(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
+
+
+def test_what_is_kept_for_others_goes_with_them() -> None:
+    calls = ModelCalls([ASKED[0], ASKED[7]], frame_over(WINDOWS[0]), form=PYTHON)
+    state = calls.uda.start()
+    answers(calls.uda, state, tuples(timed([(1, 0, 1.0, 2.0)] * 5), calls.arguments), None)
+    assert any("deque" in name for name in state.arrays)
+    calls.only(ASKED[:1], state)
+    assert not any("deque" in name or "below" in name for name in state.arrays)
+
+
+@pytest.mark.parametrize("text", ["variance(x)", "sum(x^2) - n", "max(x^2)", "sum(i*x^3)", "sum(x)"])
+def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
+    """While it is there, there is no value: the exact one, which the reference has, is too great."""
+    wanted = expression(text)
+    rows = timed([(1, 0, value, None) for value in (1.0, 2.0, 1e200, 4.0, 6.0, 5.0, 7.0, 3.0)])
+    catalog = with_model("m", wanted, Catalog())
+    window = Window(Frame.ROWS, 2)
+    call = WindowCall("m", (A,), False, (), window, catalog.aggregates("m")[0].returns.columns)
+    reference = prepare(call, catalog, forms=())
+    expected = answers(reference, reference.start(), tuples(rows, (A,)), END)[0]
+    assert alone(Asked(wanted, (A,)), window, rows) == expected
+
+
+def test_those_that_go_by_age_go_by_one_time() -> None:
+    fading = expression("sum(x*0.5^age)")
+    other = ColumnRef("other", TIMESTAMP)
+    assert go_together([Asked(fading, (A, AT)), ASKED[0]], Asked(fading, (B, AT)))
+    assert not go_together([Asked(fading, (A, AT))], Asked(fading, (A, other)))

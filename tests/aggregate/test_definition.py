@@ -1,0 +1,43 @@
+"""The protocol between aggregates and the operators that run them (M29-M31)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.aggregate.definition import AggregateDefinition, align, base_of, evaluate
+from slicemill.aggregate.inwindow import Args
+from slicemill.errors import SlicemillError
+
+
+class Trace:
+    """Returns the name of the routine that ran."""
+
+    def initialize(self, args: Args) -> list[object]:
+        return [f"initialize {args[0]}"]
+
+    def iterate(self, args: Args) -> list[object]:
+        return [f"iterate {args[0]}"]
+
+    def terminate(self) -> list[object]:
+        return ["terminate"]
+
+
+def test_the_value_over_a_list_is_what_the_last_tuple_and_terminate_return() -> None:
+    assert evaluate(Trace, [(1,)]) == ["initialize 1", "terminate"]
+    assert evaluate(Trace, [(1,), (2,), (3,)]) == ["iterate 3", "terminate"]
+
+
+def test_the_value_over_no_tuple_is_what_terminate_returns() -> None:
+    assert evaluate(Trace, []) == ["terminate"]
+
+
+def test_calls_that_return_fewer_values_are_filled_up_with_null() -> None:
+    one, two = AggregateDefinition("one", Trace), AggregateDefinition("two", Trace, columns=2)
+    assert align([one, one, one], [[1, 2], [], [3]]) == [(1, None, 3), (2, None, None)]
+    assert align([one, two], [[1, 2], [("a", "b")]]) == [(1, "a", "b"), (2, None, None)]
+    assert align([one, two], [[], []]) == []
+
+
+def test_an_aggregate_without_base_version_says_which_one_to_write() -> None:
+    with pytest.raises(SlicemillError, match="add CREATE AGGREGATE item_alarm"):
+        base_of(AggregateDefinition("item_alarm", base=None))

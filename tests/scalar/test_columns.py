@@ -1,0 +1,84 @@
+"""Vectorised expressions equal the reference closures, row by row, values and errors."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalar.random_calls import NAMES, Maker
+from scalar.random_rows import SCHEMA, as_table, random_rows
+from slicemill.esl.types.expression import Expr
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.fallback import representable
+from slicemill.scalar.rows import ExpressionError, compile_expression
+from slicemill.scalar.vectors import from_arrow, to_values
+
+# Rows that keep away from extremes, and rows that seek them.
+TABLES = [
+    (rows, as_table(rows)) for rows in (random_rows(Random(seed), 30, tame=seed < 4) for seed in range(8))
+]
+
+
+def expected(expr: Expr, rows: list[tuple[Any, ...]]) -> list[Any] | str:
+    """The reference's values, or the message of its first error."""
+    try:
+        reference = compile_expression(expr, SCHEMA)
+        return [representable(reference(row), expr.type) for row in rows]
+    except ExpressionError as error:
+        return str(error)
+
+
+def computed(expr: Expr, table: pa.Table) -> list[Any] | str:
+    try:
+        column = compile_vector(expr, SCHEMA)(table)
+    except ExpressionError as error:
+        return str(error)
+    return to_values(from_arrow(column.combine_chunks(), expr.type), len(column))
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return type(a) is type(b) and a == b
+
+
+def assert_equal(expr: Expr, rows: list[tuple[Any, ...]], table: pa.Table) -> bool:
+    """Compares both; whether there were values rather than an error."""
+    wanted, found = expected(expr, rows), computed(expr, table)
+    if isinstance(wanted, str) or isinstance(found, str):
+        assert wanted == found, expr
+        return False
+    assert len(wanted) == len(found)
+    for row, a, b in zip(rows, wanted, found, strict=True):
+        assert same(a, b), f"{expr} on {row}: {a!r} is computed as {b!r}"
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_function_equals_the_reference(name: str) -> None:
+    random = Random(f"every {name}")
+    maker = Maker(random)
+    drawn = (maker.call(name) for _ in range(600))
+    answered = 0
+    for expr in islice((expr for expr in drawn if expr is not None), 20):
+        rows, table = random.choice(TABLES)
+        assert_equal(expr, rows, table)
+        # Row by row, so that one error does not hide the other rows.
+        for place in random.sample(range(len(rows)), 6):
+            answered += assert_equal(expr, [rows[place]], table.slice(place, 1))
+    assert answered > 10
+
+
+@settings(max_examples=1500)
+@given(st.integers(0, 2**40), st.integers(1, 3), st.sampled_from([0, 1, 2, 24]), st.booleans())
+def test_nested_expressions_equal_the_reference(seed: int, depth: int, rows: int, tame: bool) -> None:
+    random = Random(seed)
+    table = random_rows(random, rows, tame)
+    assert_equal(Maker(random).any(depth), table, as_table(table))
