@@ -19,7 +19,7 @@ $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
 	@touch $@
 
 venv: $(READY) ## create .venv from requirements.lock
