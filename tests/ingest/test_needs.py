@@ -10,7 +10,7 @@ from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
 from slicemill.esl.render import render
 from slicemill.esl.types.expression import Expr, children
-from slicemill.ingest.needs import Need, need_of
+from slicemill.ingest.needs import Need, needs_of
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
@@ -24,7 +24,7 @@ CREATE TABLE names (id int, name varchar);
 
 
 def need(query: str, stream: str = "s") -> Need:
-    return need_of(stream, optimize(build_graph(bind(STREAMS + query).catalog)))
+    return needs_of([stream], optimize(build_graph(bind(STREAMS + query).catalog)))[stream]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def forgetful(runnable: Runnable) -> Runnable:
     events = []
     for event in runnable.events:
         stream = runnable.catalog.declared_stream(event.stream)
-        columns = need_of(stream.name, graph).columns
+        columns = needs_of([stream.name], graph)[stream.name].columns
         pairs = zip(stream.schema.names, event.row or (), strict=event.row is not None)
         row = tuple(value if name in columns else None for name, value in pairs)
         events.append(event if event.row is None else replace(event, row=row))

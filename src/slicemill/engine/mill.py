@@ -45,7 +45,7 @@ from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, 
 from slicemill.esl.catalog import Query as QueryDefinition
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
-from slicemill.ingest.needs import need_of
+from slicemill.ingest.needs import needs_of
 from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
 from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
@@ -359,7 +359,8 @@ class Mill:
             stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
         ]
         handed = {stream.name: self._is_handed(stream) for stream in fresh}
-        if self._ingest.outdated({name: need_of(name, graph) for name in self.streams}):
+        needs = needs_of([*self.streams, *(stream.name for stream in fresh)], graph)
+        if self._ingest.outdated(needs):
             self._ingest.stop()
         with self.dispatcher.paused():
             self._create_logs(fresh, catalog)
@@ -370,7 +371,7 @@ class Mill:
             read_by = needed_by_log(self._exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-                running.need(need_of(name, graph), read_by.get(name, ()))
+                running.need(needs[name], read_by.get(name, ()))
             if self._opened:
                 self._run_units(plan, catalog)
             for query in catalog.queries.values():

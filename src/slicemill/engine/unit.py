@@ -379,10 +379,8 @@ class RunningUnit:
     def _columns_needed(self) -> dict[str, frozenset[str]]:
         """The columns that it reads of each declared stream; other logs have all of theirs, always."""
         graph = self.plan.graph
-        declared = {node.id for node in graph.sources}
-        return {
-            log: columns_read(log, graph) if log in declared else frozenset() for log in self.plan.unit.inputs
-        }
+        declared, read = {node.id for node in graph.sources}, columns_read(graph)
+        return {log: read[log] if log in declared else frozenset() for log in self.plan.unit.inputs}
 
 
 def _within(epochs: Sequence[Epoch], most_rows: int) -> list[Epoch]:

@@ -6,7 +6,7 @@ and not take the stream with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slicemill.esl.catalog import LATE
@@ -43,12 +43,15 @@ class Need:
         return frozenset() if self.condition is None else columns_of(self.condition)
 
 
-def need_of(stream: str, graph: QueryGraph) -> Need:
-    """What all queries together need of a stream, and of its late tuples."""
-    late = stream + LATE
-    condition = None if late in graph.nodes else needed_rows(stream, graph)
-    sources = [source for source in (stream, late) if source in graph.nodes]
-    return Need(condition, frozenset(name for source in sources for name in columns_read(source, graph)))
+def needs_of(streams: Iterable[str], graph: QueryGraph) -> dict[str, Need]:
+    """What all queries together need of each stream, and of its late tuples."""
+    read = columns_read(graph)
+    needs = {}
+    for stream in streams:
+        late = stream + LATE
+        condition = None if late in graph.nodes else needed_rows(stream, graph)
+        needs[stream] = Need(condition, read.get(stream, frozenset()) | read.get(late, frozenset()))
+    return needs
 
 
 def cannot_fail(expr: Expr) -> bool:
@@ -69,16 +72,15 @@ def _is_safe(part: Expr) -> bool:
 
 def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
     """The condition that some query has on the stream's rows; None where all rows are needed."""
-    conditions: list[Expr] = []
+    conditions: dict[Expr, None] = {}
     for node in graph.consumers(stream):
         for condition in _selections(node, stream, graph):
             if condition is None or not cannot_fail(condition):
                 return None
-            if condition not in conditions:
-                conditions.append(condition)
+            conditions[condition] = None
     if not conditions:
         return Literal(False, BOOLEAN)
-    return _disjunction(conditions)
+    return _disjunction(list(conditions))
 
 
 def _disjunction(parts: Sequence[Expr]) -> Expr:
@@ -104,8 +106,8 @@ def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None
     return (None,)
 
 
-def columns_read(source: str, graph: QueryGraph) -> frozenset[str]:
-    """The columns of a node's output that something behind it reads."""
+def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
+    """The columns of each node's output that something behind it reads."""
     read: dict[str, set[str]] = {node.id: set() for node in graph}
     for node in reversed(list(graph)):  # each after all that read it
         if not isinstance(node.operator, op.Source) and log_of(node, graph) is not None:
@@ -113,7 +115,7 @@ def columns_read(source: str, graph: QueryGraph) -> frozenset[str]:
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
             read[given] |= _columns_taken(node, port, graph[given], read[node.id])
-    return frozenset(read[source])
+    return {node_id: frozenset(names) for node_id, names in read.items()}
 
 
 def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[str]:

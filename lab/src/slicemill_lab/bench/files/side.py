@@ -164,6 +164,9 @@ class Flink:
         "execution.checkpointing.interval": "10 s",
         "metrics.fetcher.update-interval": "500",
         "table.local-time-zone": "UTC",
+        # Windows share it: 64 of them do not open with the default of 128 MB.
+        "taskmanager.memory.managed.size": "2 gb",
+        "restart-strategy.type": "disable",
     }
 
     def __init__(self) -> None:
@@ -205,6 +208,7 @@ class Flink:
         ends = time.monotonic() + _PATIENCE_S
         while len(self._sinks) < len(job["queries"]):
             self._find_sinks()
+            self._look_for_failure()
             if time.monotonic() > ends:
                 raise TimeoutError(f"Flink has no metrics of some sinks: {sorted(self._sinks)}")
 
@@ -217,10 +221,13 @@ class Flink:
                     self._sinks[int(query[1:])] = (vertex["id"], metric["id"])
         time.sleep(0.2)
 
-    def count(self, number: int) -> int:
+    def _look_for_failure(self) -> None:
         state = self._get("")["state"]
         if state not in ("CREATED", "RUNNING"):
             raise RuntimeError(f"the job is {state}: {self._get('/exceptions')}")
+
+    def count(self, number: int) -> int:
+        self._look_for_failure()
         vertex, metric = self._sinks[number]
         found = self._get(f"/vertices/{vertex}/subtasks/metrics?get={metric}&agg=sum")
         return int(found[0]["sum"]) if found else 0
