@@ -14,7 +14,7 @@ from slicemill.connectors.generators.generator import GENERATORS, generator_of
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.catalog import Stream
-from slicemill.ingest.reader import Batch, SourceReader, open_readers
+from slicemill.ingest.reader import SourceBatch, SourceReader, open_readers
 from slicemill.sources import nexmark
 from slicemill.sources.reader import read_rows
 
@@ -48,7 +48,7 @@ def opened(stream: Stream, clock: Clock | None = None) -> SourceReader:
     return readers["0"]
 
 
-def rows_of(batch: Batch) -> list[tuple[object, ...]]:
+def rows_of(batch: SourceBatch) -> list[tuple[object, ...]]:
     if batch.table is None:
         return []
     columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.table.columns]

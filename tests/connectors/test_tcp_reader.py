@@ -21,12 +21,12 @@ from slicemill.connectors.tcp import spool as tcp_spool
 from slicemill.connectors.tcp.options import tcp_options
 from slicemill.connectors.tcp.pump import MAX_LINE_BYTES, tcp_status
 from slicemill.connectors.tcp.reader import TcpReader
-from slicemill.connectors.tcp.spool import Position, Spool, spool_files
+from slicemill.connectors.tcp.spool import Spool, SpoolPosition, spool_files
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.ingest.reader import Batch, open_readers
+from slicemill.ingest.reader import SourceBatch, open_readers
 
 DEADLINE_S = 60.0
 LINE = Schema((Column("value", t.VARCHAR),))
@@ -110,7 +110,7 @@ def reader(
     return opened
 
 
-def lines_of(batch: Batch) -> list[str]:
+def lines_of(batch: SourceBatch) -> list[str]:
     return [] if batch.table is None else batch.table["value"].to_pylist()
 
 
@@ -166,7 +166,7 @@ def test_rows_have_the_time_at_which_their_bytes_came(tmp_path: Path) -> None:
     spool.append(b"3\n", 200)
     spool.append(b"x,y\n5\n", 300)
     try:
-        received = spool.read(Position(1, 2), 1 << 20)
+        received = spool.read(SpoolPosition(1, 2), 1 << 20)
         assert received.data == b"2\n3\nx,y\n5\n"
         assert received.arrivals(np.array([2, 4, 8, 10])).tolist() == [100, 200, 300, 300]
     finally:
@@ -174,7 +174,7 @@ def test_rows_have_the_time_at_which_their_bytes_came(tmp_path: Path) -> None:
     again = Spool(tmp_path, None)
     try:
         changed_us = spool_files(tmp_path)[1].stat().st_mtime_ns // 1_000
-        assert again.read(Position(1, 0), 1 << 20).arrivals(np.array([2])).tolist() == [changed_us]
+        assert again.read(SpoolPosition(1, 0), 1 << 20).arrivals(np.array([2])).tolist() == [changed_us]
     finally:
         again.close()
 
@@ -300,11 +300,11 @@ def test_committed_files_are_removed(tmp_path: Path) -> None:
         for text in (b"aaaa\nbb\n", b"cccc\ndd\n", b"e\n"):
             spool.append(text, 0)
         assert list(spool_files(tmp_path)) == [1, 2, 3] and spool.size_bytes == 18
-        spool.free(Position(2, 5))
+        spool.free(SpoolPosition(2, 5))
         assert list(spool_files(tmp_path)) == [2, 3] and spool.size_bytes == 10
         with pytest.raises(SlicemillError, match="spool file 1 is missing"):
-            spool.read(Position(1, 0), 100)
-        assert spool.read(Position(2, 8), 100) == (b"e\n", Position(3, 2), [2], [0])
+            spool.read(SpoolPosition(1, 0), 100)
+        assert spool.read(SpoolPosition(2, 8), 100) == (b"e\n", SpoolPosition(3, 2), [2], [0])
     finally:
         spool.close()
 
@@ -313,7 +313,7 @@ def test_a_read_takes_no_more_bytes_than_allowed_but_one_line_at_least(tmp_path:
     spool = Spool(tmp_path, None)
     spool.append(b"aaaa\nbbbb\ncccccccccccc\n", 0)
     try:
-        taken = [spool.read(Position(1, at), 9).data for at in (0, 5, 10)]
+        taken = [spool.read(SpoolPosition(1, at), 9).data for at in (0, 5, 10)]
         assert taken == [b"aaaa\n", b"bbbb\n", b"cccccccccccc\n"]
     finally:
         spool.close()
@@ -349,11 +349,11 @@ def test_two_processes_do_not_receive_into_one_folder(
 
 
 def test_numbers_go_on_after_lines_that_the_disk_has_lost(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, Position(41, 10))
+    spool = Spool(tmp_path, SpoolPosition(41, 10))
     try:
-        assert spool.read(Position(41, 10), 100).data == b""
+        assert spool.read(SpoolPosition(41, 10), 100).data == b""
         spool.append(b"x\n", 0)
-        assert spool.read(Position(41, 10), 100) == (b"x\n", Position(42, 2), [2], [0])
+        assert spool.read(SpoolPosition(41, 10), 100) == (b"x\n", SpoolPosition(42, 2), [2], [0])
     finally:
         spool.close()
 
@@ -363,7 +363,7 @@ def test_a_line_torn_by_a_crash_ends_where_it_was_torn(tmp_path: Path) -> None:
     spool = Spool(tmp_path, None)
     try:
         spool.append(b"new\n", 0)
-        assert spool.read(Position(1, 0), 100).data == b"whole\nto\nnew\n"
+        assert spool.read(SpoolPosition(1, 0), 100).data == b"whole\nto\nnew\n"
     finally:
         spool.close()
 

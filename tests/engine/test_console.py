@@ -13,7 +13,7 @@ from slicemill.cli import app
 from slicemill.engine import console as engine_console
 from slicemill.engine import session
 from slicemill.engine.console import logs_table
-from slicemill.engine.live import Rates, picture, troubles
+from slicemill.engine.live import RowRates, picture, troubles
 from slicemill.errors import SlicemillError
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
@@ -121,6 +121,6 @@ def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
             "no space is left",
             "bid cannot be read: no such file; its queries wait, and it is tried again",
         ]
-        text = shown(picture(mill, Rates(), 1.0))
+        text = shown(picture(mill, RowRates(), 1.0))
     assert "bid cannot be read: no such file" in text
     assert "dear" in text

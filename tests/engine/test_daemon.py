@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.daemon import Garbage, installed_first
+from slicemill.engine.daemon import SparseCollector, installed_first
 
 _WORKER = """
 import os, socket
@@ -98,7 +98,7 @@ def test_after_every_few_tasks_all_garbage_is_collected_and_else_only_what_is_yo
         if phase == "start":
             looked_at.append(about["generation"])
 
-    garbage = Garbage(tasks_between_all=3)
+    garbage = SparseCollector(tasks_between_all=3)
     gc.disable()  # by itself
     gc.callbacks.append(note)
     try:

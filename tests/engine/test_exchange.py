@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slicemill.engine import exchange
 from slicemill.engine.exchange import Spread, ordered_by_cell
 from slicemill.engine.mill import Mill
-from slicemill.engine.program import Outcome, UnitProgram
+from slicemill.engine.program import RunOutcome, UnitProgram
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
 from slicemill.esl.types.schema import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
 from slicemill.plan.partitions import Exchange
@@ -104,7 +104,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     run = UnitProgram.run
 
-    def count(self: UnitProgram, inputs: dict[str, pa.Table], *told: Any, **more: Any) -> Outcome:
+    def count(self: UnitProgram, inputs: dict[str, pa.Table], *told: Any, **more: Any) -> RunOutcome:
         counted.extend(inputs[log].num_rows for log in self.plan.exchanges)
         return run(self, inputs, *told, **more)
 

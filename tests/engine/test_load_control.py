@@ -40,7 +40,7 @@ class Works:
         self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
         self.mill.execute(self.script)
         self.mill.open()
-        self.units = self.mill.dispatcher.board.units
+        self.units = self.mill.dispatcher.running.units
 
     def restart(self) -> None:
         """As after a crash: what was in memory only is gone."""
@@ -50,7 +50,7 @@ class Works:
     def arrive(self, rows: list[tuple[int, int, int]], wait_s: float) -> None:
         feed_rows(self.mill, "s", rows)
         self.clock.now += round(wait_s * SECOND)
-        with mock.patch.object(self.mill.dispatcher.board, "backlog", lambda _: Backlog(0.0, 10 * wait_s)):
+        with mock.patch.object(self.mill.dispatcher.running, "backlog", lambda _: Backlog(0.0, 10 * wait_s)):
             self.mill.dispatcher.run_all()
         assert not any(unit.failed for unit in self.units)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.live import Rates, queries_table
+from slicemill.engine.live import RowRates, queries_table
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
@@ -85,7 +85,7 @@ def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
         assert (dear.memory.rows, dear.memory.most_rows) == (0, len(ROWS) - BATCH)
         assert mill.queries["mean"].metrics().memory.state_bytes > 0
         # Through a derived stream, one row takes as long as through both units.
-        writers = mill.dispatcher.board.writers
+        writers = mill.dispatcher.running.writers
         alone = [writers[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
         assert hurried.ideal_s == pytest.approx(sum(alone))
         plain = json.loads(json.dumps(mill.metrics().plain(), allow_nan=False))
@@ -95,7 +95,7 @@ def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
         assert plain["queries"][0]["slo"]["met"] is True
         in_buckets = sum(bucket["response_s"]["count"] for bucket in plain["buckets"])
         assert in_buckets == plain["response_s"]["count"]
-        levels = [str(level) for level in queries_table(mill, Rates(), 0.0).columns[8].cells]
+        levels = [str(level) for level in queries_table(mill, RowRates(), 0.0).columns[8].cells]
         assert levels == ["met", "", "missed", ""]
 
 
@@ -110,15 +110,15 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
     with mill_in(tmp_path) as mill:
         # All of it: what a run teaches is committed with the run.
         assert {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()} == learned
-        board, units = mill.dispatcher.board, mill.dispatcher.units
+        running, units = mill.dispatcher.running, mill.dispatcher.units
         select = units["select from bid"]
         assert 0 < select.statistics.selectivity("dear") < 1
-        path = board.path(select)
+        path = running.path(select)
         assert path.value == pytest.approx(3 * path.results)
         assert path.within_s == 3600
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
-        feeding, behind = board.writers["cheap"], board.writers["hurried"].statistics.cost
-        whole = board.path(feeding)
+        feeding, behind = running.writers["cheap"], running.writers["hurried"].statistics.cost
+        whole = running.path(feeding)
         assert (whole.queries, whole.within_s) == (3, 1e-6), "`mean` is of the same unit"
         assert whole.overhead_s > feeding.statistics.cost.overhead + behind.overhead
 

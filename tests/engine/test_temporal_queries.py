@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine.live import Rates, queries_table
+from slicemill.engine.live import RowRates, queries_table
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
@@ -60,4 +60,4 @@ def test_a_mill_gives_the_rows_of_the_reference_and_says_what_it_dropped(
                 assert json.loads(json.dumps(metrics.plain()))["shed"]["dropped"] == metrics.shed.dropped
         shed = mill.queries["small"].metrics().shed
         assert shed is not None and shed.dropped > 0 and 0.2 < shed.accuracy < 1 and len(shed.buckets) > 5
-        assert "accuracy" in [str(column.header) for column in queries_table(mill, Rates(), 0.0).columns]
+        assert "accuracy" in [str(column.header) for column in queries_table(mill, RowRates(), 0.0).columns]

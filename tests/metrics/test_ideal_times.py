@@ -89,7 +89,7 @@ def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: P
         finish(mill)
         metrics = mill.queries["three"].metrics()
         assert metrics.rows == 27
-        cost = mill.dispatcher.board.writers["three"].statistics.cost
+        cost = mill.dispatcher.running.writers["three"].statistics.cost
         assert metrics.ideal_s == pytest.approx(cost.overhead + 3 * cost.per_row)
         # The last run's slowdowns are by what is known now; those of the runs before by what was known then.
         assert (metrics.warm_up.count, metrics.figures.slowdown.count) == (1, 26)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.metrics.waiting import BUCKET_S, BUCKETS_KEPT, Waiting
+from slicemill.metrics.waiting import BUCKET_S, BUCKETS_KEPT, WaitingRows
 
 SECOND = 1_000_000
 
@@ -19,12 +19,12 @@ steps = st.lists(
 @given(steps, st.integers(0, 12))
 def test_means_by_bucket_are_those_of_every_second(history: list[tuple[int, list[int]]], change: int) -> None:
     """The unit at 1 is found at 0 after some time, in place of the one there."""
-    waiting, rows, now = Waiting(2, 0), np.zeros(2, np.int64), 0
+    waiting, rows, now = WaitingRows(2, 0), np.zeros(2, np.int64), 0
     every_second: list[int] = []
     watched = 1
     for number, (seconds, then) in enumerate(history):
         if number == change:
-            later = Waiting(1, now * SECOND)
+            later = WaitingRows(1, now * SECOND)
             later.take_over(waiting, {0: 1})
             waiting, rows, watched = later, rows[1:], 0
         now += seconds
@@ -43,7 +43,7 @@ def test_means_by_bucket_are_those_of_every_second(history: list[tuple[int, list
 
 
 def test_rows_that_came_while_nobody_looked_count_from_their_arrival() -> None:
-    waiting = Waiting(2, 0)
+    waiting = WaitingRows(2, 0)
     waiting.passed(np.zeros(2, np.int64), 12 * SECOND)
     waiting.came(np.array([1]), 5, 8 * SECOND)
     waiting.now(np.array([0, 5]))
@@ -53,7 +53,7 @@ def test_rows_that_came_while_nobody_looked_count_from_their_arrival() -> None:
 
 
 def test_buckets_of_long_ago_are_dropped() -> None:
-    waiting, rows = Waiting(1, 0), np.ones(1, np.int64)
+    waiting, rows = WaitingRows(1, 0), np.ones(1, np.int64)
     for bucket in range(2 * BUCKETS_KEPT):
         waiting.passed(rows, int((bucket + 1) * BUCKET_S * SECOND))
     numbers = [number for number, _, _ in waiting.by_bucket(0)]
@@ -63,7 +63,7 @@ def test_buckets_of_long_ago_are_dropped() -> None:
 
 def test_a_clock_that_jumps_by_years_takes_no_time() -> None:
     years = 50 * 365 * 86_400
-    waiting = Waiting(1, 0)
+    waiting = WaitingRows(1, 0)
     waiting.passed(np.array([3]), years * SECOND)
     assert waiting.of(0)[0] == pytest.approx(3)
     assert len(waiting.by_bucket(0)) == BUCKETS_KEPT

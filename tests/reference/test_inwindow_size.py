@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateDefinition, WindowInstance
+from slicemill.aggregate.definition import AggregateDefinition, WindowInstance, window_version
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl import bind
-from slicemill.reference.window_evaluation import Windowed, window_version
+from slicemill.reference.window_evaluation import Windowed
 
 SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   TABLE inwindow(wnext real);

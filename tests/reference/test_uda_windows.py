@@ -13,9 +13,9 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
+from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_dispatch import Box, box_of
 from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}
@@ -75,12 +75,12 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 units = st.sampled_from(["ROWS", "RANGE"])
 FRAMES = {
-    Box.UNBOUNDED: st.builds(Frame, units, st.none()),
-    Box.FINITE: st.builds(Frame, units, st.integers(0, 5)),
-    Box.TUMBLE: st.builds(Frame, units, st.integers(1, 3), slide=st.integers(4, 7)),
-    Box.PANES: st.builds(Frame, units, st.integers(4, 8), slide=st.integers(1, 4)),
-    Box.SLIDING: st.builds(Frame, units, st.integers(5, 8), slide=st.integers(1, 4)),
-    Box.ACTIVE: st.builds(Frame, st.just("RANGE"), st.integers(0, 5), active=st.just(True)),
+    Strategy.UNBOUNDED: st.builds(Frame, units, st.none()),
+    Strategy.FINITE: st.builds(Frame, units, st.integers(0, 5)),
+    Strategy.TUMBLE: st.builds(Frame, units, st.integers(1, 3), slide=st.integers(4, 7)),
+    Strategy.PANES: st.builds(Frame, units, st.integers(4, 8), slide=st.integers(1, 4)),
+    Strategy.SLIDING: st.builds(Frame, units, st.integers(5, 8), slide=st.integers(1, 4)),
+    Strategy.ACTIVE: st.builds(Frame, st.just("RANGE"), st.integers(0, 5), active=st.just(True)),
 }
 
 
@@ -89,16 +89,20 @@ FRAMES = {
 @settings(max_examples=40)
 @given(data=st.data(), tuples=streams())
 def test_an_aggregate_written_in_esl_equals_the_built_in_one(
-    name: str, box: Box, data: st.DataObject, tuples: list[Timed]
+    name: str, box: Strategy, data: st.DataObject, tuples: list[Timed]
 ) -> None:
     frame = replace(data.draw(FRAMES[box]), partition=key_of)
     written, builtin = WRITTEN[name], BUILTINS[name]
-    if box is Box.SLIDING:
+    if box is Strategy.SLIDING:
         written = replace(written, algebraic=False)
-    assert box_of(written, frame) in ({box, Box.TUMBLE} if written.algebraic else set(Box) - {Box.PANES})
+    assert strategy_of(written, frame) in (
+        {box, Strategy.TUMBLE} if written.algebraic else set(Strategy) - {Strategy.PANES}
+    )
     expected = run(builtin, frame, tuples)
     assert run(replace(written, window=None), frame, tuples) == expected
-    if not (box is Box.ACTIVE and name == "max"):  # what it deletes from the window, it reports no expiry of
+    if not (
+        box is Strategy.ACTIVE and name == "max"
+    ):  # what it deletes from the window, it reports no expiry of
         assert run(written, frame, tuples) == expected
 
 
@@ -109,7 +113,7 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
 
 
 @settings(max_examples=40)
-@given(streams(), FRAMES[Box.PANES])
+@given(streams(), FRAMES[Strategy.PANES])
 def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: Frame) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)
     assert parts.columns == 2

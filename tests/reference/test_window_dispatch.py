@@ -8,27 +8,28 @@ from slicemill.aggregate.builtins import BUILTINS, StatisticWindow
 from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.moments import Count
+from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.errors import SlicemillError
-from slicemill.reference.window_dispatch import Box, box_of, running_call
+from slicemill.reference.window_dispatch import running_call
 
 
 @pytest.mark.parametrize(
     ("name", "frame", "box"),
     [
-        ("sum", Frame("RANGE", None), Box.UNBOUNDED),
-        ("sum", Frame("ROWS", None, slide=5), Box.UNBOUNDED),
-        ("sum", Frame("ROWS", 9), Box.FINITE),
-        ("sum", Frame("ROWS", 9, slide=10), Box.TUMBLE),
-        ("sum", Frame("ROWS", 9, slide=9), Box.PANES),
-        ("sum", Frame("RANGE", 9, slide=9), Box.TUMBLE),
-        ("sum", Frame("RANGE", 10, slide=9), Box.PANES),
-        ("count_distinct", Frame("ROWS", 9, slide=11), Box.TUMBLE),
-        ("count_distinct", Frame("ROWS", 9, slide=5), Box.SLIDING),
-        ("sum", Frame("RANGE", 9, active=True), Box.ACTIVE),
+        ("sum", Frame("RANGE", None), Strategy.UNBOUNDED),
+        ("sum", Frame("ROWS", None, slide=5), Strategy.UNBOUNDED),
+        ("sum", Frame("ROWS", 9), Strategy.FINITE),
+        ("sum", Frame("ROWS", 9, slide=10), Strategy.TUMBLE),
+        ("sum", Frame("ROWS", 9, slide=9), Strategy.PANES),
+        ("sum", Frame("RANGE", 9, slide=9), Strategy.TUMBLE),
+        ("sum", Frame("RANGE", 10, slide=9), Strategy.PANES),
+        ("count_distinct", Frame("ROWS", 9, slide=11), Strategy.TUMBLE),
+        ("count_distinct", Frame("ROWS", 9, slide=5), Strategy.SLIDING),
+        ("sum", Frame("RANGE", 9, active=True), Strategy.ACTIVE),
     ],
 )
-def test_the_frame_and_the_aggregate_choose_the_box(name: str, frame: Frame, box: Box) -> None:
-    assert box_of(BUILTINS[name], frame) is box
+def test_the_frame_and_the_aggregate_choose_the_box(name: str, frame: Frame, box: Strategy) -> None:
+    assert strategy_of(BUILTINS[name], frame) is box
 
 
 WINDOW_ONLY = AggregateDefinition(

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
 from slicemill.shedding.accuracy import accuracy
-from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 
 
 def closed(values: Sequence[Hashable], times: Sequence[int]) -> list[Tuple]:
@@ -20,14 +20,14 @@ def closed(values: Sequence[Hashable], times: Sequence[int]) -> list[Tuple]:
     return found
 
 
-def feed(memory: Memory, tuples: Sequence[Tuple], window: int | None = None) -> list[int | None]:
+def feed(memory: ChainMemory, tuples: Sequence[Tuple], window: int | None = None) -> list[int | None]:
     """What is dropped as each tuple gets its end, by number; the values of the next one are known then."""
     dropped = []
     for place, tuple_ in enumerate(tuples):
         after = tuples[place + 1] if place + 1 < len(tuples) else None
         if window is not None:
             memory.expire("p", number=tuple_.number + 1 - window)
-        follower = Follower(after.values, after.begin) if after is not None else None
+        follower = NewestTuple(after.values, after.begin) if after is not None else None
         victim = memory.arrive("p", copy(tuple_), follower)
         dropped.append(victim.tuple.number if victim is not None else None)
     return dropped

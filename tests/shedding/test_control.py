@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.control import Backlog, Controller, Skipper, Waiting
+from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.shedding.load_budget import LoadBudget
 
 LAG_S = 2.0
 BUDGET = LoadBudget(lag_us=2_000_000)
-CALM = Waiting(0.1, rows=100, state_bytes=0, bytes_per_row=50, backlog=Backlog(0.05, 0.01))
+CALM = WaitingLoad(0.1, rows=100, state_bytes=0, bytes_per_row=50, backlog=Backlog(0.05, 0.01))
 OVERHEAD_S, PER_ROW_S = 0.02, 1e-4
 
 
@@ -42,7 +42,7 @@ class Machine:
             arrived = came[next_group[unit]]
             share, controller = 1.0, self.controllers[unit]
             if controller is not None:
-                about = Waiting(self.now - arrived, int(waiting[unit]), 0, 50, Backlog(certain, shed))
+                about = WaitingLoad(self.now - arrived, int(waiting[unit]), 0, 50, Backlog(certain, shed))
                 share = controller.decide(about)
             next_group[unit] += round(waiting[unit] / rows)
             self.now += OVERHEAD_S + share * waiting[unit] * PER_ROW_S

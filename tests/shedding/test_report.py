@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.report import BUCKETS, Report, merged
 
 runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 9)), max_size=2 * BUCKETS)
@@ -20,7 +20,7 @@ def test_what_cells_have_shed_is_what_was_shed(cells: list[list[tuple[int, int, 
         for ts, stayed, dropped in sorted(own):
             reports[-1].arrived += stayed + dropped
             reports[-1].dropped += dropped
-            reports[-1].add(ts, Sums(float(stayed), stayed + dropped))
+            reports[-1].add(ts, AccuracySums(float(stayed), stayed + dropped))
     every = [run for own in cells for run in own]
     whole = merged(reports)
     arrived = sum(stayed + dropped for _, stayed, dropped in every)

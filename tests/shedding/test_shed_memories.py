@@ -14,7 +14,7 @@ from shed_streams import accuracy_of, closed, copy, feed, fragments
 
 from slicemill.shedding.blind import BlindMemory
 from slicemill.shedding.budget import Budget, Slot
-from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of
 from slicemill.shedding.runs import RunMemory
@@ -127,7 +127,7 @@ arrivals = st.lists(
 
 
 def choices(
-    memory: Memory, rows: list[tuple[int, str, int, int]], restart: int | None = None
+    memory: ChainMemory, rows: list[tuple[int, str, int, int]], restart: int | None = None
 ) -> list[object]:
     """Drops of tuples that arrive on three partitions: a value, a gap, and 0 for one that makes no run.
 
@@ -145,7 +145,7 @@ def choices(
         if before is not None and before[3] and before[1] < now:
             run += 1
             ended = Tuple(before[0], before[1], now, before[2], before[2], run)
-        follower = Follower(value, now) if wanted else None
+        follower = NewestTuple(value, now) if wanted else None
         victim = memory.arrive(partition, ended, follower)
         out.append((serial, victim.tuple.serial if victim is not None else None))
         newest[partition] = (value, now, serial, wanted)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from slicemill.shedding.accuracy import Sums, accuracy_sums
+from slicemill.shedding.accuracy import AccuracySums, accuracy_sums
 from slicemill.shedding.chains import Tuple
 from slicemill.shedding.report import BUCKETS, MemoryReport
 from slicemill.shedding.shadow import Shadow
@@ -15,7 +15,7 @@ from slicemill.shedding.shadow import Shadow
 def test_buckets_are_put_together_and_lose_nothing() -> None:
     report = MemoryReport(capacity=10)
     for ts in range(3 * BUCKETS + 1):
-        report.add(ts, Sums(0.5, 1))
+        report.add(ts, AccuracySums(0.5, 1))
     assert BUCKETS // 2 <= len(report.buckets) <= BUCKETS
     assert report.buckets[0].begin == 0 and report.buckets[-1].end == 3 * BUCKETS
     assert sum(bucket.results for bucket in report.buckets) == 3 * BUCKETS + 1

@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aggregate.compiler.comparing import call_of, over, tuples_of
+from slicemill.aggregate.compiler.prepare import prepare as prepare_call
 from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import to_table
 from slicemill.engine.steps.drop import DropState
 from slicemill.engine.steps.hosted import RowState
+from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
     Argument,
@@ -49,8 +52,8 @@ from slicemill.reference.coalesce import _Partition
 from slicemill.reference.coalesce_accuracy import Newest, Partition
 from slicemill.reference.window_slide import Answer
 from slicemill.rows import Timed
-from slicemill.shedding.accuracy import Sums
-from slicemill.shedding.chains import Follower
+from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.chains import NewestTuple
 from slicemill.shedding.classify.policies.greedy import Greedy
 from slicemill.shedding.classify.policies.loadstar import LoadStar
 from slicemill.shedding.classify.policies.pruning import Pruning
@@ -93,6 +96,7 @@ def main() -> None:
         for unit, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     _keep("by-hand", _by_hand())
+    _keep("interpreted", {"window": _interpreted()})
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:
@@ -130,6 +134,18 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     return found
 
 
+def _interpreted() -> object:
+    """The state of a call that no form compiles, with an open slot."""
+    catalog = bind("""CREATE AGGREGATE middle(x real) : real { TABLE t(v real);
+        INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
+        TERMINATE: { INSERT INTO RETURN SELECT median(v) FROM t; } }""").catalog
+    call = call_of(catalog, "middle", [t.DOUBLE], over("RANGE", 6, 2))
+    interpreted = prepare_call(call, catalog)
+    state = interpreted.start()
+    interpreted.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
+    return state
+
+
 def _by_hand() -> dict[str, object]:
     """What no case has: definitions with all kinds of expressions, reports, answers that are open."""
     column = ColumnRef("x", t.DOUBLE)
@@ -157,7 +173,7 @@ def _by_hand() -> dict[str, object]:
         "q", (window, window), (selection, Oldest("x", t.INT)), residual, (("x", 0, "x"),), limit
     )
     report = Report(10, 3)
-    report.add(5, Sums(7.0, 10))
+    report.add(5, AccuracySums(7.0, 10))
     memory_report = MemoryReport(10, 3, capacity=4, runs=2)
     shadow = Shadow(_count=1, _partitions={(Special.NAN,): {4: Original(("a",), 0, 5, 3, 0, 1)}})
     answer = Answer(None)
@@ -172,7 +188,7 @@ def _by_hand() -> dict[str, object]:
     user["object"][0] = UserObject("module:Class", {"low": 1.0})
     sheds: Any = {
         "partitions": {("a",): Partition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
-        "memory": {"chains": [(("a",), Follower(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
+        "memory": {"chains": [(("a",), NewestTuple(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
         "shadow": shadow,
         "until": deque([(1, 2)]),
         "report": memory_report,

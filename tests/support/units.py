@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from slicemill.engine.exchange import Spread
-from slicemill.engine.program import Outcome, UnitPlan, UnitProgram
+from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END
 from slicemill.esl.catalog import Catalog, Stream, TimestampKind
@@ -58,7 +58,7 @@ def _positions(table: pa.Table) -> list[tuple[int, int]]:
 
 def run_cells(
     cells: Sequence[UnitProgram], inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
-) -> Iterator[list[Outcome]]:
+) -> Iterator[list[RunOutcome]]:
     """What the cells of a unit give: each gets its rows, and several are told of the end in a run of its own.
 
     `cells` may be changed between two runs.

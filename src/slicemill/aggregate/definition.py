@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Protocol, cast
 
@@ -215,3 +216,36 @@ def align(definitions: Sequence[AggregateDefinition], returned: Sequence[Returne
         tuple(chain.from_iterable(row or nulls for row, nulls in zip(rows, nothing, strict=True)))
         for rows in zip_longest(*columns)
     ]
+
+
+class Recomputed:
+    """The window version derived for an aggregate that has none (N1): the base over the whole window."""
+
+    __slots__ = ("_base", "_inwindow")
+
+    def __init__(self, base: BaseFactory, inwindow: Inwindow) -> None:
+        self._base = base
+        self._inwindow = inwindow
+
+    def initialize(self, args: Args) -> Returned:  # noqa: ARG002
+        return evaluate(self._base, self._inwindow)
+
+    iterate = initialize
+
+    def expire(self, args: Args) -> Returned:  # noqa: ARG002
+        left = list(self._inwindow)[1:]
+        return evaluate(self._base, left) if left else []
+
+    def state(self) -> object:
+        """All that it knows is in the window."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+def window_version(definition: AggregateDefinition) -> WindowFactory:
+    """The aggregate's own window version, or else the derived one."""
+    if definition.window is not None:
+        return definition.window
+    return partial(Recomputed, base_of(definition))

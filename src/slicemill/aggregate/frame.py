@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall
 from slicemill.rows import Row
 
 Unit = Literal["ROWS", "RANGE"]
@@ -85,3 +87,12 @@ class Frame:
         assert self.length is not None and self.slide is not None
         panes = self.length // pane
         return replace(self, preceding=panes - 1 if self.unit == "ROWS" else panes, slide=self.slide // pane)
+
+
+def frame_of(call: AggregateCall | WindowCall) -> Frame | None:
+    """The frame of a call over tuples whose partition is known; None without OVER."""
+    return None if isinstance(call, AggregateCall) else frame_over(call.window)
+
+
+def frame_over(window: Window) -> Frame:
+    return Frame(window.frame.value, window.extent, window.slide, window.active)

@@ -25,7 +25,7 @@ EVERY_S = 0.001
 _TICK_NS = 1_000_000_000
 
 
-class Seen(NamedTuple):
+class CommittedRows(NamedTuple):
     """Rows that one commit added to a query's results."""
 
     query: str
@@ -44,7 +44,7 @@ class Follower:
         self._newest: Path | None = None
         self._changed_ns = 0
 
-    def poll(self) -> list[Seen]:
+    def poll(self) -> list[CommittedRows]:
         """What was committed since the last call: query by query, in the order of epochs."""
         looked = self._look()
         if looked is None or looked == self._looked:
@@ -69,7 +69,7 @@ class Follower:
         except FileNotFoundError:
             return None
 
-    def _new_rows(self, reader: HomeReader, query: str) -> Iterator[Seen]:
+    def _new_rows(self, reader: HomeReader, query: str) -> Iterator[CommittedRows]:
         log = reader.logs.get(query)
         if log is None:
             return
@@ -79,7 +79,7 @@ class Follower:
                 rows = log.read(epoch)
             except ExtentGone:
                 continue  # freed while we looked: we are further behind than the home keeps
-            yield Seen(query, epoch.number, rows)
+            yield CommittedRows(query, epoch.number, rows)
 
 
 def follow(

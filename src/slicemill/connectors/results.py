@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from slicemill.connectors.sinks.cursor import READERS, Cursor, open_cursor
+from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
 from slicemill.errors import SlicemillError
 from slicemill.esl.errors import did_you_mean
@@ -231,5 +231,5 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.reader is not None:
             self._cursor(self._options.reader).advance(epoch)
 
-    def _cursor(self, reader: str) -> Cursor:
+    def _cursor(self, reader: str) -> SinkCursor:
         return open_cursor(self._options.home, READERS, reader, self._options.query)

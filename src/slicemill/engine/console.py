@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from slicemill.engine.live import Rates, queries_table, troubles, watch
+from slicemill.engine.live import RowRates, queries_table, troubles, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
@@ -98,7 +98,7 @@ def _summary(mill: Mill) -> None:
     for trouble in troubles(mill):
         console.print(trouble, style="red", highlight=False)
     console.print()
-    console.print(queries_table(mill, Rates(), 0.0))
+    console.print(queries_table(mill, RowRates(), 0.0))
 
 
 def logs_table(folder: Path) -> Table:

@@ -65,7 +65,7 @@ def without_last_words(worker: Worker) -> Worker:
     return quiet
 
 
-class Garbage:
+class SparseCollector:
     """What the daemon's loop takes for the garbage collector: it calls `collect` after every task."""
 
     def __init__(self, tasks_between_all: int = 32) -> None:
@@ -85,7 +85,7 @@ def run() -> None:
         importlib.import_module(module)
     # Where its loop looks them up.
     vars(daemon)["worker"] = without_last_words(daemon.worker)
-    vars(daemon)["gc"] = Garbage()
+    vars(daemon)["gc"] = SparseCollector()
     gc.freeze()
     daemon.manager()
 

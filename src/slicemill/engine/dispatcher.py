@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from slicemill.engine.board import Board, Goal
+from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
-from slicemill.engine.crews import Crews
+from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
@@ -39,7 +39,7 @@ from slicemill.engine.work import (
     Watermark,
     failed_item,
 )
-from slicemill.engine.workers.events import Answer, Failure, Joined, Left, Notice
+from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
 from slicemill.metrics.stages import spent, stage
@@ -92,7 +92,7 @@ class Dispatcher:
         self.rounds = 0
         self.trouble: str | None = None  # what keeps it from going on
         self.streams: dict[str, RunningStream] = {}
-        self.board = Board([], home.logs, {}, clock())
+        self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
         self._pool = pool
         self._home = home
@@ -100,7 +100,7 @@ class Dispatcher:
         self._watermark = watermark
         self._clock = clock
         self._after_run = after_run
-        self._crews = Crews(pool, sync=home.durable)
+        self._assignments = Assignments(pool, sync=home.durable)
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
@@ -122,21 +122,21 @@ class Dispatcher:
 
     @property
     def units(self) -> dict[str, RunningUnit]:
-        return {unit.id: unit for unit in self.board.units}
+        return {unit.id: unit for unit in self.running.units}
 
     @property
     def writers(self) -> set[str]:
         """The names of those who may still append to their segments."""
-        return self._crews.writers
+        return self._assignments.writers
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
         """Run these units from now on, for the queries that have these goals; while paused."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
-        gone = [unit for unit in self.board.units if (unit.id, unit.digest) not in kept]
+        gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._crews.unload(unit.id)
-        self.board = Board(fresh, self._home.logs, goals, self._clock(), self.board)
+            self._assignments.unload(unit.id)
+        self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:
         """Something has changed that the loop should look at."""
@@ -157,7 +157,7 @@ class Dispatcher:
             self._thread.join()
             self._thread = None
         with self.paused():
-            for unit in self.board.units:
+            for unit in self.running.units:
                 unit.compiled = True  # nobody waits for the driver's compiler any more: workers have theirs
 
     def check(self) -> None:
@@ -194,7 +194,7 @@ class Dispatcher:
                 self._finish_asked()
         finally:
             self._visitor = None
-            self._crews.unload(unit.id)
+            self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
@@ -236,7 +236,7 @@ class Dispatcher:
     def _end(self, stream: RunningStream) -> None:
         for _ in range(_TRIES):
             self._wait_for_workers()
-            worker = self._crews.reader_of(stream, self.streams.values())
+            worker = self._assignments.reader_of(stream, self.streams.values())
             self._ask({worker: [self._read_item(stream, worker, flush=True)]})
             self._finish_asked()
             if stream.error is None:
@@ -265,7 +265,7 @@ class Dispatcher:
             while not self._stop:
                 self._park()
                 self._take(self._pool.wait(self._patience_s()))
-                if not self._crews:
+                if not self._assignments:
                     self._miss_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
@@ -301,7 +301,7 @@ class Dispatcher:
 
     def _finish_asked(self) -> None:
         """Wait for the work under way."""
-        while self._crews.busy:
+        while self._assignments.busy:
             self._take(self._pool.wait(_POLL_S))
 
     def _give(self) -> None:
@@ -322,7 +322,7 @@ class Dispatcher:
         spent_s, self._spent_s = self._spent_s + thread_s - self._thread_s, 0.0
         self._thread_s = thread_s
         self._cost_of_reads_s += 0.2 * (spent_s - self._cost_of_reads_s)
-        allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * self.board.strictest_s)
+        allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * self.running.strictest_s)
         return min(max(self._cost_of_reads_s / _PACE - _LET_OFF_S, 0.0), allowed_s)
 
     # -- answers ---------------------------------------------------------------------------------------
@@ -333,16 +333,16 @@ class Dispatcher:
         finished: list[tuple[RunningUnit, list[RunDone]]] = []
         handed: list[RunningStream] = []
         for event in events:
-            if isinstance(event, Joined):
-                self._crews.join(event)
+            if isinstance(event, WorkerJoined):
+                self._assignments.join(event)
                 self._alone_s = None
-            elif isinstance(event, Left):
-                self._undo(self._crews.leave(event, self.streams.values()), event.reason, change)
+            elif isinstance(event, WorkerLeft):
+                self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
                 stream = self.streams.get(str(event.payload))
                 if stream is not None:
                     stream.noticed()
-            elif isinstance(event, Answer):
+            elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
         if change:
             self._commit(change)
@@ -372,19 +372,19 @@ class Dispatcher:
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
         with stage("deliver"):
             for unit, done in finished:
-                self.board.ran(unit, self._clock())
+                self.running.ran(unit, self._clock())
                 self._after_run(unit, done)
         with self.changed:
             self.changed.notify_all()
 
     def _answered(
         self,
-        answer: Answer,
+        answer: WorkerAnswer,
         change: Change,
         finished: list[tuple[RunningUnit, list[RunDone]]],
         handed: list[RunningStream],
     ) -> None:
-        asked = self._crews.answered(answer)
+        asked = self._assignments.answered(answer)
         if asked is None:
             return
         if isinstance(answer.message, Failure):
@@ -395,7 +395,7 @@ class Dispatcher:
         cost_s = 0.0
         for done in reply:
             if isinstance(done, ReadDone | RunDone):
-                self._crews.note_writers(answer.worker, done)
+                self._assignments.note_writers(answer.worker, done)
             if isinstance(done, ReadDone):
                 stream = self.streams.get(done.stream)
                 cost_s += done.cpu_s
@@ -437,7 +437,7 @@ class Dispatcher:
         unit = self._unit(failed.name)
         if unit is None:
             return
-        self._crews.unload(unit.id)
+        self._assignments.unload(unit.id)
         if failed.disk_full or failed.item == "checkpoint":
             self.trouble = failed.error
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
@@ -453,7 +453,7 @@ class Dispatcher:
             self._give_up(unit, why, change)
 
     def _give_up(self, unit: RunningUnit, why: str, change: Change) -> None:
-        self._crews.unload(unit.id)
+        self._assignments.unload(unit.id)
         unit.abandon(why, change)
         self._given_up.append(unit)
 
@@ -470,11 +470,11 @@ class Dispatcher:
     def _ranked(self) -> list[RunningUnit]:
         """The units that could run now, by the policy."""
         began, now = time.perf_counter(), self._clock()
-        self.board.refresh(now)
-        positions, batches = self.board.ready(self._watermark, now)
+        self.running.refresh(now)
+        positions, batches = self.running.ready(self._watermark, now)
         if not len(positions):
             return []
-        ranked = [self.board.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        ranked = [self.running.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
         self.decisions.add(time.perf_counter() - began)
         return ranked
 
@@ -486,38 +486,38 @@ class Dispatcher:
                 continue
             if stream.wants_read(now) or (every and stream.behind and stream.reading_us is None):
                 self._wait_for_workers()
-                worker = self._crews.reader_of(stream, self.streams.values())
-                if self._crews.is_idle(worker):
+                worker = self._assignments.reader_of(stream, self.streams.values())
+                if self._assignments.is_idle(worker):
                     queues.setdefault(worker, []).append(self._read_item(stream, worker))
         self._ask(queues)
         return bool(queues)
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        first = self._crews.begin_reading(stream, worker)
+        first = self._assignments.begin_reading(stream, worker)
         return stream.item(self._clock(), first=first, flush=flush)
 
     def _give_runs(self, units: Iterable[RunningUnit], quantum_s: float, *, checkpoint: bool = False) -> bool:
         """Ask idle workers to run these units, in this order, until each has its quantum."""
         self._wait_for_workers()
-        queues: dict[int, list[Item]] = {worker: [] for worker in self._crews.idle}
+        queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
         for unit in units:
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
-            workers = [self._crews.worker_of(unit, cell) for cell in range(unit.cells)]
+            workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
             if unit.strikes and any(queues[worker] for worker in workers):
                 continue  # one that may have ended a worker goes alone
-            backlog = backlog or self.board.backlog(len(self._crews))
+            backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
             unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
             assert unit.run is not None
             for cell, worker in enumerate(workers):
-                known = self._crews.take_up(unit, cell, worker)
+                known = self._assignments.take_up(unit, cell, worker)
                 # What was shed is not in the log: a replay would not shed it again.
-                written = checkpoint or not self._crews.resident or unit.run.shares < 1
+                written = checkpoint or not self._assignments.resident or unit.run.shares < 1
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
                 load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
                 if unit.strikes:
@@ -528,17 +528,17 @@ class Dispatcher:
     def _give_due_checkpoints(self) -> None:
         """State is written when workers have nothing else to do."""
         now_s = time.monotonic()
-        for unit in self.board.units:
+        for unit in self.running.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not _stopped(unit):
-                holders = [self._crews.holder_of(unit, cell) for cell in range(unit.cells)]
-                if all(worker is not None and self._crews.is_idle(worker) for worker in holders):
+                holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+                if all(worker is not None and self._assignments.is_idle(worker) for worker in holders):
                     self._give_checkpoint(unit)
                     return
 
     def _give_checkpoint(self, unit: RunningUnit) -> None:
         queues: dict[int, list[Item]] = {}
         for cell in range(unit.cells):
-            worker = self._crews.holder_of(unit, cell)
+            worker = self._assignments.holder_of(unit, cell)
             if worker is None:
                 return  # what is committed will be replayed by whoever gets the cell
             queues.setdefault(worker, []).append(unit.checkpoint_item(cell))
@@ -547,12 +547,12 @@ class Dispatcher:
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
         """Let workers drop what they keep for units and streams that are gone; while paused."""
         item = Forget(self._mill, tuple(units), tuple(streams))
-        self._ask({worker: [item] for worker in self._crews})
+        self._ask({worker: [item] for worker in self._assignments})
         self._finish_asked()
 
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
-        while not self._crews:
+        while not self._assignments:
             self._take(self._pool.wait(_POLL_S))
             self._miss_workers()
 
@@ -565,7 +565,7 @@ class Dispatcher:
             self.trouble = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _ask(self, queues: Mapping[int, list[Item]]) -> None:
-        self._crews.ask(queues, self._pickled)
+        self._assignments.ask(queues, self._pickled)
 
     def _pickled(self, item: Item) -> bytes:
         if isinstance(item, ReadStream):
@@ -577,7 +577,7 @@ class Dispatcher:
 
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
-        return visitor if visitor is not None and visitor.id == unit_id else self.board.unit(unit_id)
+        return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
 
 
 def _stopped(unit: RunningUnit) -> bool:

@@ -18,7 +18,7 @@ _RENEWALS_PER_SECOND = 2
 
 
 @dataclass(slots=True)
-class Rates:
+class RowRates:
     """Rows per second of things that are counted, over the time between two looks."""
 
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ def watch(mill: Mill, seconds: float | None, console: Console) -> None:
     Where nobody looks at a terminal, what goes wrong is told once.
     """
     began = time.monotonic()
-    rates = Rates()
+    rates = RowRates()
     told: list[str] = []
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while seconds is None or time.monotonic() - began < seconds:
@@ -65,14 +65,14 @@ def troubles(mill: Mill) -> list[str]:
     return [*([mill.dispatcher.trouble] if mill.dispatcher.trouble else []), *sources]
 
 
-def picture(mill: Mill, rates: Rates, elapsed_s: float) -> RenderableType:
+def picture(mill: Mill, rates: RowRates, elapsed_s: float) -> RenderableType:
     """The tables of a mill, with what keeps it from going on above them."""
     title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(trouble, style="red") for trouble in troubles(mill)]
     return Group(title, *lines, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
 
 
-def _streams(mill: Mill, rates: Rates, now: float) -> Table:
+def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stream")
     for column in ("rows", "rows/s", "late", "unreadable"):
@@ -84,7 +84,7 @@ def _streams(mill: Mill, rates: Rates, now: float) -> Table:
     return table
 
 
-def queries_table(mill: Mill, rates: Rates, now: float) -> Table:
+def queries_table(mill: Mill, rates: RowRates, now: float) -> Table:
     """One line a query: what has come out, how far it is behind, how fast it answers.
 
     Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale

@@ -9,7 +9,7 @@ from slicemill.engine.steps.drop import Dropping
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.operators import AgeLimit, Drop, SharedJoin
 from slicemill.plan.units import Unit
-from slicemill.shedding.control import Backlog, Controller, Skipper, Waiting
+from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.storage.log import Epoch
 
 _US = 1_000_000
@@ -61,7 +61,7 @@ class LoadControl:
             # Windows may close all the same: those that were skipped stay so.
             return {node: Dropping(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
-        waiting = Waiting(
+        waiting = WaitingLoad(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
             rows=rows,
             state_bytes=state_bytes,

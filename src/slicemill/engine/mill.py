@@ -25,12 +25,12 @@ from slicemill.connectors.files.table import read_table
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
-from slicemill.engine.board import Goal
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.rows import plain_rows
+from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.statements import new_entries
@@ -41,14 +41,13 @@ from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
-from slicemill.esl.catalog import Catalog, Dropped, Setting, Statement, Stream, Table
-from slicemill.esl.catalog import Query as QueryDefinition
+from slicemill.esl.catalog import Catalog, DroppedName, QueryDefinition, Setting, Statement, Stream, Table
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
 from slicemill.ingest.needs import needs_of
 from slicemill.ingest.reader import has_readers
 from slicemill.ingest.spark_ingest import SparkIngest
-from slicemill.metrics.query_metrics import Memory, MillMetrics, QueryMetrics
+from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
@@ -171,7 +170,7 @@ class Mill:
         """Run the statements of a script; with a mistake in it, none of them."""
         bound = bind(esl, self.catalog)
         statements = [statement for statement, _ in bound.statements]
-        dropped = [s.name for s in statements if isinstance(s, Dropped) and s.name in self.queries]
+        dropped = [s.name for s in statements if isinstance(s, DroppedName) and s.name in self.queries]
         if all(isinstance(statement, Setting) for statement in statements):
             self.catalog = bound.catalog  # nothing else changes, so nobody has to wait for a run to end
         else:
@@ -233,11 +232,11 @@ class Mill:
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
-        board, queries = self.dispatcher.board, [query.metrics() for query in self.queries.values()]
+        running, queries = self.dispatcher.running, [query.metrics() for query in self.queries.values()]
         for metrics in queries:
-            unit = board.writers.get(metrics.query)
+            unit = running.writers.get(metrics.query)
             if unit is not None:
-                metrics.note_waiting(board.waiting.by_bucket(board.position[unit.id]), self._record)
+                metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
         return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record)
 
     # -- running ---------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ class Mill:
             self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
-        compile_beside(self.dispatcher.board.units, self.dispatcher.notify)
+        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -382,7 +381,7 @@ class Mill:
             self.catalog, self._plan = catalog, plan
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
-        compile_beside(self.dispatcher.board.units, self.dispatcher.notify)
+        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def _rows_of(self, table: Table) -> Sequence[Row]:
         found = read_table(table, self._folder)
@@ -431,7 +430,7 @@ class Mill:
         running, read_by = {unit.id for unit in units}, needed_by_log(u.plan.exchanges for u in units)
         for unit in units:
             unit.read_by = read_by
-        gone = [unit.id for unit in self.dispatcher.board.units if unit.id not in running]
+        gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
         for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
             if log in self.queries:
@@ -461,7 +460,7 @@ class Mill:
         unit_id = plan.unit.id
         logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
         created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
-        running = self.dispatcher.board.unit(unit_id)
+        running = self.dispatcher.running.unit(unit_id)
         if running is not None and (running.plan.unit, running.plan.graph) == (plan.unit, plan.graph):
             return running
         if not self._started:
@@ -508,7 +507,7 @@ class Mill:
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
-        writer = self.dispatcher.board.writers.get(log)
+        writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark(log), now, False
         # A late or error stream: only its rows move it, until its owner has ended.
@@ -527,7 +526,7 @@ class Mill:
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
-                ideal = self.dispatcher.board.ideal_time(log)
+                ideal = self.dispatcher.running.ideal_time(log)
                 warm_s = now / US if unit.warm_us is None else unit.warm_us / US
                 self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
@@ -551,15 +550,15 @@ class Mill:
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""
-        unit = self.dispatcher.board.writers.get(query)
+        unit = self.dispatcher.running.writers.get(query)
         return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
 
     def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
         metrics.seen_s = self._clock() / US
-        board = self.dispatcher.board
-        unit = board.writers.get(metrics.query)
+        running = self.dispatcher.running
+        unit = running.writers.get(metrics.query)
         if unit is not None:
-            metrics.memory = Memory(*board.rows_waiting(unit.id), unit.state_bytes)
+            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
             behind = self._plan.graph.ancestors(metrics.query)
             metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
         return metrics

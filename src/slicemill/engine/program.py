@@ -62,7 +62,7 @@ class UnitPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """Rows and completeness per output log, errors per output log, and rows out per operator.
 
     `due` is how far the inputs must be complete for something held back to come out; None if nothing is.
@@ -126,7 +126,7 @@ class UnitProgram:
         complete: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
-    ) -> Outcome:
+    ) -> RunOutcome:
         """`dropping` says what drop boxes do, by node; without it they do nothing.
 
         `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
@@ -140,7 +140,7 @@ class UnitProgram:
             found = self._run_steps(inputs, complete)
         results = {log: found[node_id] for node_id, log in unit.outputs}
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
-        return Outcome(
+        return RunOutcome(
             {log: table for log, (table, _) in good.items()},
             {log: until for log, (_, until) in good.items()},
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slicemill.esl import Bound
-from slicemill.esl.catalog import CALLED, Dropped, Query, Setting, Statement
+from slicemill.esl.catalog import CALLED, DroppedName, QueryDefinition, Setting, Statement
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.model import ModelDefinition
 
@@ -53,7 +53,7 @@ def _take(entry: Mapping[str, Any], texts: dict[tuple[str, str], str]) -> None:
 
 
 def _identity(statement: Statement) -> dict[str, Any]:
-    if isinstance(statement, Dropped):
+    if isinstance(statement, DroppedName):
         if statement.kind in CALLED:
             return {"dropped": list(_CALLED), "name": statement.name}
         return {"dropped": ["query" if statement.kind == "QUERY" else _RELATION], "name": statement.name}
@@ -63,7 +63,7 @@ def _identity(statement: Statement) -> dict[str, Any]:
 def _kind(statement: Statement) -> str:
     if isinstance(statement, AggregateDefinition):
         return "window aggregate" if statement.window else "aggregate"
-    kinds: dict[type, str] = {Query: "query", ModelDefinition: "model", Setting: "setting"}
+    kinds: dict[type, str] = {QueryDefinition: "query", ModelDefinition: "model", Setting: "setting"}
     return kinds.get(type(statement), _RELATION)
 
 

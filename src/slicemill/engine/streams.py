@@ -45,7 +45,7 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 
 
 @dataclass(slots=True)
-class Counts:
+class StreamCounts:
     """Rows since the mill was made: admitted, too late, unreadable."""
 
     rows: int = 0
@@ -72,7 +72,7 @@ class RunningStream:
         self.stream = stream
         self.name = stream.name
         self.handed = handed
-        self.counts = Counts()
+        self.counts = StreamCounts()
         self.ended = False
         self.error: str | None = None
         self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it

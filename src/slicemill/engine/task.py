@@ -32,14 +32,14 @@ from slicemill.engine.work import (
     Item,
     ItemDone,
     ItemFailed,
+    LogSpan,
     Message,
-    Output,
+    OutputLog,
     ReadDone,
     ReadStream,
     Reply,
     RunDone,
     RunUnit,
-    Span,
     failed_item,
 )
 from slicemill.engine.workers.events import WorkerContext
@@ -64,7 +64,7 @@ _COUNT_BYTES_S = 0.5
 
 
 @dataclass(slots=True)
-class Cell:
+class LoadedCell:
     """A program in memory; `run` is the last run that it has done."""
 
     plan: str
@@ -81,12 +81,12 @@ class Worker:
     context: WorkerContext
     _writers: SegmentWriters
     _ordered: SegmentWriters  # of batches with an order by cell: a segment has one schema
-    cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, str, int], LoadedCell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
-    _taken: Cell | None = None
+    _taken: LoadedCell | None = None
     _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], Spread] = field(
         default_factory=dict
     )
@@ -155,9 +155,9 @@ class Worker:
             files,
         )
 
-    def _keep(self, item: RunUnit, program: UnitProgram) -> Cell:
+    def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:
         """Put a program back after its run. Counting its bytes takes longer than many a run."""
-        known = self._taken or Cell(item.plan, item.run, program)
+        known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
         now_s = time.monotonic()
         if item.dropping or now_s - known.measured_s >= _COUNT_BYTES_S:
@@ -181,7 +181,7 @@ class Worker:
             program.run(self._inputs(spans, program, item.cell), watermarks, latest=item.latest)
         return program
 
-    def _inputs(self, spans: Mapping[str, Span], program: UnitProgram, cell: int) -> dict[str, pa.Table]:
+    def _inputs(self, spans: Mapping[str, LogSpan], program: UnitProgram, cell: int) -> dict[str, pa.Table]:
         """The rows of a cell."""
         found = {}
         for log, span in spans.items():
@@ -194,7 +194,7 @@ class Worker:
                 found[log] = self._spread(span, exchange).part(cell)
         return found
 
-    def _spread(self, span: Span, exchange: Exchange) -> Spread:
+    def _spread(self, span: LogSpan, exchange: Exchange) -> Spread:
         """Epochs of a log by cell, found once for all cells that a message asks for."""
         place = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if place not in self._spreads:
@@ -206,7 +206,7 @@ class Worker:
         self,
         made: pa.Table,
         tables: Mapping[str, pa.Table],
-        spans: Mapping[str, Span],
+        spans: Mapping[str, LogSpan],
         program: UnitProgram,
     ) -> pa.Table:
         """Results with the moments at which they were due: those that time has released have no arrival.
@@ -246,7 +246,7 @@ class Worker:
         clock.append(time.perf_counter())
         written = {}
         for role, folder in stream.plan.logs.items():
-            output = Output(folder, stream.plan.exchanges if role == "rows" else ())
+            output = OutputLog(folder, stream.plan.exchanges if role == "rows" else ())
             tables = [getattr(part, role) for part in found.admitted]
             schema = stream.plan.stream.schema
             parts = [self._append(output, table, schema) for table in tables if table.num_rows]
@@ -295,7 +295,9 @@ class Worker:
 
     # -- segments --------------------------------------------------------------------------------------
 
-    def _append(self, output: Output, table: pa.Table, schema: Schema, *, compress: bool = False) -> Appended:
+    def _append(
+        self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
+    ) -> Appended:
         if is_large(table.num_rows, output.exchanges):
             # Not compressed: cells map their parts of it.
             stored = ordered_by_cell(table, output.exchanges, schema)

@@ -30,11 +30,11 @@ from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
-    Output,
+    LogSpan,
+    OutputLog,
     Restore,
     RunDone,
     RunUnit,
-    Span,
     Watermark,
 )
 from slicemill.ingest.needs import columns_read
@@ -58,7 +58,7 @@ CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 
 
 @dataclass(slots=True)
-class Run:
+class UnitRun:
     """A run under way: over which epochs, up to which watermarks, and the cells that have answered."""
 
     unit: RunningUnit
@@ -103,7 +103,7 @@ class RunningUnit:
         self.strikes = 0
         self.compiled = True  # else it waits, while others run
         self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
-        self.run: Run | None = None
+        self.run: UnitRun | None = None
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -173,7 +173,7 @@ class RunningUnit:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> Run:
+    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> UnitRun:
         """Start a run over what waits now."""
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
         told = {log: watermark for log, (watermark, _, _) in watermarks.items()}
@@ -196,13 +196,13 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         self._dropping = dropping
-        self.run = Run(self, self._runs, epochs, told, shares, [])
+        self.run = UnitRun(self, self._runs, epochs, told, shares, [])
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
         """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
         outputs = {
-            log: Output(self._home.logs[log].folder, self.read_by.get(log, ()))
+            log: OutputLog(self._home.logs[log].folder, self.read_by.get(log, ()))
             for _, log in self.plan.unit.outputs
         }
         return RunUnit(
@@ -242,11 +242,11 @@ class RunningUnit:
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         return Restore(tuple(files[cell]) if files else (), replay if told else {}, newcomers)
 
-    def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> Span:
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> LogSpan:
         opened = self._home.logs[log]
         told, reached_us, by_clock = watermark
         needed = self._needed[log]
-        return Span(opened.folder, opened.columns, tuple(epochs), told, needed, reached_us, by_clock)
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), told, needed, reached_us, by_clock)
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -311,7 +311,9 @@ class RunningUnit:
         stopped = {log: why for _, log in self.plan.unit.outputs if log not in self.failed}
         change.units.setdefault(self.id, {})["failed"] = {**self.failed, **stopped}
 
-    def _appended(self, node_id: str, log: str, parts: Iterable[Appended], run: Run, now: int) -> Appended:
+    def _appended(
+        self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
+    ) -> Appended:
         whole = joined(parts)
         if isinstance(self.plan.graph[node_id].operator, Sink):
             # Results are kept from now on.

@@ -30,7 +30,7 @@ Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LogSpan:
     """Epochs of a log that a run reads, and the log's watermark behind them.
 
     `reached_us` is when the watermark got there, by the clock or by data: a result that only time releases
@@ -54,12 +54,12 @@ class Restore:
     """
 
     files: tuple[Any, ...]
-    replay: Mapping[str, Span]
+    replay: Mapping[str, LogSpan]
     newcomers: Covers
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputLog:
     """Where the rows of a log are appended, and by which exchanges units read them."""
 
     folder: Path
@@ -76,8 +76,8 @@ class RunUnit:
     plan: str  # digest of its UnitPlan
     run: int
     after: int  # the last run that is committed: a cell in memory goes on from it
-    inputs: Mapping[str, Span]
-    outputs: Mapping[str, Output]
+    inputs: Mapping[str, LogSpan]
+    outputs: Mapping[str, OutputLog]
     state_folder: Path
     latest: Mapping[str, int] = field(default_factory=dict)  # what all cells have told of it, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)

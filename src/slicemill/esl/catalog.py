@@ -96,7 +96,7 @@ class QueryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryDefinition:
     """A standing query, or an ad hoc one where only tables are read.
 
     `load` is what it gives up under load, and `utility` what it would miss most.
@@ -119,7 +119,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedName:
     kind: str
     name: str
 
@@ -133,13 +133,15 @@ class Setting:
 
 
 Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
-Statement: TypeAlias = Relation | Query | AggregateDefinition | ModelDefinition | Dropped | Setting
+Statement: TypeAlias = (
+    Relation | QueryDefinition | AggregateDefinition | ModelDefinition | DroppedName | Setting
+)
 
 
 @dataclass(slots=True)
 class Catalog:
     relations: dict[str, Relation] = field(default_factory=dict)
-    queries: dict[str, Query] = field(default_factory=dict)
+    queries: dict[str, QueryDefinition] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     models: dict[str, ModelDefinition] = field(default_factory=dict)
@@ -204,14 +206,14 @@ class Catalog:
     def add(self, statement: Statement) -> None:
         """Register, or for Dropped remove, what a statement declares."""
         key = statement.name.lower()
-        if isinstance(statement, Query):
+        if isinstance(statement, QueryDefinition):
             self.queries[key] = statement
         elif isinstance(statement, AggregateDefinition):
             (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
         elif isinstance(statement, ModelDefinition):
             self.models[key] = statement
             self.base_aggregates[key], self.window_aggregates[key] = statement.versions
-        elif isinstance(statement, Dropped):
+        elif isinstance(statement, DroppedName):
             self._remove(statement.kind, key)
         elif isinstance(statement, Setting):
             self.settings[key] = statement.value
@@ -238,11 +240,11 @@ class Catalog:
         return found
 
 
-def _used_by(statement: Relation | Query, kind: str) -> Iterator[str]:
+def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
     if isinstance(statement, Classifier):
         if kind not in CALLED:
             yield from (*(entry.stream for entry in statement.inputs), statement.training)
-    elif isinstance(statement, (DerivedStream, View, Query)):
+    elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from (_aggregates_of if kind in CALLED else _relations_of)(statement.query)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from slicemill.esl.catalog import (
     DerivedStream,
-    Dropped,
-    Query,
+    DroppedName,
+    QueryDefinition,
     Setting,
     Statement,
     Stream,
@@ -34,11 +34,11 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
         return "model", _model(statement)
-    if isinstance(statement, Dropped):
+    if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
     if isinstance(statement, Setting):
         return "set", statement.value
-    if isinstance(statement, Query):
+    if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
         return kind, f"{_columns(statement.schema)}{_options(statement)}"
     windowed = isinstance(statement.query, Select)
@@ -78,7 +78,7 @@ def _model(definition: ModelDefinition) -> str:
     return f"{definition.arguments} gives {model.text}; {found.kind}, {cores}, keeps {found.state_text}"
 
 
-def _options(query: Query) -> str:
+def _options(query: QueryDefinition) -> str:
     options = query.options
     parts = [f"weight {options.weight:g}"] if options.weight != 1 else []
     shown = ("slo", "lag", "memory", "shedding", "sink")

@@ -22,7 +22,7 @@ from slicemill.time import wall_clock_us
 
 
 @dataclass(slots=True)
-class Batch:
+class SourceBatch:
     """Rows that a reader gives at once, in the order of their arrival.
 
     `table` has exactly the wanted columns, in their declared types; `errors` has the columns `raw` and
@@ -42,7 +42,7 @@ class Batch:
 class SourceReader(Protocol):
     """One partition of a source."""
 
-    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+    def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """The rows after an offset (None: from the beginning), about `limit_rows` at most."""
         ...
 

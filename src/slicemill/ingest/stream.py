@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slicemill.esl.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
 from slicemill.ingest.needs import Need
-from slicemill.ingest.reader import Batch, SourceReader, open_readers
+from slicemill.ingest.reader import SourceBatch, SourceReader, open_readers
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -145,7 +145,7 @@ class OpenStream:
         if table is not None and self.plan.external and not handed.in_order:
             table = table.sort_by(str(self.plan.stream.time_column))
         bad = pa.concat_tables(errors) if errors else None
-        batch = Batch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
+        batch = SourceBatch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
         self._take(ONLY, batch, announced, now_us, found)
         return found
 
@@ -153,7 +153,9 @@ class OpenStream:
         """The stream has ended: admit what is held back."""
         return StreamRead([self._intake.flush()], {}, ended=True)
 
-    def _take(self, partition: str, batch: Batch, announced: int, now_us: int, found: StreamRead) -> None:
+    def _take(
+        self, partition: str, batch: SourceBatch, announced: int, now_us: int, found: StreamRead
+    ) -> None:
         rows, passed = batch.table, None
         if rows is not None and rows.num_rows:
             found.rows += rows.num_rows

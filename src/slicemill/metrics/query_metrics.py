@@ -24,7 +24,7 @@ from slicemill.shedding.report import Report
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """What a query's unit holds: rows that wait now, on average over time and at most, and bytes of state."""
 
     rows: int = 0
@@ -47,7 +47,7 @@ class QueryMetrics:
     responses: Quantiles = field(default_factory=Quantiles)
     warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
     stale: StaleTime = field(default_factory=StaleTime)
-    memory: Memory = Memory()
+    memory: MemoryUse = MemoryUse()
     shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
 

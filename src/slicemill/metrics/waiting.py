@@ -19,7 +19,7 @@ Counts = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.intp]
 
 
-class Waiting:
+class WaitingRows:
     """Units by position. Rows are counted again and again; in between as many waited as at the last time."""
 
     def __init__(self, count: int, now_us: int) -> None:
@@ -30,7 +30,7 @@ class Waiting:
         # By bucket, the time that rows waited in it, and the most rows.
         self._buckets: dict[int, tuple[npt.NDArray[np.float64], Counts]] = {}
 
-    def take_over(self, before: Waiting, positions: Mapping[int, int]) -> None:
+    def take_over(self, before: WaitingRows, positions: Mapping[int, int]) -> None:
         """Go on from what was known of units, whose positions were others."""
         here, there = np.array(list(positions.items()), np.intp).reshape(-1, 2).T
         for name in ("_since_us", "_row_us", "_most"):

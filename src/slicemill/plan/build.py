@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation, Stream, Table, TimestampKind, View
+from slicemill.esl.catalog import (
+    Catalog,
+    DerivedStream,
+    QueryDefinition,
+    Relation,
+    Stream,
+    Table,
+    TimestampKind,
+    View,
+)
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
 from slicemill.esl.types.query import Continuous, Frame, Input, Select, Union
@@ -20,11 +29,11 @@ def build_graph(catalog: Catalog) -> QueryGraph:
     return build_part(catalog, *derived, *catalog.queries.values())
 
 
-def build_part(catalog: Catalog, *statements: Query | Relation) -> QueryGraph:
+def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> QueryGraph:
     """The graph of some of a catalog's statements, with all that they read."""
     builder = _Builder(catalog)
     for statement in statements:
-        if not isinstance(statement, Query):
+        if not isinstance(statement, QueryDefinition):
             builder.relation(statement.name)
         elif not isinstance(statement.query, RelationQuery):
             node = builder.query(statement.query, statement.name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slicemill.esl.catalog import Catalog, DerivedStream, Query, Relation
+from slicemill.esl.catalog import Catalog, DerivedStream, QueryDefinition, Relation
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.classifier import Classifier
 from slicemill.plan.build import build_part
@@ -33,7 +33,9 @@ class Plan:
 class Planner:
     """Plans catalogs, each of which has much in common with the one before."""
 
-    _known: dict[str, tuple[Query | Relation, Plan]] = field(default_factory=dict)  # by kind and name
+    _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(
+        default_factory=dict
+    )  # by kind and name
     _defined: dict[str, Relation | AggregateDefinition] = field(default_factory=dict)
 
     def plan(self, catalog: Catalog) -> Plan:
@@ -49,9 +51,9 @@ class Planner:
         return together(plan for _, plan in self._known.values())
 
 
-def plan_of(statement: Query | Relation, catalog: Catalog) -> Plan:
+def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
     """The plan of one query, derived stream or classifier, with all that it reads."""
-    queries = {statement.name.lower(): statement} if isinstance(statement, Query) else {}
+    queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
     alone = replace(catalog, queries=queries)
     graph = share(optimize(build_part(alone, statement)), alone)
     return Plan(graph, cut(graph))
@@ -92,7 +94,7 @@ def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
     return replace(units[0], nodes=nodes, outputs=outputs, stateful_nodes=stateful)
 
 
-def _roots(catalog: Catalog) -> dict[str, Query | Relation]:
+def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
     """What is computed: derived streams, classifiers and continuous queries, by kind and name."""
     streams = {
         f"stream {name}": relation

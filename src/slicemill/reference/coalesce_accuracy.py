@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from slicemill.aggregate.definition import Special
 from slicemill.rows import Row
-from slicemill.shedding.accuracy import Interval, Sums, accuracy_sums
+from slicemill.shedding.accuracy import AccuracySums, Interval, accuracy_sums
 from slicemill.shedding.chains import Values
 from slicemill.shedding.shadow import Original, Shadow
 from slicemill.storage.codec import stored_as
@@ -66,7 +66,7 @@ class Exactness:
 
     def sums(
         self, partitions: Mapping[Hashable, Partition], left: Mapping[Hashable, Sequence[Fragment]], now: int
-    ) -> Sums:
+    ) -> AccuracySums:
         """Of one report, over the runs that are sampled."""
         exact: dict[int, Interval] = {}
         found: dict[int, list[Interval]] = {}

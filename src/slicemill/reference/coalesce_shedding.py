@@ -16,7 +16,7 @@ from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, P
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed
 from slicemill.shedding.budget import Budget
-from slicemill.shedding.chains import Follower, Tuple
+from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow
 
@@ -70,7 +70,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         if self._by_rows and self._extent is not None:
             self._memory.expire(key, number=partition.arrivals - self._extent)
             self._forget_runs()
-        follower = Follower(values, tuple_.ts) if values is not None else None
+        follower = NewestTuple(values, tuple_.ts) if values is not None else None
         dropped = self._memory.arrive(key, closed, follower)
         if dropped is not None:
             self.report.dropped += dropped.tuple.count

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from slicemill.reference.clock import Clock
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Propagation
 from slicemill.reference.graph import Graph, OperatorNode
-from slicemill.reference.intake import Intake, write
+from slicemill.reference.intake import ReferenceIntake, write
 from slicemill.reference.nos import Fragment, State, next_operator
 from slicemill.reference.punctuation import BEGINNING, END, MARK, Item, punctuation
 from slicemill.reference.sources import Agenda
@@ -73,7 +73,9 @@ class Cycle:
         self._trace = trace
         self._current: State | None = None
         self.automaton = bind(graph, strategy_of, self._uses_arcs)
-        self.intake = Intake(graph, clock, self.automaton, isinstance(ets, OnDemand), self._uses_arcs)
+        self.intake = ReferenceIntake(
+            graph, clock, self.automaton, isinstance(ets, OnDemand), self._uses_arcs
+        )
         self.agenda = Agenda()
         self.steps = 0
 

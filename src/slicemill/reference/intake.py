@@ -19,7 +19,7 @@ def write(arcs: Sequence[BoundArc], ts: int) -> None:
         arc.target.fragment.dirty = True
 
 
-class Intake:
+class ReferenceIntake:
     """The source side of the cycle; `automaton` is always the one the cycle runs."""
 
     def __init__(self, graph: Graph, clock: Clock, automaton: Automaton, on_demand: bool, arcs: bool) -> None:

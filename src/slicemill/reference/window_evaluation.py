@@ -1,4 +1,4 @@
-"""How one partition of a window call is evaluated: a class for each box of the dispatch table (M31-M35).
+"""How one partition of a window call is evaluated: a class for each strategy of the dispatch table (M31-M35).
 
 An evaluation takes the partition's tuples in order and hands back, for each, a question: what does this tuple
 yield? It may be asked until the partition's next tuple comes, and is asked of yield tuples only, which is
@@ -13,15 +13,13 @@ from math import gcd
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import (
-    AggregateDefinition,
     BaseFactory,
     BaseRun,
     Panes,
     Returned,
     Stepper,
     WindowFactory,
-    base_of,
-    evaluate,
+    window_version,
 )
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args, Inwindow
@@ -63,39 +61,6 @@ class Unbounded:
 
     def restore(self, state: Any) -> None:
         self._run.restore(state)
-
-
-class Recomputed:
-    """The window version derived for an aggregate that has none (N1): the base over the whole window."""
-
-    __slots__ = ("_base", "_inwindow")
-
-    def __init__(self, base: BaseFactory, inwindow: Inwindow) -> None:
-        self._base = base
-        self._inwindow = inwindow
-
-    def initialize(self, args: Args) -> Returned:  # noqa: ARG002
-        return evaluate(self._base, self._inwindow)
-
-    iterate = initialize
-
-    def expire(self, args: Args) -> Returned:  # noqa: ARG002
-        left = list(self._inwindow)[1:]
-        return evaluate(self._base, left) if left else []
-
-    def state(self) -> object:
-        """All that it knows is in the window."""
-        return None
-
-    def restore(self, state: Any) -> None:
-        pass
-
-
-def window_version(definition: AggregateDefinition) -> WindowFactory:
-    """The aggregate's own window version, or else the derived one."""
-    if definition.window is not None:
-        return definition.window
-    return partial(Recomputed, base_of(definition))
 
 
 class Windowed:

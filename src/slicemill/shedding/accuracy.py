@@ -51,17 +51,19 @@ def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
     return Fraction(_length(fragments), _length([exact]))
 
 
-class Sums(NamedTuple):
+class AccuracySums(NamedTuple):
     """What accuracy is the quotient of: shares of time that are left, and the number of results (L13)."""
 
     shares: float
     results: int
 
 
-def accuracy_sums(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Sums:
+def accuracy_sums(
+    exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]
+) -> AccuracySums:
     """In floating point, for whoever adds up many results."""
     shares = sum(_length(approximate.get(run, ())) / _length([one]) for run, one in exact.items())
-    return Sums(float(shares), _results(exact, approximate))
+    return AccuracySums(float(shares), _results(exact, approximate))
 
 
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:

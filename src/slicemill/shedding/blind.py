@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slicemill.shedding.chains import Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, Tuple
 from slicemill.shedding.methods import Method, scattered
 
 
-class BlindMemory(Memory):
+class BlindMemory(ChainMemory):
     """Tuples lie in slots; which slot is emptied depends on the seed and the number of decisions alone."""
 
     def __init__(self, capacity: int, method: Method) -> None:

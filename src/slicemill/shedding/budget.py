@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slicemill.shedding.methods import DEFAULT, method_of
 
 if TYPE_CHECKING:
-    from slicemill.shedding.chains import Memory
+    from slicemill.shedding.chains import ChainMemory
 
 
 class Slot(StrEnum):
@@ -28,7 +28,7 @@ class Budget:
     method: str = DEFAULT
     threshold: int | None = None
 
-    def memory(self) -> Memory:
+    def memory(self) -> ChainMemory:
         """An empty memory of that size."""
         # The binder makes budgets, and needs no memories for that.
         from slicemill.shedding.blind import BlindMemory

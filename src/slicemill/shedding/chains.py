@@ -16,7 +16,7 @@ Values = Hashable
 
 
 @stored_as("shed.follower", version=1)
-class Follower(NamedTuple):
+class NewestTuple(NamedTuple):
     """The newest tuple of a partition, whose end is not known yet."""
 
     values: Values
@@ -61,7 +61,7 @@ class Tuple:
         self.count = count
         self.before: Tuple | None = None
         self.after: Tuple | None = None
-        self.chain: Chain | None = None
+        self.chain: TupleChain | None = None
         self.fragment: Any = None
         self.tie = 0
 
@@ -76,7 +76,7 @@ class Tuple:
         return self.values, self.begin, self.end, self.number, self.serial, self.run, self.count
 
 
-class Chain:
+class TupleChain:
     """The kept tuples of one partition, oldest first."""
 
     __slots__ = ("first", "follower", "last", "partition")
@@ -85,7 +85,7 @@ class Chain:
         self.partition = partition
         self.first: Tuple | None = None
         self.last: Tuple | None = None
-        self.follower: Follower | None = None
+        self.follower: NewestTuple | None = None
 
     def __iter__(self) -> Iterator[Tuple]:
         current = self.first
@@ -94,22 +94,24 @@ class Chain:
             current = current.after
 
 
-class Dropped(NamedTuple):
+class DroppedTuple(NamedTuple):
     """A tuple that had to go, and whose it was."""
 
     partition: Hashable
     tuple: Tuple
 
 
-class Memory(ABC):
+class ChainMemory(ABC):
     """At most `capacity` tuples over all partitions, and their followers."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.held = 0
-        self.chains: dict[Hashable, Chain] = {}
+        self.chains: dict[Hashable, TupleChain] = {}
 
-    def arrive(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> Dropped | None:
+    def arrive(
+        self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
+    ) -> DroppedTuple | None:
         """A tuple of a partition closes the one before it. Returns what has to be dropped for that, if any.
 
         `closed` is None where the one before makes no run; so is `follower` for the new one.
@@ -117,18 +119,18 @@ class Memory(ABC):
         self.add(partition, closed, follower)
         return self.shed()
 
-    def add(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> None:
+    def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
         """The same without dropping anything, however much is held."""
         chain = self.chains.get(partition)
         if chain is None:
-            chain = self.chains[partition] = Chain(partition)
+            chain = self.chains[partition] = TupleChain(partition)
         chain.follower = follower
         if closed is None:
             self._followed(chain)
         else:
             self._append(chain, closed)
 
-    def shed(self) -> Dropped | None:
+    def shed(self) -> DroppedTuple | None:
         """Drop one tuple if there are too many."""
         if self.held <= self.capacity:
             return None
@@ -136,7 +138,7 @@ class Memory(ABC):
         assert victim.chain is not None
         partition = victim.chain.partition
         self._remove(victim)
-        return Dropped(partition, victim)
+        return DroppedTuple(partition, victim)
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
         """Forget the tuples of a partition that begin earlier, or have lower numbers: the window has passed
@@ -165,10 +167,10 @@ class Memory(ABC):
     def _removing(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
         """A tuple is about to leave its chain."""
 
-    def _followed(self, chain: Chain) -> None:  # noqa: B027 - not all need it
+    def _followed(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
         """The follower of a chain is another one."""
 
-    def _append(self, chain: Chain, tuple_: Tuple) -> None:
+    def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
         tuple_.chain, tuple_.before, tuple_.after = chain, chain.last, None
         if chain.last is None:
             chain.first = tuple_
@@ -203,7 +205,7 @@ class Memory(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Fill an empty memory with what was stored of another one of the same kind."""
         for key, follower, tuples in state["chains"]:
-            chain = self.chains[key] = Chain(key)
+            chain = self.chains[key] = TupleChain(key)
             chain.follower = follower
             for plain in tuples:
                 self._append(chain, Tuple(*plain))

@@ -35,7 +35,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingLoad:
     """What waits for a run: how long the oldest has, how much it is, and what is kept now."""
 
     waited_s: float
@@ -53,7 +53,7 @@ class Controller:
     weight: float = 1.0
     share: float = 1.0
 
-    def decide(self, waiting: Waiting) -> float:
+    def decide(self, waiting: WaitingLoad) -> float:
         """The share of what waits that is to be taken now."""
         afforded = 1.0
         if self.budget.lag_us is not None:
@@ -63,7 +63,7 @@ class Controller:
             afforded = min(afforded, room / (waiting.bytes_per_row * waiting.rows))
         return max(self.budget.least, min(1.0, afforded))
 
-    def _in_time(self, waiting: Waiting, lag_s: float) -> float:
+    def _in_time(self, waiting: WaitingLoad, lag_s: float) -> float:
         backlog = waiting.backlog
         allowed_s = max(_AIM * lag_s - waiting.waited_s - backlog.certain_s, _AT_LEAST * lag_s)
         share = self.weight * allowed_s / backlog.weighted_s if backlog.weighted_s > 0 else 1.0

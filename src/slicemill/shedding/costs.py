@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill.shedding.chains import Follower, Tuple
+from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.methods import Method
 
 
@@ -18,7 +18,9 @@ def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
     return first, last
 
 
-def cost(kept: Sequence[Tuple], place: int, follower: Follower | None, method: Method) -> tuple[float, bool]:
+def cost(
+    kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method
+) -> tuple[float, bool]:
     """The cost of dropping one of a partition's tuples, in order of time, and whether it splits its run."""
     first, last = run_around(kept, place)
     begin, end, dropped = kept[first].begin, kept[last].end, kept[place]

@@ -12,13 +12,13 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TypeAlias
 
-from slicemill.shedding.chains import Chain, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, Tuple, TupleChain
 from slicemill.shedding.methods import Method
 
 _SLACK = 64
 
 
-class Fragment:
+class KeptRun:
     """A run of kept neighbours, in a heap under the entry of number `entry`; older entries are void."""
 
     __slots__ = ("by_length", "entry", "first", "last")
@@ -33,10 +33,10 @@ class Fragment:
         return self.last.end - self.first.begin
 
 
-_Entry: TypeAlias = tuple[float, int, int, Fragment, Tuple]
+_Entry: TypeAlias = tuple[float, int, int, KeptRun, Tuple]
 
 
-class FastMemory(Memory):
+class FastMemory(ChainMemory):
     """Chooses what `ScanMemory` chooses."""
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -58,7 +58,7 @@ class FastMemory(Memory):
                 return tuple_
             heappop(self._heap)
 
-    def _offer(self, fragment: Fragment) -> None:
+    def _offer(self, fragment: KeptRun) -> None:
         """A fragment has changed: so has what it offers."""
         fragment.entry = next(self._entries)
         heappush(self._heap, self._entry(fragment))
@@ -66,11 +66,11 @@ class FastMemory(Memory):
             self._heap = [found for found in self._heap if found[3].entry == found[2]]
             heapify(self._heap)
 
-    def _withdraw(self, fragment: Fragment) -> None:
+    def _withdraw(self, fragment: KeptRun) -> None:
         fragment.entry = -1
         self._fragments -= 1
 
-    def _entry(self, fragment: Fragment) -> _Entry:
+    def _entry(self, fragment: KeptRun) -> _Entry:
         if self._any:
             while fragment.by_length[0][2].fragment is not fragment:
                 heappop(fragment.by_length)
@@ -114,27 +114,27 @@ class FastMemory(Memory):
         tuple_.tie = self.method.tie(tuple_.serial)
         before = tuple_.before
         if before is not None and tuple_.goes_on(before.values, before.end):
-            fragment: Fragment = before.fragment
+            fragment: KeptRun = before.fragment
             fragment.last = tuple_
         else:
             if before is not None:
                 self._offer(before.fragment)  # which grows no more
-            fragment = Fragment(tuple_)
+            fragment = KeptRun(tuple_)
             self._fragments += 1
         self._take(fragment, tuple_)
         self._offer(fragment)
 
-    def _take(self, fragment: Fragment, tuple_: Tuple) -> None:
+    def _take(self, fragment: KeptRun, tuple_: Tuple) -> None:
         tuple_.fragment = fragment
         if self._any:
             heappush(fragment.by_length, (tuple_.length, tuple_.tie, tuple_))
 
-    def _followed(self, chain: Chain) -> None:
+    def _followed(self, chain: TupleChain) -> None:
         if chain.last is not None:
             self._offer(chain.last.fragment)
 
     def _removing(self, tuple_: Tuple) -> None:
-        fragment: Fragment = tuple_.fragment
+        fragment: KeptRun = tuple_.fragment
         tuple_.fragment = None
         if fragment.first is fragment.last:
             self._withdraw(fragment)
@@ -149,7 +149,7 @@ class FastMemory(Memory):
         else:
             self._split(fragment, tuple_)
 
-    def _split(self, fragment: Fragment, tuple_: Tuple) -> None:
+    def _split(self, fragment: KeptRun, tuple_: Tuple) -> None:
         """The smaller part becomes a fragment of its own: each tuple moves a few times at most."""
         left, right = tuple_.before, tuple_.after
         assert left is not None and right is not None
@@ -168,8 +168,8 @@ class FastMemory(Memory):
         self._offer(fragment)
         self._offer(moved)
 
-    def _moved(self, first: Tuple, last: Tuple) -> Fragment:
-        moved = Fragment(first)
+    def _moved(self, first: Tuple, last: Tuple) -> KeptRun:
+        moved = KeptRun(first)
         moved.last = last
         current: Tuple | None = first
         while current is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.accuracy import AccuracySums
 from slicemill.storage.codec import stored_as
 
 BUCKETS = 256
@@ -38,7 +38,7 @@ class Report:
     dropped: int = 0
     buckets: list[Bucket] = field(default_factory=list)
 
-    def add(self, ts: int, sums: Sums) -> None:
+    def add(self, ts: int, sums: AccuracySums) -> None:
         self.buckets = _few([*self.buckets, Bucket(ts, ts, *sums)])
 
     @property

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TypeAlias
 
-from slicemill.shedding.chains import Chain, Follower, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple, TupleChain
 from slicemill.shedding.methods import Method
 
 _SLACK = 64
@@ -20,7 +20,7 @@ _SLACK = 64
 _Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
 
 
-class RunMemory(Memory):
+class RunMemory(ChainMemory):
     """A `Tuple` here is a run; the `fragment` of one is the number of its entry in the heap."""
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -29,7 +29,7 @@ class RunMemory(Memory):
         self._heap: list[_Entry] = []
         self._entries = count()
 
-    def add(self, partition: Hashable, closed: Tuple | None, follower: Follower | None) -> None:
+    def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
         last = self.chains[partition].last if partition in self.chains else None
         if closed is None or last is None or not closed.goes_on(last.values, last.end):
             super().add(partition, closed, follower)
@@ -75,6 +75,6 @@ class RunMemory(Memory):
     def _removing(self, tuple_: Tuple) -> None:
         tuple_.fragment = None
 
-    def _followed(self, chain: Chain) -> None:
+    def _followed(self, chain: TupleChain) -> None:
         if chain.last is not None:
             self._offer(chain.last)

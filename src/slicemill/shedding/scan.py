@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slicemill.shedding.chains import Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, Tuple
 from slicemill.shedding.costs import cost
 from slicemill.shedding.methods import Method
 
 
-class ScanMemory(Memory):
+class ScanMemory(ChainMemory):
     """Drops a tuple of the least cost; of several one at the end of a run where splits
     count, then by the method's ties."""
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from slicemill.storage.files import LOCAL, FileSystem, exists
 from slicemill.storage.home_format import check_format, require_home
-from slicemill.storage.home_state import Garbage, HomeError, HomeState
-from slicemill.storage.journal import JournalDamaged, Position, apply_lines, load, records_path
+from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
+from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
 # How often files may vanish under a reader while it loads a snapshot: each time a writer has made two more.
@@ -36,7 +36,7 @@ class HomeReader:
         self.folder = folder
         self._files = files
         self._state = HomeState(folder, files)
-        self._position = Position(0, 0)
+        self._position = JournalPosition(0, 0)
         self.torn = 0  # bytes after the last whole record, when the journal was loaded
         self._load()
 
@@ -80,7 +80,7 @@ class HomeReader:
             # The writer has removed what comes next: a snapshot has it. (Or there is nothing yet.)
             self._load()
         # Only the writer removes files.
-        self._state.garbage = Garbage()
+        self._state.garbage = UnreferencedFiles()
         return self._state.epoch - before
 
     def _follow(self) -> bool:
@@ -88,11 +88,11 @@ class HomeReader:
         base, offset = self._position
         path = records_path(self.folder, base)
         data = self._files.read(path, offset)
-        self._position = Position(base, apply_lines(self._state, data, path, offset, _silent))
+        self._position = JournalPosition(base, apply_lines(self._state, data, path, offset, _silent))
         following = self._state.epoch + 1
         if following == base or not exists(self._files, records_path(self.folder, following)):
             return False
-        self._position = Position(following, 0)
+        self._position = JournalPosition(following, 0)
         return True
 
     def _load(self) -> None:

@@ -27,7 +27,7 @@ class HomeError(SlicemillError):
 
 
 @dataclass(slots=True)
-class Garbage:
+class UnreferencedFiles:
     """Files that no record refers to any more, to be removed."""
 
     segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
@@ -53,7 +53,7 @@ class HomeState:
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
-    garbage: Garbage = field(default_factory=Garbage)
+    garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def check(self, change: Change) -> None:
         """Raise if a change does not fit: nothing may be written that cannot be applied."""

@@ -41,16 +41,16 @@ class JournalDamaged(HomeError):
     """Records in the middle of the journal are damaged or missing."""
 
 
-class Position(NamedTuple):
+class JournalPosition(NamedTuple):
     """How far the journal has been read: the file that starts with epoch `base`, and the offset in it."""
 
     base: int
     offset: int
 
 
-class Loaded(NamedTuple):
+class LoadedJournal(NamedTuple):
     state: HomeState
-    position: Position
+    position: JournalPosition
     torn: int  # bytes after the last whole record
 
 
@@ -68,27 +68,27 @@ def bases(names: Iterable[str], suffix: str) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def load(home: Path, files: FileSystem, progress: Progress) -> Loaded:
+def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
     """All that the journal holds. FileNotFoundError if a writer at work removed a file meanwhile."""
     # Listed before reading: records in front of a listed file were whole when it was made.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     state = _newest_snapshot(home, files, bases(names, SNAPSHOT), progress)
-    position, torn = Position(state.epoch + 1, 0), 0
+    position, torn = JournalPosition(state.epoch + 1, 0), 0
     while position.base in listed:
         data = files.read(records_path(home, position.base))
         offset = apply_lines(state, data, records_path(home, position.base), 0, progress)
-        position, torn = Position(position.base, offset), len(data) - offset
+        position, torn = JournalPosition(position.base, offset), len(data) - offset
         if state.epoch + 1 == position.base or state.epoch + 1 not in listed:
             break
-        position = Position(state.epoch + 1, 0)
+        position = JournalPosition(state.epoch + 1, 0)
     missing = [base for base in listed if base > state.epoch + 1]
     if missing:
         raise JournalDamaged(
             f"the journal of {home} has no record of epoch {state.epoch + 1}, but later ones from "
             f"{missing[0]} on; restore it from a copy"
         )
-    return Loaded(state, position, torn)
+    return LoadedJournal(state, position, torn)
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
@@ -131,7 +131,7 @@ class JournalWriter:
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
 
-    def __init__(self, home: Path, loaded: Loaded, files: FileSystem, durable: bool) -> None:
+    def __init__(self, home: Path, loaded: LoadedJournal, files: FileSystem, durable: bool) -> None:
         self.base, self.end = loaded.position
         self.epoch = loaded.state.epoch
         self._home = home

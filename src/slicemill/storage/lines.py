@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 
-class Lines(NamedTuple):
+class FramedLines(NamedTuple):
     """The whole lines at the start of some bytes, without their frames."""
 
     contents: list[bytes]
@@ -32,7 +32,7 @@ def unframe(line: bytes) -> bytes | None:
     return content if line[:8] == b"%08x" % crc32(content) else None
 
 
-def split_lines(data: bytes) -> Lines:
+def split_lines(data: bytes) -> FramedLines:
     """Cut bytes into lines, up to the first that is not whole."""
     contents: list[bytes] = []
     start = 0
@@ -40,7 +40,7 @@ def split_lines(data: bytes) -> Lines:
         content = unframe(data[start:end])
         if content is None:
             later = data[end:].split(b"\n")[:-1]
-            return Lines(contents, start, any(unframe(line + b"\n") is not None for line in later))
+            return FramedLines(contents, start, any(unframe(line + b"\n") is not None for line in later))
         contents.append(content)
         start = end
-    return Lines(contents, start, False)
+    return FramedLines(contents, start, False)

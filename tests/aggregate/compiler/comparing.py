@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aggregate.compiler.by_reference import ByReference
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
 from slicemill.errors import SlicemillError
@@ -53,7 +54,7 @@ def outcome(uda: Uda, types: Sequence[Type], chunks: Sequence[Sequence[Row]], fi
     try:
         for number, chunk in enumerate([*chunks, []]):
             last = number == len(chunks)
-            state = stored(state)
+            state = state if isinstance(uda, ByReference) else stored(state)
             complete = END if last else chunk[-1][0] if chunk and number % 2 else None
             answers = uda.run(state, tuples_of(chunk, types), complete)
             columns = [to_values(column, len(answers.numbers)) for column in answers.columns]
@@ -85,7 +86,9 @@ def compare(
 ) -> None:
     catalog = bind(text).catalog
     call = call_of(catalog, name, types, window)
-    expected = outcome(prepare(call, catalog, forms=()), types, chunks, window is None)
+    expected = outcome(ByReference(call, catalog), types, chunks, window is None)
+    interpreted = outcome(prepare(call, catalog, forms=()), types, chunks, window is None)
+    assert interpreted == expected
     for form in forms:
         uda = prepare(call, catalog, forms=(form,))
         assert uda.how.form == form or not must, uda.how

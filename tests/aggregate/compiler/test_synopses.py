@@ -14,7 +14,7 @@ from slicemill.esl import bind
 from slicemill.reference.runner import run_script
 from slicemill.sources import nexmark
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @settings(max_examples=60)

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aggregate.compiler.by_reference import ByReference
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
+from slicemill.aggregate.compiler.prepare import END, Tuples, Uda
 from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.aggregate.frame import frame_over
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, go_together, jointly
@@ -188,7 +189,7 @@ def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
     catalog = with_model("m", wanted, Catalog())
     window = Window(Frame.ROWS, 2)
     call = WindowCall("m", (A,), False, (), window, catalog.aggregates("m")[0].returns.columns)
-    reference = prepare(call, catalog, forms=())
+    reference = ByReference(call, catalog)
     expected = answers(reference, reference.start(), tuples(rows, (A,)), END)[0]
     assert alone(Asked(wanted, (A,)), window, rows) == expected
 

@@ -23,7 +23,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.ingest.reader import Batch, open_readers
+from slicemill.ingest.reader import SourceBatch, open_readers
 
 NUMBERS = Schema((Column("n", t.INT), Column("name", t.VARCHAR)))
 ALL = 1_000_000
@@ -61,7 +61,7 @@ class Source:
         os.utime(path, (mtime_s, mtime_s))
         return path
 
-    def read(self, limit: int = ALL, commit: bool = True) -> Batch:
+    def read(self, limit: int = ALL, commit: bool = True) -> SourceBatch:
         batch = self.reader.read(self.offset, limit)
         if commit:
             self.offset = json.loads(json.dumps(batch.offset))
@@ -78,11 +78,11 @@ class Source:
                 return found
 
 
-def numbers_of(batch: Batch) -> list[int]:
+def numbers_of(batch: SourceBatch) -> list[int]:
     return [] if batch.table is None else batch.table["n"].to_pylist()
 
 
-def errors_of(batch: Batch) -> list[tuple[str, str]]:
+def errors_of(batch: SourceBatch) -> list[tuple[str, str]]:
     return [] if batch.errors is None else [(e["raw"], e["reason"]) for e in batch.errors.to_pylist()]
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.engine.workers.events import Answer, Event, Joined, Left, Notice
+from slicemill.engine.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.jobs import JobPool
 from slicemill.engine.workers.pool import WorkerPool
 
@@ -22,7 +22,7 @@ class Driver:
 
     pool: WorkerPool | JobPool
     events: list[Event] = field(default_factory=list)
-    joined: dict[int, Joined] = field(default_factory=dict)
+    joined: dict[int, WorkerJoined] = field(default_factory=dict)
 
     def until(self, reached: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -33,10 +33,10 @@ class Driver:
     def step(self, timeout_s: float | None) -> list[Event]:
         events = self.pool.wait(timeout_s)
         for event in events:
-            if isinstance(event, Joined):
+            if isinstance(event, WorkerJoined):
                 assert event.worker not in self.joined, "it had joined already"
                 self.joined[event.worker] = event
-            elif isinstance(event, Left) and event.incarnation >= 0:
+            elif isinstance(event, WorkerLeft) and event.incarnation >= 0:
                 gone = self.joined.pop(event.worker, None)
                 assert gone is None or gone.incarnation == event.incarnation
         self.events += events
@@ -45,7 +45,7 @@ class Driver:
     def all_joined(self, count: int = 2) -> None:
         self.until(lambda: len(self.joined) == count)
 
-    def there(self, worker: int = 0) -> Joined:
+    def there(self, worker: int = 0) -> WorkerJoined:
         self.until(lambda: worker in self.joined)
         return self.joined[worker]
 
@@ -56,16 +56,16 @@ class Driver:
         return self.answer(worker, before)
 
     def answer(self, worker: int, after: int) -> Any:
-        def answers() -> Iterable[Answer]:
+        def answers() -> Iterable[WorkerAnswer]:
             later = self.events[after:]
-            return [event for event in later if isinstance(event, Answer) and event.worker == worker]
+            return [event for event in later if isinstance(event, WorkerAnswer) and event.worker == worker]
 
         self.until(lambda: bool(answers()) or worker not in self.joined)
         (answer,) = answers()
         return answer.message
 
-    def lefts(self, worker: int = 0) -> list[Left]:
-        return [event for event in self.events if isinstance(event, Left) and event.worker == worker]
+    def lefts(self, worker: int = 0) -> list[WorkerLeft]:
+        return [event for event in self.events if isinstance(event, WorkerLeft) and event.worker == worker]
 
     def notices(self) -> list[object]:
         return [event.payload for event in self.events if isinstance(event, Notice)]

@@ -11,7 +11,7 @@ import pytest
 
 from engine.workers.pools import Driver
 from slicemill.engine.workers.channel import ANSWER, HELLO, READY, Hello, connect, encode
-from slicemill.engine.workers.events import Joined, Left
+from slicemill.engine.workers.events import WorkerJoined, WorkerLeft
 from slicemill.engine.workers.pool import WorkerPool
 
 
@@ -64,9 +64,9 @@ def test_a_newer_attempt_takes_the_place_of_an_older_one_and_its_message_is_lost
     resident.pool.send(0, ("hang",))
     with attempt(resident, here.incarnation + 1) as newer:
         resident.until(lambda: bool(resident.lefts()))
-        assert resident.lefts() == [Left(0, here.incarnation, "a newer attempt has taken its place")]
+        assert resident.lefts() == [WorkerLeft(0, here.incarnation, "a newer attempt has taken its place")]
         newer.send_bytes(encode(READY, None))
-        assert resident.there() == Joined(0, here.incarnation + 1, "elsewhere", 1 << 30)
+        assert resident.there() == WorkerJoined(0, here.incarnation + 1, "elsewhere", 1 << 30)
         before = len(resident.events)
         resident.pool.send(0, "to the newer one")
         assert newer.recv_bytes()[:1] == b"M"

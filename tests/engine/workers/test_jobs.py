@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from engine.workers.pools import Driver, driving
-from slicemill.engine.workers.events import Failure, Left
+from slicemill.engine.workers.events import Failure, WorkerLeft
 from slicemill.engine.workers.jobs import JobPool
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_a_message_that_ends_its_process_again_and_again_leaves_the_others_alone
         driver.pool.send(0, ("exit", 3))
         driver.pool.send(1, ("echo", 1))
         assert driver.answer(1, 0) == 1
-        assert driver.lefts(0) == [Left(0, 0, "the processes of its task ended")]
+        assert driver.lefts(0) == [WorkerLeft(0, 0, "the processes of its task ended")]
         assert driver.there(0).incarnation == 1
         assert driver.ask(0, "echo", 2) == 2
         assert not driver.lefts(1)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from engine.workers.pools import Driver
-from slicemill.engine.workers.events import Answer, Failure
+from slicemill.engine.workers.events import Failure, WorkerAnswer
 
 
 def test_a_message_is_answered_by_the_worker_it_was_sent_to(either: Driver) -> None:
@@ -26,7 +26,7 @@ def test_an_answer_says_when_its_message_was_sent(either: Driver) -> None:
     before = time.time_ns() // 1000
     either.ask(0, "echo", None)
     answer = either.events[-1]
-    assert isinstance(answer, Answer) and before <= answer.sent_us <= time.time_ns() // 1000
+    assert isinstance(answer, WorkerAnswer) and before <= answer.sent_us <= time.time_ns() // 1000
 
 
 def test_a_worker_has_one_message_at_a_time(either: Driver) -> None:

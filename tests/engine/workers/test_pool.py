@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from engine.workers.pools import PATIENCE_S, Driver, driving
-from slicemill.engine.workers.events import Failure, Left
+from slicemill.engine.workers.events import Failure, WorkerLeft
 from slicemill.engine.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_pyspark_is_imported_from_where_it_is_installed(resident: Driver) -> Non
 def test_a_killed_worker_leaves_and_another_takes_its_place(resident: Driver) -> None:
     before, name = resident.there(), resident.ask(0, "who")[2]
     kill(resident)
-    assert resident.lefts() == [Left(0, before.incarnation, "its process ended")]
+    assert resident.lefts() == [WorkerLeft(0, before.incarnation, "its process ended")]
     assert resident.there().incarnation > before.incarnation
     assert resident.ask(0, "who")[2] != name
 
@@ -91,7 +91,7 @@ def test_a_hung_worker_is_ended_and_reported(context: SparkContext) -> None:
         before = driver.there()
         driver.pool.send(0, ("hang",))
         driver.until(lambda: bool(driver.lefts()))
-        assert driver.lefts() == [Left(0, before.incarnation, "no answer within 0.5 s")]
+        assert driver.lefts() == [WorkerLeft(0, before.incarnation, "no answer within 0.5 s")]
         assert driver.there().pid != before.pid
         assert driver.ask(0, "echo", 1) == 1
         assert not driver.lefts(1)

@@ -10,7 +10,7 @@ from tests.connectors.spellings import TYPES, comparable, texts
 
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Type
-from slicemill.ingest.formats.values import Values, by_rule, from_column, from_texts
+from slicemill.ingest.formats.values import TypedValues, by_rule, from_column, from_texts
 
 USUAL: dict[str, st.SearchStrategy[str]] = {
     "BOOLEAN": st.sampled_from(["true", "F", "1"]),
@@ -32,7 +32,7 @@ instants = st.one_of(
 )
 
 
-def plain(values: Values) -> tuple[list[object], dict[int, str]]:
+def plain(values: TypedValues) -> tuple[list[object], dict[int, str]]:
     array = values.array
     if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
         array = array.cast(pa.int64())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
 from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.aggregate.frame import frame_over
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.model_calls import Asked, jointly

@@ -13,16 +13,22 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition, Panes, WindowInstance, base_of
+from slicemill.aggregate.definition import (
+    AggregateCall,
+    AggregateDefinition,
+    Panes,
+    WindowInstance,
+    base_of,
+    window_version,
+)
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.operator import Operator
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
-from slicemill.reference.window_dispatch import Box, box_of
-from slicemill.reference.window_evaluation import window_version
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves
@@ -80,7 +86,9 @@ def most_values(definition: AggregateDefinition, window: int, slide: int, rows: 
     """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
     windows: list[Inwindow] = []
     operator = over_rows(_watched(definition, windows), window, slide)
-    in_progress = int(box_of(definition, Frame("ROWS", window - 1, slide)) in (Box.PANES, Box.TUMBLE))
+    in_progress = int(
+        strategy_of(definition, Frame("ROWS", window - 1, slide)) in (Strategy.PANES, Strategy.TUMBLE)
+    )
     most = 0
     for ts, row in enumerate(rows):
         operator.process(0, Timed(ts, row))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from slicemill.aggregate.compiler.prepare import Tuples
 from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.aggregate.frame import frame_over
 from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import Frame, Window

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slicemill.shedding.accuracy import Interval
 from slicemill.shedding.budget import Budget, Slot
-from slicemill.shedding.chains import Follower, Tuple
+from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -72,7 +72,7 @@ def _measured(slot: Slot, ratio: float, scale: Scale, seed: int) -> tuple[float,
     for place, tuple_ in enumerate(tuples[:-1]):
         begin = tuple_.end - SPAN
         memory.expire(0, begin=begin)
-        follower = Follower(tuples[place + 1].values, tuples[place + 1].begin)
+        follower = NewestTuple(tuples[place + 1].values, tuples[place + 1].begin)
         victim = memory.arrive(0, Tuple(*tuple_.plain()), follower)
         dropped += victim.tuple.count if victim is not None else 0
         if place + 1 >= 2 * WINDOW and (place + 1) % EVERY == 0:

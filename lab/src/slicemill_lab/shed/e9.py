@@ -17,7 +17,7 @@ import numpy as np
 
 from slicemill.kernels.shedding.arrivals import take
 from slicemill.kernels.shedding.layout import Rule, empty, new_partitions
-from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.scan import ScanMemory
@@ -98,14 +98,14 @@ EXPERIMENT = Experiment(
 )
 
 
-def _cost(memory: Memory, decisions: int, seed: int) -> tuple[float, float]:
+def _cost(memory: ChainMemory, decisions: int, seed: int) -> tuple[float, float]:
     """Calls and microseconds over so many arrivals each, in a window that never passes anything."""
     tuples = stream(P, memory.capacity + (ROUNDS + 1) * decisions + 1, seed)
     places = iter(range(len(tuples) - 1))
 
     def arrive(count: int) -> None:
         for place in islice(places, count):
-            follower = Follower(tuples[place + 1].values, tuples[place + 1].begin)
+            follower = NewestTuple(tuples[place + 1].values, tuples[place + 1].begin)
             memory.arrive(0, Tuple(*tuples[place].plain()), follower)
 
     arrive(memory.capacity)

@@ -14,7 +14,7 @@ from random import Random
 
 from slicemill.shedding.accuracy import Interval, accuracy_sums
 from slicemill.shedding.blind import BlindMemory
-from slicemill.shedding.chains import Follower, Memory, Tuple
+from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import METHODS, Method, Ties
 from slicemill.shedding.scan import ScanMemory
@@ -65,7 +65,7 @@ class Setting:
             method if self.weights is None else replace(method, split=self.weights[0], lost=self.weights[1])
         )
 
-    def memory(self, seed: int) -> Memory:
+    def memory(self, seed: int) -> ChainMemory:
         method = self.rule(seed)
         if method.blind:
             return BlindMemory(self.capacity, method)
@@ -95,7 +95,7 @@ def accuracies(
     memory = setting.memory(seed)
     sums = [[0.0, 0.0] for _ in thresholds]
     for place, tuple_ in enumerate(tuples[:-1]):
-        follower = Follower(tuples[place + 1].values, tuples[place + 1].begin)
+        follower = NewestTuple(tuples[place + 1].values, tuples[place + 1].begin)
         memory.expire(0, number=place + 1 - setting.window)
         memory.add(0, Tuple(*tuple_.plain()), follower)
         cut = (place + 1) % setting.batch == 0

@@ -16,9 +16,9 @@ from slicemill.aggregate.compiler.models.procedure import ModelProcedure
 from slicemill.aggregate.compiler.source import Code, Unfit, Writer
 from slicemill.aggregate.compiler.version import Shared, Window
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, State
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import Box
 
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
 
@@ -30,7 +30,7 @@ class Loop:
         self,
         versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
         frame: Frame | None,
-        box: Box | None,
+        box: Strategy | None,
         types: tuple[Type, ...],
         shared: Shared,
         user_defined: Callable[[AggregateDefinition], frozenset[str]],

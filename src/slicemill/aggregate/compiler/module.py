@@ -15,9 +15,9 @@ from slicemill.aggregate.compiler.layout import MACHINE, Columns
 from slicemill.aggregate.compiler.strategies import Boxes
 from slicemill.aggregate.compiler.version import Shared, safe
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import Box
 
 UserDefined = Callable[[AggregateDefinition], frozenset[str]]
 
@@ -60,7 +60,7 @@ class Module:
 def generate(
     versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
     frame: Frame | None,
-    box: Box | None,
+    box: Strategy | None,
     types: tuple[Type, ...],
     form: str,
     nullable: bool,

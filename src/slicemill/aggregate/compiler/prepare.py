@@ -24,16 +24,17 @@ from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE, PYTHON
 from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.source import Unfit
 from slicemill.aggregate.compiler.specialise import specialised
-from slicemill.aggregate.interpreter.calls import Interpreted, frame_of
+from slicemill.aggregate.frame import frame_of
+from slicemill.aggregate.interpreter.calls import Interpreted
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source, no_tables
+from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.model import PREDEFINED
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.reference.window_dispatch import Box, box_of
 
 __all__ = ["END", "Answers", "How", "Results", "Tuples", "Uda", "prepare"]
 
@@ -62,8 +63,8 @@ def prepare(
 def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
-    box = None if frame is None else box_of(found, frame)
-    if box in (Box.FINITE, Box.SLIDING):
+    box = None if frame is None else strategy_of(found, frame)
+    if box in (Strategy.FINITE, Strategy.SLIDING):
         catalog = with_derived_window(call.name, catalog)
         found = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
@@ -71,7 +72,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
     )
     if call.distinct or (
-        base is None and (window is None or box not in (Box.FINITE, Box.SLIDING, Box.ACTIVE))
+        base is None and (window is None or box not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
     ):
         raise Unfit(f"{call.name} is a built-in aggregate")
     versions = (base, window)

@@ -12,9 +12,9 @@ from slicemill.aggregate.compiler.models.procedure import ModelProcedure
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Given
 from slicemill.aggregate.compiler.window_loop import WindowLoop
+from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import Box
 
 
 class Boxes(WindowLoop):
@@ -22,14 +22,14 @@ class Boxes(WindowLoop):
 
     def write(self) -> list[str]:
         """The lines of `run`; after the last time, facts and fields are complete."""
-        writers: dict[Box | None, Callable[[], Callable[[], None]]] = {
+        writers: dict[Strategy | None, Callable[[], Callable[[], None]]] = {
             None: self._group,
-            Box.UNBOUNDED: self._unbounded,
-            Box.TUMBLE: self._tumble,
-            Box.PANES: self._panes,
-            Box.FINITE: self._finite,
-            Box.SLIDING: self._finite,
-            Box.ACTIVE: self._active,
+            Strategy.UNBOUNDED: self._unbounded,
+            Strategy.TUMBLE: self._tumble,
+            Strategy.PANES: self._panes,
+            Strategy.FINITE: self._finite,
+            Strategy.SLIDING: self._finite,
+            Strategy.ACTIVE: self._active,
         }
         write = writers[self.box]()
         self._bounds()

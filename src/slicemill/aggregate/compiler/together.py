@@ -19,12 +19,12 @@ from slicemill.aggregate.compiler.layout import MACHINE
 from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.windows import strategy_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
-from slicemill.reference.window_dispatch import box_of
 
 _MANY = 256
 
@@ -47,7 +47,7 @@ class ModelCalls:
         self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
         types = tuple(argument.type for argument in self.arguments)
         base, window = (self._definition(windowed) for windowed in (False, True))
-        box = None if frame is None else box_of(aggregate.AggregateDefinition(base.name, None), frame)
+        box = None if frame is None else strategy_of(aggregate.AggregateDefinition(base.name, None), frame)
         literals: dict[str, int] = {}
         plain, nullable = (
             generate((base, window), frame, box, types, form, maybe, literals, lambda _: frozenset())

@@ -11,9 +11,9 @@ from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.loop import Loop
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Given, Window
+from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import INWINDOW, Delete, State
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import Box
 
 
 class WindowLoop(Loop):
@@ -47,7 +47,7 @@ class WindowLoop(Loop):
         bodies = [] if made is None else [s for body in made.definition.bodies.values() for s in body]
         deletes = any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in bodies)
         rows = self.frame is not None and self.frame.unit == "ROWS"
-        return rows and self.box is not Box.PANES and not deletes
+        return rows and self.box is not Strategy.PANES and not deletes
 
     def _window_column(self, place: int, row: str) -> Code:
         assert self.window is not None

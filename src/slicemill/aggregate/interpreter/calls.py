@@ -1,69 +1,63 @@
-"""Calls that only the reference engine can run: its own operators, tuple by tuple, behind the same interface.
+"""Calls that have no compiled form, row by row: the fallback behind the same interface.
 
-Their state is a graph of its objects. What is code in it (routines, conversions) is left out of checkpoints,
-and made anew by the call that goes on with it.
+What is code in their state (routines, conversions) is left out of checkpoints, and made anew by the call that
+goes on with it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicemill.aggregate import definition as aggregate
 from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
-from slicemill.aggregate.definition import BaseInstance, Stepper, base_of
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import BaseInstance, Returned, Stepper, base_of
+from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source
+from slicemill.aggregate.interpreter.windows import Partition, Sliding, fresh_partition
 from slicemill.aggregate.inwindow import Args
 from slicemill.esl.catalog import Catalog
-from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import running_call
-from slicemill.reference.window_slide import Answer, RunningCall
-from slicemill.rows import Row, Timed
+from slicemill.rows import Row
 from slicemill.scalar.vectors import Vector, from_values, to_values
-from slicemill.storage.codec import register
+from slicemill.storage.codec import StorageError, register
 
 
-def partition_of(row: Row) -> object:
-    return row[0]
+class Result(NamedTuple):
+    """A row that came out: of which tuple, when, and whether because that one expired."""
 
-
-def arguments_of(row: Row) -> Args:
-    return row[1:]
-
-
-def frame_of(call: AggregateCall | WindowCall) -> Frame | None:
-    """The frame of a call over tuples that begin with the number of their partition; None without OVER."""
-    return None if isinstance(call, AggregateCall) else frame_over(call.window)
-
-
-def frame_over(window: Window) -> Frame:
-    return Frame(window.frame.value, window.extent, window.slide, window.active, partition_of)
+    number: int
+    ts: int
+    row: Row
+    expired: bool = False
 
 
 @dataclass(slots=True)
-class Held:
+class Running:
     """The state of a call while it runs."""
 
-    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)
-    running: RunningCall | None = None
-    waiting: deque[tuple[int, int, Answer]] = field(default_factory=deque)
-    leaving: deque[tuple[int, int]] = field(default_factory=deque)  # when, and which tuple
+    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)  # without window
+    partitions: dict[int, tuple[Partition, int]] = field(default_factory=dict)  # with how many tuples came
+    # Of an open slot of time: its end, and by partition the tuple that will answer, with its timestamp.
+    slot_end: int = 0
+    opened: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Under ACTIVE EXPIRATION: when a tuple will leave, which one, and of which partition.
+    negatives: deque[tuple[int, int, int]] = field(default_factory=deque)
     arrivals: int = 0
 
     def plain(self) -> dict[str, Any]:
         """What is stored of it: no code."""
         return {
             "groups": {number: stepper.state() for number, (_, stepper) in self.groups.items()},
-            "running": None if self.running is None else self.running.state(),
-            "waiting": self.waiting,
-            "leaving": self.leaving,
+            "partitions": {key: (each.state(), came) for key, (each, came) in self.partitions.items()},
+            "slot_end": self.slot_end,
+            "opened": self.opened,
+            "negatives": self.negatives,
             "arrivals": self.arrivals,
         }
 
@@ -72,24 +66,33 @@ class Held:
 class InterpretedState:
     """Running, or as it was stored until the call goes on with it."""
 
-    held: Held | None
+    running: Running | None
     stored: dict[str, Any] | None = None
 
     def plain(self) -> Any:
-        return self.stored if self.held is None else self.held.plain()
+        return self.stored if self.running is None else self.running.plain()
+
+
+def _with_partitions(old: dict[str, Any]) -> dict[str, Any]:
+    """The first version kept windows in another way; what it kept of groups is the same."""
+    if old["running"] is not None:
+        raise StorageError("windows of this version are no longer read: begin the query anew")
+    windows = {"partitions": {}, "slot_end": 0, "opened": {}, "negatives": deque()}
+    return {"groups": old["groups"], **windows, "arrivals": old["arrivals"]}
 
 
 register(
     "uda.interpreted",
-    1,
+    2,
     InterpretedState,
     InterpretedState.plain,
     lambda plain: InterpretedState(None, plain),
+    upgrade={1: _with_partitions},
 )
 
 
 class Interpreted:
-    """A call on the reference engine."""
+    """A call, row by row."""
 
     def __init__(
         self, call: AggregateCall | WindowCall, catalog: Catalog, tables: Source, how: How | None = None
@@ -98,108 +101,127 @@ class Interpreted:
         self.how = how or How("interpreter", "", "")
         self._frame = frame_of(call)
         found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
-        # Results are exact without panes.
-        self._definition = replace(found, algebraic=False, panes=None) if found.panes is not None else found
-        self._call = aggregate.AggregateCall(self._definition, arguments_of)
+        if found.panes is not None:  # results are exact without panes
+            found = replace(found, algebraic=False, panes=None)
+        if self._active and found.forgets:
+            # That a built-in forgets is its own affair: a user is told of every tuple that leaves.
+            found = replace(found, window=None)
+        self._definition = found
 
     def warm(self) -> None:
         """There is nothing to compile."""
 
     def start(self) -> InterpretedState:
-        running = None if self._frame is None else running_call(self._call, self._frame)
-        return InterpretedState(Held(running=running))
+        return InterpretedState(Running())
 
     def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> Answers:
-        held = self._going(state)
-        out: list[tuple[int, int, Row, bool]] = []
+        running = self._running(state)
+        out: list[Result] = []
         columns = [to_values(vector, len(tuples.ts)) for vector in tuples.arguments]
         keys, times = tuples.partitions.tolist(), tuples.ts.tolist()
-        rows = zip(keys, *columns, strict=True) if columns else ((key,) for key in keys)
-        for ts, row in zip(times, rows, strict=True):
-            if held.running is None:
-                out += [(held.arrivals, ts, v, False) for v in self._grouped(held, row)]
+        rows = zip(*columns, strict=True) if columns else (() for _ in keys)
+        for ts, key, args in zip(times, keys, rows, strict=True):
+            if self._frame is None:
+                out += self._results(running.arrivals, ts, self._grouped(running, key, args))
             else:
-                self._pass_time(held, ts, out)
-                held.waiting.append((held.arrivals, ts, held.running.arrive(held.arrivals, Timed(ts, row))))
-                if self._active:
-                    assert self._frame is not None and self._frame.preceding is not None
-                    held.leaving.append((ts + self._frame.preceding, held.arrivals))
-                self._release(held, out)
-            held.arrivals += 1
-        if complete is not None and held.running is not None:
-            self._pass_time(held, complete, out)
-        return self._answers(held, out)
+                self._pass_time(running, ts, out)
+                self._arrive(running, ts, key, args, out)
+            running.arrivals += 1
+        if complete is not None and self._frame is not None:
+            self._pass_time(running, complete, out)
+        answered = min((number for number, _ in running.opened.values()), default=running.arrivals)
+        return Answers(
+            np.array([result.number for result in out], np.int64),
+            np.array([result.ts for result in out], np.int64),
+            self._vectors([result.row for result in out]),
+            np.array([result.expired for result in out], np.bool_),
+            answered,
+            running.negatives[0][1] if running.negatives else answered,
+        )
 
     def finish(self, state: InterpretedState) -> Results:
-        held = self._going(state)
-        if not held.groups:
-            held.groups[0] = self._fresh()
+        running = self._running(state)
+        if not running.groups:
+            running.groups[0] = self._fresh_group()
         returned = [
             (group, self._definition.row_of(value))
-            for group, (instance, _) in held.groups.items()
-            for value in instance.terminate()
+            for group, (accumulator, _) in running.groups.items()
+            for value in accumulator.terminate()
         ]
         groups = np.array([group for group, _ in returned], np.int64)
         return Results(groups, self._vectors([row for _, row in returned]))
 
     def due(self, state: InterpretedState) -> int | None:
-        held = self._going(state)
-        return None if held.running is None else held.running.due()
+        running = self._running(state)
+        if running.negatives:
+            # One past the expiry: a tuple that arrives at that time itself comes before it.
+            return running.negatives[0][0] + 1
+        return running.slot_end if running.opened else None
 
     @property
     def _active(self) -> bool:
         return self._frame is not None and self._frame.active
 
-    def _going(self, state: InterpretedState) -> Held:
+    def _running(self, state: InterpretedState) -> Running:
         """The state, made to run where it comes from a checkpoint."""
-        if state.held is None:
+        if state.running is None:
             stored = state.stored
             assert stored is not None, "it is one or the other"
-            held = Held(waiting=stored["waiting"], leaving=stored["leaving"], arrivals=stored["arrivals"])
-            for number, kept in stored["groups"].items():
-                held.groups[number] = self._fresh()
-                held.groups[number][1].restore(kept)
-            if self._frame is not None:
-                held.running = running_call(self._call, self._frame)
-                held.running.restore(stored["running"])
-            state.held, state.stored = held, None
-        return state.held
+            kept = ("slot_end", "opened", "negatives", "arrivals")
+            running = Running(**{name: stored[name] for name in kept})
+            for number, group in stored["groups"].items():
+                running.groups[number] = self._fresh_group()
+                running.groups[number][1].restore(group)
+            for key, (partition, came) in stored["partitions"].items():
+                assert self._frame is not None, "partitions are those of windows"
+                running.partitions[key] = fresh_partition(self._definition, self._frame), came
+                running.partitions[key][0].restore(partition)
+            state.running, state.stored = running, None
+        return state.running
 
-    def _fresh(self) -> tuple[BaseInstance, Stepper]:
+    def _fresh_group(self) -> tuple[BaseInstance, Stepper]:
         made = base_of(self._definition)()
         return made, Stepper(made)
 
-    def _grouped(self, held: Held, row: Row) -> list[Row]:
-        key = row[0]
-        assert isinstance(key, int)
-        if key not in held.groups:
-            held.groups[key] = self._fresh()
-        return [self._definition.row_of(value) for value in held.groups[key][1].step(row[1:])]
+    def _grouped(self, running: Running, key: int, args: Args) -> Returned:
+        if key not in running.groups:
+            running.groups[key] = self._fresh_group()
+        return running.groups[key][1].step(args)
 
-    def _pass_time(self, held: Held, ts: int, out: list[tuple[int, int, Row, bool]]) -> None:
-        assert held.running is not None
-        for expiry in held.running.pass_time(ts):
-            rows = [self._definition.row_of(value) for value in expiry.returned]
-            out += [(expiry.number, expiry.ts, row, True) for row in rows]
-        while held.leaving and held.leaving[0][0] < ts:
-            held.leaving.popleft()
-        self._release(held, out)
+    def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[Result]) -> None:
+        assert self._frame is not None
+        frame, number = self._frame, running.arrivals
+        if key not in running.partitions:
+            running.partitions[key] = fresh_partition(self._definition, frame), 0
+        partition, came = running.partitions[key]
+        running.partitions[key] = partition, came + 1
+        if self._definition.numbered:
+            args = (*args, came)
+        # Whoever expires by the clock is found by its number.
+        partition.arrive(number if frame.active else came if frame.unit == "ROWS" else ts, args)
+        if frame.active:
+            assert frame.preceding is not None
+            running.negatives.append((ts + frame.preceding, number, key))
+        if frame.slide is not None and frame.unit == "RANGE":
+            running.opened[key] = number, ts
+            running.slot_end = frame.slot_end(ts)
+        elif frame.slide is None or (came + 1) % frame.slide == 0:
+            out += self._results(number, ts, partition.answer())
 
-    def _release(self, held: Held, out: list[tuple[int, int, Row, bool]]) -> None:
-        while held.waiting and held.waiting[0][2].returned is not None:
-            number, ts, answer = held.waiting.popleft()
-            out += [(number, ts, self._definition.row_of(v), False) for v in answer.returned or []]
+    def _pass_time(self, running: Running, ts: int, out: list[Result]) -> None:
+        """Tuples that expired before `ts` leave; a slot that has ended is answered for each partition."""
+        while running.negatives and running.negatives[0][0] < ts:
+            left, number, key = running.negatives.popleft()
+            partition, _ = running.partitions[key]
+            assert isinstance(partition, Sliding), "those of ACTIVE EXPIRATION are"
+            out += self._results(number, left, partition.expire(number) or [], expired=True)
+        if running.opened and ts >= running.slot_end:
+            for key, (number, at) in sorted(running.opened.items(), key=lambda each: each[1][0]):
+                out += self._results(number, at, running.partitions[key][0].answer())
+            running.opened.clear()
 
-    def _answers(self, held: Held, out: list[tuple[int, int, Row, bool]]) -> Answers:
-        answered = held.waiting[0][0] if held.waiting else held.arrivals
-        return Answers(
-            np.array([number for number, *_ in out], np.int64),
-            np.array([ts for _, ts, *_ in out], np.int64),
-            self._vectors([row for *_, row, _ in out]),
-            np.array([expired for *_, expired in out], np.bool_),
-            answered,
-            held.leaving[0][1] if held.leaving else answered,
-        )
+    def _results(self, number: int, ts: int, returned: Returned, expired: bool = False) -> list[Result]:
+        return [Result(number, ts, self._definition.row_of(value), expired) for value in returned]
 
     def _vectors(self, rows: list[Row]) -> list[Vector]:
         return [from_values([row[i] for row in rows], type_) for i, type_ in enumerate(self.returns)]

@@ -21,8 +21,7 @@ from slicemill.esl.types.expression import Argument, ColumnRef, ExistsQuery, Exp
 from slicemill.esl.types.relation import AggregateCall as BoundCall
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.esl.types.schema import ANY, Kind, Schema, Type
-from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.rows import Row, Timed
+from slicemill.rows import Row
 from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.rows import Leaf, compile_with
 
@@ -197,13 +196,37 @@ def _compile_groups(
 def _grouped(
     calls: Sequence[aggregate.AggregateCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
-    """Group values followed by aggregate values."""
+    """Group values followed by aggregate values: what tuples return, then TERMINATE of group after group.
+
+    Without GROUP BY there is one group, which exists even over no rows at all.
+    """
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
         return _distinct([aggregate.shown(group_of(row)) for row in rows])
-    operator = GroupAggregate(calls, group_of)
-    out = [timed for row in rows for timed in operator.process(0, Timed(0, row))]
-    return [timed.row for timed in (*out, *operator.finish())]
+    definitions = [call.definition for call in calls]
+    bases = [aggregate.base_of(definition) for definition in definitions]
+    groups: dict[Row, tuple[Row, list[aggregate.BaseInstance]]] = {}
+    steppers: dict[Row, list[aggregate.Stepper]] = {}
+
+    def begin(key: Row, values: Row) -> None:
+        groups[key] = aggregate.shown(values), [base() for base in bases]
+        steppers[key] = [aggregate.Stepper(accumulator) for accumulator in groups[key][1]]
+
+    out: list[Row] = []
+    for row in rows:
+        values = group_of(row) if group_of is not None else ()
+        key = aggregate.comparable(values)
+        if key not in groups:
+            begin(key, values)
+        steps = zip(calls, steppers[key], strict=True)
+        returned = [stepper.step(call.arguments(row)) for call, stepper in steps]
+        out += [groups[key][0] + columns for columns in aggregate.align(definitions, returned)]
+    if group_of is None and not groups:
+        begin((), ())
+    for values, accumulators in groups.values():
+        returned = [accumulator.terminate() for accumulator in accumulators]
+        out += [values + columns for columns in aggregate.align(definitions, returned)]
+    return out
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:

@@ -26,7 +26,7 @@ _LIST_AGAIN_S = 5.0
 _SHARE_OF_TIME = 50
 
 
-class Found(NamedTuple):
+class ListedFile(NamedTuple):
     """A file; they are taken in the order of their modification time, then of their name."""
 
     mtime_ns: int
@@ -45,13 +45,13 @@ class Listing:
     _cost_s: float = 0.0
     _empty: list[str] = field(default_factory=list)
 
-    def new(self, seen: Collection[str]) -> list[Found]:
+    def new(self, seen: Collection[str]) -> list[ListedFile]:
         """The files that are not among the seen ones, in order; an empty file is not there yet."""
         if not self._changed():
             return self._grown(seen)
         began_s, began_ns = time.monotonic(), time.time_ns()
         self._known = {}
-        found: list[Found] = []
+        found: list[ListedFile] = []
         self._empty = []
         for name in self._names():
             if name in seen or not self._is_wanted(name.rpartition("/")[2]):
@@ -85,20 +85,20 @@ class Listing:
         with os.scandir(self.root) as entries:
             return any("=" in entry.name and entry.is_dir() for entry in entries)
 
-    def _add(self, name: str, found: list[Found]) -> None:
+    def _add(self, name: str, found: list[ListedFile]) -> None:
         try:
             status = (self.root / name).stat()
         except OSError:
             return  # gone meanwhile
         if status.st_size:
-            found.append(Found(status.st_mtime_ns, name))
+            found.append(ListedFile(status.st_mtime_ns, name))
         else:
             self._empty.append(name)
 
-    def _grown(self, seen: Collection[str]) -> list[Found]:
+    def _grown(self, seen: Collection[str]) -> list[ListedFile]:
         """Of the files that were empty, those that are not any more."""
         waiting, self._empty = self._empty, []
-        found: list[Found] = []
+        found: list[ListedFile] = []
         for name in waiting:
             if name not in seen:
                 self._add(name, found)

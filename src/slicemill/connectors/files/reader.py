@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from slicemill.connectors.files.file_format import FileFormat, Taken
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.connectors.files.listing import Found, Listing, listing_of
+from slicemill.connectors.files.listing import ListedFile, Listing, listing_of
 from slicemill.connectors.files.options import check_options, is_true
 from slicemill.connectors.files.text import TextFiles
 from slicemill.connectors.files.typed import ParquetFiles, check_names
@@ -28,7 +28,7 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, Wanted, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
-from slicemill.ingest.reader import Batch
+from slicemill.ingest.reader import SourceBatch
 from slicemill.sources.origin import Origin
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
@@ -88,12 +88,12 @@ class FilesReader:
         self._most_files = most_files
         self._offset: Any = None
         self._seen: set[str] | None = None
-        self._waiting: deque[Found] = deque()
+        self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
         self._again_us = _FIRST_AGAIN_US
         self._written: tuple[int, int, int] | None = None  # from a place, so many names, to a place
 
-    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+    def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """Rows after an offset; a batch has files of one listing."""
         seen, names, current, memory = self._resumed(offset)
         taken: list[Taken] = []
@@ -179,13 +179,13 @@ class FilesReader:
             return None
         return self._form.take(path, position, limit_rows, memory)
 
-    def _batch(self, taken: list[Taken], gone: list[str]) -> Batch:
+    def _batch(self, taken: list[Taken], gone: list[str]) -> SourceBatch:
         pieces = self._form.parse(taken)
         errors = [bad for _, bad in pieces if bad is not None]
         if gone:
             reason = "this file was removed before it was read to its end"
             errors.append(pa.table([gone, [reason] * len(gone)], schema=ERRORS))
-        return Batch(
+        return SourceBatch(
             table=joined([rows for rows, _ in pieces]),
             errors=joined(errors),
             offset=None,

@@ -84,7 +84,7 @@ _HIGHWAY_FIELDS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EventPace:
     """How events appear: `limited` by the clock, so many at most at once, in so many tasks of Spark."""
 
     limited: bool
@@ -105,7 +105,7 @@ class Generator:
     events: int | None
     finite: int
     rate: float
-    pace: Pace
+    pace: EventPace
     per_batch: int
     per_task: int
     columns: Callable[[int, int], Columns]
@@ -227,14 +227,14 @@ GENERATORS: dict[str, Callable[[Mapping[str, str]], Generator]] = {
 # -- options ----------------------------------------------------------------------------------------------
 
 
-def _pace(what: str, options: Mapping[str, str]) -> Pace:
+def _pace(what: str, options: Mapping[str, str]) -> EventPace:
     speed = options.get("speed", RATE_LIMITED)
     words = speed.lower().replace("-", " ")
     if words not in (RATE_LIMITED.replace("-", " "), AS_FAST_AS_POSSIBLE):
         raise SlicemillError(f"{what}'s speed is {RATE_LIMITED} or {AS_FAST_AS_POSSIBLE}, not {speed!r}")
     limited = words != AS_FAST_AS_POSSIBLE
     default = None if limited else _EVENTS_PER_TRIGGER
-    return Pace(
+    return EventPace(
         limited=limited,
         max_per_trigger=_whole(what, options, "maxeventspertrigger", default, least=1),
         partitions=_whole(what, options, "partitions", os.cpu_count(), least=1) or 1,

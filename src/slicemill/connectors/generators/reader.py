@@ -15,7 +15,7 @@ import numpy as np
 from slicemill.connectors.generators.generator import Generator, generator_of
 from slicemill.ingest.formats.checked import Wanted
 from slicemill.ingest.formats.columns import check_columns, checked_table
-from slicemill.ingest.reader import Batch
+from slicemill.ingest.reader import SourceBatch
 from slicemill.sources.origin import Origin
 
 _LEAST_AGAIN_US = 5_000
@@ -38,13 +38,13 @@ class GeneratorReader:
     wanted: Wanted
     clock: Callable[[], int]
 
-    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+    def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         now_us = self.clock()
         offset = {"event": 0, "since_us": now_us} if offset is None else offset
         first, since_us = offset["event"], offset["since_us"]
         available = self._available(since_us, now_us)
         last = max(first, min(available, first + self._most(limit_rows)))
-        batch = Batch(None, None, {"event": last, "since_us": since_us}, now_us, last < available, None)
+        batch = SourceBatch(None, None, {"event": last, "since_us": since_us}, now_us, last < available, None)
         if first < last:
             table, numbers = self.generator.rows(first, last)
             parsed = checked_table(table, self.wanted)

@@ -23,7 +23,7 @@ _FILE = "cursor.json"
 
 
 @dataclass(slots=True)
-class Cursor:
+class SinkCursor:
     """How far a consumer has come in a log: the last epoch that it has."""
 
     folder: Path
@@ -49,13 +49,13 @@ class Cursor:
 
 def open_cursor(
     home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
-) -> Cursor:
+) -> SinkCursor:
     """A consumer's cursor; a new one has nothing. It is on disk before it is used."""
     folder = home / kind / folder_name(name)
     found = _load(folder, files, durable)
     if found is None:
         ensure_folder(files, folder, durable)
-        found = Cursor(folder, unique_name(), log, -1, files, durable)
+        found = SinkCursor(folder, unique_name(), log, -1, files, durable)
         found.advance(-1)
     if found.log != log:
         raise SinkError(f"{name} is the name of a consumer of {found.log}; give that of {log} another one")
@@ -65,17 +65,17 @@ def open_cursor(
     return found
 
 
-def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[Cursor]:
+def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[SinkCursor]:
     """All cursors of a kind that are on disk."""
     folders = (home / kind / name for name in sorted(files.names(home / kind)))
     return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]
 
 
-def _load(folder: Path, files: FileSystem, durable: bool) -> Cursor | None:
+def _load(folder: Path, files: FileSystem, durable: bool) -> SinkCursor | None:
     path = folder / _FILE
     try:
         content = json.loads(files.read(path))
-        return Cursor(folder, content["id"], content["log"], content["epoch"], files, durable)
+        return SinkCursor(folder, content["id"], content["log"], content["epoch"], files, durable)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as problem:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slicemill.connectors.sinks.cursor import Cursor
+from slicemill.connectors.sinks.cursor import SinkCursor
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.log import Epoch, Log
@@ -49,7 +49,7 @@ def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
         yield part
 
 
-class Delivery:
+class SinkDelivery:
     """`report` hears of failures; `clock` is in seconds and never goes back."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Delivery:
         name: str,
         log: Log,
         sink: Sink,
-        cursor: Cursor,
+        cursor: SinkCursor,
         report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:

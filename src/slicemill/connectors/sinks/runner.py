@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from slicemill.connectors.sinks.cursor import READERS, SINKS, open_cursor, stored_cursors
-from slicemill.connectors.sinks.delivery import Delivery, SinkStatus
+from slicemill.connectors.sinks.delivery import SinkDelivery, SinkStatus
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home import Home
@@ -38,7 +38,7 @@ class SinkRunner:
         self._report = report
         self._clock = clock
         self._files = files
-        self._deliveries: dict[str, Delivery] = {}
+        self._deliveries: dict[str, SinkDelivery] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
         self._news = 0
@@ -50,7 +50,7 @@ class SinkRunner:
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
         cursor = open_cursor(self._home.folder, SINKS, name, query, self._files, self._home.durable)
-        delivery = Delivery(name, self._home.logs[query], sink, cursor, self._report, self._clock)
+        delivery = SinkDelivery(name, self._home.logs[query], sink, cursor, self._report, self._clock)
         with self._changed:
             self._deliveries[name] = delivery
             if self._running:
@@ -132,20 +132,20 @@ class SinkRunner:
         readers = stored_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
 
-    def _start(self, delivery: Delivery) -> None:
+    def _start(self, delivery: SinkDelivery) -> None:
         thread = threading.Thread(
             target=self._loop, args=[delivery], name=f"slicemill-sink-{delivery.name}", daemon=True
         )
         self._threads[delivery.name] = thread
         thread.start()
 
-    def _loop(self, delivery: Delivery) -> None:
+    def _loop(self, delivery: SinkDelivery) -> None:
         seen: int | None = self._news
         while seen is not None:
             delivery.deliver_new()
             seen = self._next_news(delivery, seen)
 
-    def _next_news(self, delivery: Delivery, seen: int) -> int | None:
+    def _next_news(self, delivery: SinkDelivery, seen: int) -> int | None:
         """Wait for news after `seen`, or for the time to try again; None: it is time to end."""
 
         def ending() -> bool:

@@ -17,13 +17,13 @@ import numpy as np
 
 from slicemill.connectors.tcp.options import TcpOptions, tcp_options
 from slicemill.connectors.tcp.pump import Pump
-from slicemill.connectors.tcp.spool import MAX_FILE_BYTES, Position, Spool
+from slicemill.connectors.tcp.spool import MAX_FILE_BYTES, Spool, SpoolPosition
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import Wanted
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
-from slicemill.ingest.reader import Batch
+from slicemill.ingest.reader import SourceBatch
 from slicemill.sources.origin import Origin
 
 _LEAST_BYTES = 1 << 14
@@ -63,9 +63,9 @@ class TcpReader:
         self._waiting = False  # the last read found nothing more: whoever brings lines says so
         self._line_bytes = float(_LINE_BYTES)
 
-    def read(self, offset: Any | None, limit_rows: int) -> Batch:
+    def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         spool, pump = self._opened(offset)
-        position = spool.begin if offset is None else Position(offset["file"], offset["at"])
+        position = spool.begin if offset is None else SpoolPosition(offset["file"], offset["at"])
         with self._guard:
             self._waiting = False
         size = int(max(limit_rows * self._line_bytes, _LEAST_BYTES))
@@ -76,7 +76,7 @@ class TcpReader:
         if len(ends) > limit_rows:
             ends = ends[:limit_rows]
             received = received.cut(int(ends[-1]))
-        batch = Batch(None, None, received.next._asdict(), self._clock(), False, None)
+        batch = SourceBatch(None, None, received.next._asdict(), self._clock(), False, None)
         if len(ends):
             self._line_bytes = (self._line_bytes + len(received.data) / len(ends)) / 2
             parsed = self._parser.parse(split(received.data, universal=False))
@@ -94,7 +94,7 @@ class TcpReader:
 
     def committed(self, offset: Any) -> None:
         if self._open is not None:
-            self._open[0].free(Position(offset["file"], offset["at"]))
+            self._open[0].free(SpoolPosition(offset["file"], offset["at"]))
 
     def at_end(self) -> bool:
         """Whether the sender has closed its connection, or has paused for as long as the option says."""
@@ -108,7 +108,7 @@ class TcpReader:
     def _opened(self, offset: Any | None) -> tuple[Spool, Pump]:
         if self._open is None:
             options = self._options
-            after = None if offset is None else Position(offset["file"], offset["at"])
+            after = None if offset is None else SpoolPosition(offset["file"], offset["at"])
             # Files so small that some can be freed while others fill their allowance.
             spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
             pump = Pump(

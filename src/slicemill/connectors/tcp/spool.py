@@ -28,7 +28,7 @@ _POLL_S = 0.05
 _LOCK_PATIENCE_S = 10.0
 
 
-class Position(NamedTuple):
+class SpoolPosition(NamedTuple):
     file: int
     at: int
 
@@ -37,14 +37,14 @@ class Received(NamedTuple):
     """Whole lines; those that end at or before `ends[n]` arrived at `times_us[n]` or before."""
 
     data: bytes
-    next: Position
+    next: SpoolPosition
     ends: list[int]
     times_us: list[int]
 
     def cut(self, length: int) -> Received:
         """So many bytes of it."""
         file, at = self.next
-        position = Position(file, at - len(self.data) + length)
+        position = SpoolPosition(file, at - len(self.data) + length)
         return Received(self.data[:length], position, self.ends, self.times_us)
 
     def arrivals(self, line_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -62,7 +62,7 @@ def spool_files(folder: Path) -> dict[int, Path]:
 class Spool:
     """The folder of one socket, open for writing in one process at a time. Two threads may use it."""
 
-    def __init__(self, folder: Path, after: Position | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
         """`after` is up to where lines are safe elsewhere; what stands before it may be removed already."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -104,22 +104,22 @@ class Spool:
         return file
 
     @property
-    def begin(self) -> Position:
+    def begin(self) -> SpoolPosition:
         """The first line that is still there."""
         with self._guard:
-            return Position(min(self._ends), 0)
+            return SpoolPosition(min(self._ends), 0)
 
     @property
-    def end(self) -> Position:
+    def end(self) -> SpoolPosition:
         with self._guard:
-            return Position(self._last, self._size(self._last))
+            return SpoolPosition(self._last, self._size(self._last))
 
     @property
     def is_new(self) -> bool:
         """Whether no line ever came."""
-        return self.end == Position(1, 0)
+        return self.end == SpoolPosition(1, 0)
 
-    def has_after(self, position: Position) -> bool:
+    def has_after(self, position: SpoolPosition) -> bool:
         with self._guard:
             return any(
                 ends[-1] > (position.at if number == position.file else 0)
@@ -152,7 +152,7 @@ class Spool:
                 self._last += 1
                 self._file = self._opened()
 
-    def read(self, position: Position, most_bytes: int) -> Received:
+    def read(self, position: SpoolPosition, most_bytes: int) -> Received:
         """Whole lines from a position on, of one file: one line at least, if there is one."""
         with self._guard:
             number, at = position
@@ -165,7 +165,7 @@ class Spool:
             ends, times_us = self._ends[number], self._times_us[number]
             size = ends[-1]
             if at >= size:
-                return Received(b"", Position(number, at), [0], [0])
+                return Received(b"", SpoolPosition(number, at), [0], [0])
             first = bisect_left(ends, at + 1)
             # What came together is read together, unless it is too much.
             last = max(bisect_right(ends, at + most_bytes), first + 1)
@@ -175,9 +175,9 @@ class Spool:
         if len(data) > most_bytes:
             cut = data.rfind(b"\n", 0, most_bytes) + 1 or data.find(b"\n") + 1
             data = data[:cut]
-        return Received(data, Position(number, at + len(data)), ends, times_us)
+        return Received(data, SpoolPosition(number, at + len(data)), ends, times_us)
 
-    def free(self, position: Position) -> None:
+    def free(self, position: SpoolPosition) -> None:
         """Remove the files before a position: their lines are safe elsewhere."""
         with self._guard:
             done = [number for number in self._ends if number < min(position.file, self._last)]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from slicemill.engine.steps.making import Making
 from slicemill.plan import operators as op
 from slicemill.scalar.columns import compile_vector
-from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
 from slicemill.shedding.load_budget import UTILITY
 from slicemill.shedding.report import Report
@@ -87,7 +87,7 @@ class DropStep:
         report.arrived += arrived
         report.dropped += arrived - stayed
         # What results are worth of which so much of the input is missing: an estimate.
-        report.add(int(pc.max(table.column(TS)).as_py()), Sums(float(stayed), arrived))
+        report.add(int(pc.max(table.column(TS)).as_py()), AccuracySums(float(stayed), arrived))
 
 
 class WholeWindowsStep:

@@ -13,7 +13,7 @@ from typing import Any
 from slicemill.aggregate.compiler.prepare import Uda, prepare
 from slicemill.aggregate.compiler.source import Unfit
 from slicemill.aggregate.compiler.together import model_calls
-from slicemill.aggregate.interpreter.calls import frame_over
+from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.interpreter.relations import Source
 from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_calls import Asked, asked_by, go_together

@@ -14,7 +14,7 @@ from slicemill.kernels.join.shared import Join
 from slicemill.kernels.join.state import JoinState
 from slicemill.plan.operators import Part as PartOperator
 from slicemill.plan.operators import SharedJoin
-from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
 
@@ -59,7 +59,7 @@ class SharedJoinStep:
             report = self.state.sheds.setdefault(name, Report())
             report.arrived += rows
             latest = max(int(pc.max(table.column(TS)).as_py()) for table in tables if table.num_rows)
-            report.add(min(latest, until), Sums(self._shares.get(name, 1.0) * rows, rows))
+            report.add(min(latest, until), AccuracySums(self._shares.get(name, 1.0) * rows, rows))
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
         until = min(complete)

@@ -13,7 +13,7 @@ from slicemill.errors import SlicemillError
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class WorkerJoined:
     """A worker is connected and has made its handler: it can be sent a message."""
 
     worker: int
@@ -23,7 +23,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class WorkerLeft:
     """A worker is gone, with the message that it was sent, if there was one.
 
     The incarnation is -1 if it was never there: its task failed before it could connect.
@@ -35,7 +35,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkerAnswer:
     """What the handler returned, or a `Failure`."""
 
     worker: int
@@ -53,7 +53,7 @@ class Notice:
     payload: object
 
 
-Event: TypeAlias = Joined | Left | Answer | Notice
+Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 
 
 @dataclass(frozen=True, slots=True)

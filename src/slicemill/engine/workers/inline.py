@@ -12,13 +12,13 @@ import time
 from collections import deque
 
 from slicemill.engine.workers.events import (
-    Answer,
     Event,
     Handler,
-    Joined,
-    Left,
     Notice,
+    WorkerAnswer,
     WorkerContext,
+    WorkerJoined,
+    WorkerLeft,
     failure,
     make_handler,
     writer_name,
@@ -40,7 +40,7 @@ class InlinePool:
     def start(self) -> None:
         """Nothing has to be started: the workers are there."""
 
-    def members(self) -> list[Joined]:
+    def members(self) -> list[WorkerJoined]:
         return [self._joined(worker) for worker in range(len(self._handlers))]
 
     def send(self, worker: int, message: object) -> None:
@@ -49,12 +49,12 @@ class InlinePool:
             answer = self._handlers[worker](message)
         except Exception as problem:
             answer = failure(problem)
-        self._events.append(Answer(worker, self._incarnations[worker], answer, sent_us))
+        self._events.append(WorkerAnswer(worker, self._incarnations[worker], answer, sent_us))
         self._awake.set()
 
     def lose(self, worker: int) -> None:
         """Let a worker forget everything, as one that was killed has."""
-        self._events.append(Left(worker, self._incarnations[worker], "lost"))
+        self._events.append(WorkerLeft(worker, self._incarnations[worker], "lost"))
         self._incarnations[worker] += 1
         self._handlers[worker] = self._made(worker)
         self._events.append(self._joined(worker))
@@ -83,5 +83,5 @@ class InlinePool:
         name = writer_name(worker, incarnation)
         return make_handler(self._handler, WorkerContext(worker, incarnation, name, notify, resident=True))
 
-    def _joined(self, worker: int) -> Joined:
-        return Joined(worker, self._incarnations[worker], socket.gethostname(), os.getpid())
+    def _joined(self, worker: int) -> WorkerJoined:
+        return WorkerJoined(worker, self._incarnations[worker], socket.gethostname(), os.getpid())

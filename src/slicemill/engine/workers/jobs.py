@@ -26,13 +26,13 @@ from pyspark import InheritableThread, SparkContext, TaskContext
 
 from slicemill.engine.workers.channel import ANSWER, MESSAGE, encode
 from slicemill.engine.workers.events import (
-    Answer,
     Event,
     Handler,
-    Joined,
-    Left,
     Notice,
+    WorkerAnswer,
     WorkerContext,
+    WorkerJoined,
+    WorkerLeft,
     failure,
     make_handler,
     writer_name,
@@ -147,7 +147,7 @@ class JobPool:
         self._events.append([self._joined(worker) for worker in range(len(self._incarnations))])
         self._awake.set()
 
-    def members(self) -> list[Joined]:
+    def members(self) -> list[WorkerJoined]:
         """The workers that `wait` has told of."""
         return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
 
@@ -173,9 +173,9 @@ class JobPool:
         while self._events:
             events += self._events.popleft()
         for event in events:
-            if isinstance(event, Answer | Left):
+            if isinstance(event, WorkerAnswer | WorkerLeft):
                 self._outstanding.pop(event.worker, None)
-            elif isinstance(event, Joined):
+            elif isinstance(event, WorkerJoined):
                 self._incarnations[event.worker] = event.incarnation
                 self._told.add(event.worker)
         return events
@@ -194,8 +194,8 @@ class JobPool:
             thread.join(_CANCEL_S)
         self._interrupts.give_back()
 
-    def _joined(self, worker: int, incarnation: int = 0) -> Joined:
-        return Joined(worker, incarnation, socket.gethostname(), os.getpid())
+    def _joined(self, worker: int, incarnation: int = 0) -> WorkerJoined:
+        return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
     def _run(self, job: list[_Sent]) -> None:
         """Run a job, in a thread of its own."""
@@ -211,7 +211,7 @@ class JobPool:
         except Exception as error:
             reason = why(error)
         for sent in by_worker.values():
-            events.append(Left(sent.worker, sent.incarnation, reason))
+            events.append(WorkerLeft(sent.worker, sent.incarnation, reason))
             events.append(self._joined(sent.worker, sent.incarnation + 1))
         self._events.append(events)
         self._awake.set()
@@ -225,4 +225,4 @@ def _told(sent: _Sent, done: _Done) -> Iterator[Event]:
         message: object = pickle.loads(memoryview(done.answer)[1:])
     except Exception as error:
         message = failure(error)
-    yield Answer(sent.worker, sent.incarnation, message, sent.sent_us)
+    yield WorkerAnswer(sent.worker, sent.incarnation, message, sent.sent_us)

@@ -42,7 +42,7 @@ from slicemill.engine.workers.channel import (
     Hello,
     encode,
 )
-from slicemill.engine.workers.events import Answer, Event, Joined, Left, Notice, failure
+from slicemill.engine.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft, failure
 from slicemill.engine.workers.interrupt import Interrupts
 from slicemill.engine.workers.supervisor import Supervisor
 from slicemill.engine.workers.worker import Ticket, task_of
@@ -94,7 +94,7 @@ class _Place:
     newest: int = -1
     seat: _Seat | None = None
     connected: bool = False  # since its last job ended
-    lost: list[Left] = field(default_factory=list)  # found while sending
+    lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
 
 
 class WorkerPool:
@@ -160,10 +160,10 @@ class WorkerPool:
         for supervisor in self._supervisors:
             supervisor.start()
 
-    def members(self) -> list[Joined]:
+    def members(self) -> list[WorkerJoined]:
         """The workers that have joined and have not left."""
         return [
-            Joined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
+            WorkerJoined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
             for worker, place in enumerate(self._places)
             if (seat := place.seat) is not None and seat.ready
         ]
@@ -294,23 +294,23 @@ class WorkerPool:
         except Exception as error:
             value = failure(error)
         if kind == ANSWER and seat.sent_us is not None:
-            events.append(Answer(worker, incarnation, value, seat.sent_us))
+            events.append(WorkerAnswer(worker, incarnation, value, seat.sent_us))
             seat.sent_us = seat.deadline = None
         elif kind == NOTICE:
             events.append(Notice(worker, incarnation, value))
         elif kind == READY:
             seat.ready, seat.deadline = True, None
-            events.append(Joined(worker, incarnation, seat.hello.host, seat.hello.pid))
+            events.append(WorkerJoined(worker, incarnation, seat.hello.host, seat.hello.pid))
         elif kind == LEAVING:
             seat.reason = str(value)
 
-    def _leave(self, place: _Place, reason: str) -> Left:
+    def _leave(self, place: _Place, reason: str) -> WorkerLeft:
         seat = place.seat
         assert seat is not None
         self._selector.unregister(seat.channel)
         seat.channel.close()
         place.seat = None
-        return Left(seat.hello.worker, seat.hello.incarnation, reason)
+        return WorkerLeft(seat.hello.worker, seat.hello.incarnation, reason)
 
     def _take(self, report: _Report, events: list[Event]) -> None:
         if isinstance(report, _JobEnded):
@@ -342,9 +342,11 @@ class WorkerPool:
             incarnation = -1 if place.seat is None else place.seat.hello.incarnation
             if place.seat is not None:
                 self._leave(place, _GONE)
-            events.append(Left(report.worker, incarnation, "Spark has stopped"))
+            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped"))
         elif not place.connected:
-            events.append(Left(report.worker, -1, report.reason or "its task ended before it connected"))
+            events.append(
+                WorkerLeft(report.worker, -1, report.reason or "its task ended before it connected")
+            )
         place.connected = place.seat is not None
 
     def _end_connected(self) -> None:

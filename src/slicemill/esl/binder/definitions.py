@@ -13,8 +13,8 @@ from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.catalog import (
     DerivedStream,
-    Dropped,
-    Query,
+    DroppedName,
+    QueryDefinition,
     QueryOptions,
     Relation,
     Setting,
@@ -181,7 +181,7 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
         )
 
 
-def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
+def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefinition:
     refuse_known(node.this, context)
     problems = Problems()
     options = QueryOptions()
@@ -195,14 +195,14 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> Query:
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
     assert query is not None
-    return Query(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
+    return QueryDefinition(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
 
 
-def bind_bare_query(node: exp.Expression, context: Context) -> Query:
+def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     number = 1
     while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
-    return Query(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+    return QueryDefinition(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
 
 
 def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
@@ -262,10 +262,10 @@ def bind_setting(node: nodes.SetOption) -> Setting:
         raise Mistake(message, span_of(value), hint) from None
 
 
-def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
+def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
-    found: Query | AggregateDefinition | ModelDefinition | Relation | None
+    found: QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None
     if kind == "QUERY":
         found = catalog.queries.get(name.lower())
         known = [query.name for query in catalog.queries.values()]
@@ -293,4 +293,4 @@ def bind_drop(node: nodes.DropObject, context: Context) -> Dropped:
     dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
     if dependants:
         raise Mistake(f"{found.name} is used by {all_of(dependants)}", span_of(node.this), "drop those first")
-    return Dropped(kind, found.name)
+    return DroppedName(kind, found.name)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from slicemill.errors import SlicemillError
 from slicemill.esl.catalog import Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.ingest.formats.values import Values, never_fails
+from slicemill.ingest.formats.values import TypedValues, never_fails
 from slicemill.storage.arrow_schema import to_arrow
 
 Numbers = npt.NDArray[np.int64]
@@ -70,15 +70,15 @@ class Parsed:
 
 
 @dataclass(slots=True)
-class Part:
+class ParsedColumns:
     """Columns of some lines, by name."""
 
     numbers: Numbers
-    columns: Mapping[str, Values]
+    columns: Mapping[str, TypedValues]
 
 
 def checked(
-    parts: Sequence[Part], broken: Mapping[int, str], wanted: Wanted, raw: Callable[[int], str]
+    parts: Sequence[ParsedColumns], broken: Mapping[int, str], wanted: Wanted, raw: Callable[[int], str]
 ) -> Parsed:
     """Good rows of all parts in the order of their numbers; `broken` are lines that have no columns, with the
     reason, and `raw` is the text of a bad line.
@@ -108,7 +108,7 @@ def checked(
     return Parsed(pa.concat_tables(tables).take(pa.array(order)), together[order], errors)
 
 
-def _misfits(part: Part, wanted: Wanted) -> dict[int, str]:
+def _misfits(part: ParsedColumns, wanted: Wanted) -> dict[int, str]:
     """Positions of rows that do not fit, each with the first reason."""
     reasons: dict[int, str] = {}
     for column in wanted.schema:

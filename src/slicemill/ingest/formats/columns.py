@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
-from slicemill.ingest.formats.checked import Parsed, Part, Wanted, checked
+from slicemill.ingest.formats.checked import Parsed, ParsedColumns, Wanted, checked
 from slicemill.ingest.formats.record_text import record_text
 from slicemill.ingest.formats.values import from_column
 
@@ -31,7 +31,7 @@ def checked_table(table: pa.Table, wanted: Wanted) -> Parsed:
         column.name: from_column(one_array(table.column(names[column.name.lower()])), column.type)
         for column in wanted.read
     }
-    part = Part(np.arange(table.num_rows), columns)
+    part = ParsedColumns(np.arange(table.num_rows), columns)
     return checked([part], {}, wanted, lambda number: record_text(table.slice(number, 1).to_pylist()[0]))
 
 

@@ -18,10 +18,10 @@ import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Column
-from slicemill.ingest.formats.checked import Numbers, Part, Wanted
+from slicemill.ingest.formats.checked import Numbers, ParsedColumns, Wanted
 from slicemill.ingest.formats.columns import one_array
-from slicemill.ingest.formats.lines import Lines
-from slicemill.ingest.formats.values import Values, by_rule, from_texts
+from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
 from slicemill.storage.arrow_schema import arrow_type
 
 # For fewer lines the fields one by one are cheaper than Arrow's reader.
@@ -71,14 +71,14 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 
 
 def csv_parts(
-    lines: Lines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
-) -> list[Part]:
+    lines: TextLines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+) -> list[ParsedColumns]:
     """The columns of some lines; a line with too few or too many fields is `broken`."""
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
     odd = np.arange(len(numbers))
-    parts: list[Part] = []
+    parts: list[ParsedColumns] = []
     if len(numbers) > _FEW_LINES and _is_for_arrow(form) and len(chosen.data) < _MOST_BYTES:
         odd = _odd_lines(chosen, form)
         regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
@@ -110,7 +110,7 @@ def _is_for_arrow(form: CsvFormat) -> bool:
     return len(form.separator) == 1 and characters.isascii() and form.separator != form.quote
 
 
-def _odd_lines(lines: Lines, form: CsvFormat) -> Numbers:
+def _odd_lines(lines: TextLines, form: CsvFormat) -> Numbers:
     """Lines that Arrow may read otherwise: with quotes that are not plain, or with control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
     marked = lines.with_byte(_BOM[:1])  # where a block begins with it, Arrow leaves it out
@@ -135,7 +135,7 @@ def _plain_quotes(form: CsvFormat) -> str:
     return f"^{field}(?:{separator}{field})*\\n$"
 
 
-def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numbers]:
+def _by_arrow(lines: TextLines, wanted: Wanted, form: CsvFormat) -> tuple[ParsedColumns, Numbers]:
     """The columns of lines that have the right number of fields, and the lines that have not."""
     unequal: list[int] = []
 
@@ -167,23 +167,23 @@ def _by_arrow(lines: Lines, wanted: Wanted, form: CsvFormat) -> tuple[Part, Numb
             check_utf8=False,
         ),
     )
-    columns: dict[str, Values] = {}
+    columns: dict[str, TypedValues] = {}
     for column in wanted.read:
         position = positions[column.name]
         if position is None:
-            columns[column.name] = Values(pa.nulls(table.num_rows, arrow_type(column.type)))
+            columns[column.name] = TypedValues(pa.nulls(table.num_rows, arrow_type(column.type)))
         else:
             columns[column.name] = from_texts(one_array(table.column(names[position])), column.type)
     skipped = np.array(unequal, np.int64)
-    return Part(np.setdiff1d(np.arange(len(lines)), skipped, assume_unique=True), columns), skipped
+    return ParsedColumns(np.setdiff1d(np.arange(len(lines)), skipped, assume_unique=True), columns), skipped
 
 
 # -- field by field ---------------------------------------------------------------------------------------
 
 
 def _by_field(
-    lines: Lines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
-) -> Part:
+    lines: TextLines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+) -> ParsedColumns:
     kept: list[int] = []
     rows: list[list[str | None]] = []
     for number in numbers.tolist():
@@ -202,7 +202,7 @@ def _by_field(
         position = positions[column.name]
         raw: list[object] = [None if position is None else row[position] for row in rows]
         columns[column.name] = by_rule(raw, column.type)
-    return Part(np.array(kept, np.int64), columns)
+    return ParsedColumns(np.array(kept, np.int64), columns)
 
 
 def csv_fields(line: str, form: CsvFormat) -> list[str | None]:

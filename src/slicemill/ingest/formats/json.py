@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.ingest.formats.checked import Mask, Numbers, Part, Wanted
+from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, Wanted
 from slicemill.ingest.formats.columns import one_array
-from slicemill.ingest.formats.lines import Lines
-from slicemill.ingest.formats.values import Values, by_rule, from_column
+from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.values import TypedValues, by_rule, from_column
 from slicemill.sources.reader import BadRow, json_record, value_of
 
 _FEW_LINES = 32
@@ -47,14 +47,16 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 }
 
 
-def json_parts(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> list[Part]:
+def json_parts(
+    lines: TextLines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]
+) -> list[ParsedColumns]:
     """The columns of some lines; a line that is not one JSON object is `broken`."""
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
     odd = _odd_lines(chosen) if len(numbers) > _FEW_LINES else np.arange(len(numbers))
     regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
-    parts: list[Part] = []
+    parts: list[ParsedColumns] = []
     left = [odd]
     _by_arrow(chosen, regular, wanted, parts, left)
     for part in parts:
@@ -68,7 +70,7 @@ def json_parts(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int,
 # -- by Arrow ---------------------------------------------------------------------------------------------
 
 
-def _odd_lines(lines: Lines) -> Numbers:
+def _odd_lines(lines: TextLines) -> Numbers:
     """Lines that are no objects at first sight, or hold what Arrow reads otherwise."""
     data = np.frombuffer(lines.data, np.uint8)
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
@@ -83,7 +85,9 @@ def _odd_lines(lines: Lines) -> Numbers:
     return np.unique(np.concatenate(odd))
 
 
-def _by_arrow(lines: Lines, numbers: Numbers, wanted: Wanted, parts: list[Part], left: list[Numbers]) -> None:
+def _by_arrow(
+    lines: TextLines, numbers: Numbers, wanted: Wanted, parts: list[ParsedColumns], left: list[Numbers]
+) -> None:
     """Parts of the lines that Arrow reads; the others are `left`."""
     if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
@@ -102,18 +106,18 @@ def _by_arrow(lines: Lines, numbers: Numbers, wanted: Wanted, parts: list[Part],
         fine[unsure] = False
         columns = {name: _where(values, fine) for name, values in part.columns.items()}
         left.append(numbers[unsure])
-        parts.append(Part(numbers[fine], columns))
+        parts.append(ParsedColumns(numbers[fine], columns))
     else:
-        parts.append(Part(numbers, part.columns))
+        parts.append(ParsedColumns(numbers, part.columns))
 
 
-def _where(values: Values, fine: Mask) -> Values:
+def _where(values: TypedValues, fine: Mask) -> TypedValues:
     moved = np.cumsum(fine) - 1
     bad = {int(moved[position]): why for position, why in values.bad.items() if fine[position]}
-    return Values(values.array.filter(pa.array(fine)), bad)
+    return TypedValues(values.array.filter(pa.array(fine)), bad)
 
 
-def _sampled(lines: Lines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
+def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
     """How the first lines spell each column; None if one is spelled in a way that Arrow cannot read."""
     records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
     types: dict[str, pa.DataType] = {}
@@ -132,7 +136,7 @@ def _sampled(lines: Lines, columns: Sequence[Column]) -> dict[str, pa.DataType] 
     return types
 
 
-def _read(lines: Lines, types: dict[str, pa.DataType], wanted: Wanted) -> Part | None:
+def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: Wanted) -> ParsedColumns | None:
     try:
         table = arrow_json.read_json(
             pa.BufferReader(lines.data),
@@ -148,10 +152,10 @@ def _read(lines: Lines, types: dict[str, pa.DataType], wanted: Wanted) -> Part |
     columns = {}
     for column in wanted.read:
         columns[column.name] = from_column(one_array(table.column(column.name)), column.type)
-    return Part(np.arange(len(lines)), columns)
+    return ParsedColumns(np.arange(len(lines)), columns)
 
 
-def _unsure(lines: Lines, part: Part, columns: Sequence[Column]) -> Numbers:
+def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Numbers:
     """Lines that the rule must read: a NULL may have its name in other letters, infinity is an error."""
     unsure = np.zeros(len(lines), np.bool_)
     lowered: bytes | None = None
@@ -173,7 +177,7 @@ def _unsure(lines: Lines, part: Part, columns: Sequence[Column]) -> Numbers:
 # -- object by object -------------------------------------------------------------------------------------
 
 
-def _by_object(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> Part:
+def _by_object(lines: TextLines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> ParsedColumns:
     kept: list[int] = []
     records = []
     for number in numbers.tolist():
@@ -186,4 +190,4 @@ def _by_object(lines: Lines, numbers: Numbers, wanted: Wanted, broken: dict[int,
     columns = {}
     for column in wanted.read:
         columns[column.name] = by_rule([value_of(record, column.name) for record in records], column.type)
-    return Part(np.array(kept, np.int64), columns)
+    return ParsedColumns(np.array(kept, np.int64), columns)

@@ -16,7 +16,7 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
-from slicemill.ingest.formats.lines import Lines
+from slicemill.ingest.formats.lines import TextLines
 from slicemill.scalar.calendar import BLANKS
 from slicemill.sources.reader import NO_TEXT
 
@@ -39,7 +39,7 @@ class LineParser:
         if self.form not in (JSON, CSV, EITHER):
             raise SlicemillError(f"lines are {JSON}, {CSV} or {EITHER}, not {self.form!r}")
 
-    def parse(self, lines: Lines) -> Parsed:
+    def parse(self, lines: TextLines) -> Parsed:
         filled, objects = _first_bytes(lines)
         broken = dict.fromkeys(_no_texts(lines), NO_TEXT)
         if broken:
@@ -50,7 +50,7 @@ class LineParser:
         return checked(parts, broken, self.wanted, lines.text)
 
 
-def _first_bytes(lines: Lines) -> tuple[Mask, Mask]:
+def _first_bytes(lines: TextLines) -> tuple[Mask, Mask]:
     """Which lines are not blank, and which begin with a brace."""
     data = np.frombuffer(lines.data, np.uint8)
     first = data[lines.edges[:-1]]
@@ -61,7 +61,7 @@ def _first_bytes(lines: Lines) -> tuple[Mask, Mask]:
     return filled, objects
 
 
-def _no_texts(lines: Lines) -> list[int]:
+def _no_texts(lines: TextLines) -> list[int]:
     """The lines that are no UTF-8."""
     if lines.data.isascii():
         return []

@@ -13,7 +13,7 @@ _NEWLINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class TextLines:
     """Lines, each with its end; line n is data[edges[n]:edges[n + 1]]."""
 
     data: bytes
@@ -34,14 +34,14 @@ class Lines:
     def text(self, number: int) -> str:
         return self.line(number).decode(errors="replace")
 
-    def taken(self, numbers: Numbers) -> Lines:
+    def taken(self, numbers: Numbers) -> TextLines:
         """Some of the lines, in order."""
         if len(numbers) == len(self):
             return self
         chosen = self.array(pa.large_binary()).take(pa.array(numbers))
         edges = np.frombuffer(chosen.buffers()[1], np.int64, len(numbers) + 1)
         data = chosen.buffers()[2]
-        return Lines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
+        return TextLines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
 
     def with_byte(self, byte: bytes) -> Numbers:
         """The lines in which a byte occurs."""
@@ -55,7 +55,7 @@ class Lines:
         return np.unique(np.searchsorted(self.edges, places, side="right") - 1)
 
 
-def split(data: bytes, universal: bool = True) -> Lines:
+def split(data: bytes, universal: bool = True) -> TextLines:
     """Lines of a text; they end with \\n or \\r\\n and, if `universal`, with \\r too, as files' lines do."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
@@ -66,4 +66,4 @@ def split(data: bytes, universal: bool = True) -> Lines:
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
     edges = np.zeros(len(ends) + 1, np.int64)
     edges[1:] = ends
-    return Lines(data, edges)
+    return TextLines(data, edges)

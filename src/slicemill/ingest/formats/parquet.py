@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Column
-from slicemill.ingest.formats.checked import Parsed, Part, Wanted, checked
+from slicemill.ingest.formats.checked import Parsed, ParsedColumns, Wanted, checked
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.old_calendar import Rebase, rebase_of
 from slicemill.ingest.formats.record_text import record_text
-from slicemill.ingest.formats.values import Values, from_column
+from slicemill.ingest.formats.values import TypedValues, from_column
 from slicemill.storage.arrow_schema import arrow_type
 
 
@@ -81,14 +81,14 @@ class ParquetRows:
         read = [column for column in self.wanted.schema if self._is_looked_at(column)]
         names = sorted({self.found[column.name] for column in read if column.name in self.found})
         table = self._table(groups, names)
-        columns: dict[str, Values] = {}
+        columns: dict[str, TypedValues] = {}
         for column in read:
             name = self.found.get(column.name)
             if name is None:
-                columns[column.name] = Values(pa.nulls(rows, arrow_type(column.type)))
+                columns[column.name] = TypedValues(pa.nulls(rows, arrow_type(column.type)))
             else:
                 columns[column.name] = from_column(self._array(table, name), column.type)
-        part = Part(np.arange(rows), columns)
+        part = ParsedColumns(np.arange(rows), columns)
         everything: dict[str, pa.Table] = {}
 
         def raw(number: int) -> str:

@@ -47,7 +47,7 @@ Cast: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 @dataclass(slots=True)
-class Values:
+class TypedValues:
     """A column of a declared type. `bad` says by position why a value is none of it; it is NULL then."""
 
     array: pa.Array
@@ -59,7 +59,7 @@ def never_fails(type_: Type) -> bool:
     return type_.kind in (Kind.VARCHAR, Kind.BINARY) and type_.length is None
 
 
-def from_texts(texts: pa.Array, type_: Type) -> Values:
+def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
     """The values that texts spell; NULL stays NULL.
 
     >>> from slicemill.esl.types.schema import INT
@@ -70,7 +70,7 @@ def from_texts(texts: pa.Array, type_: Type) -> Values:
     if type_.kind is Kind.VARCHAR:
         return _within_length(texts, type_)
     if type_.kind is Kind.BINARY:
-        return Values(texts.cast(pa.binary()))
+        return TypedValues(texts.cast(pa.binary()))
     if type_.kind is Kind.BOOLEAN:
         cast, unsure = _booleans(texts)
         return _by_rule_where(unsure, texts, cast, type_)
@@ -90,7 +90,7 @@ def from_texts(texts: pa.Array, type_: Type) -> Values:
     return _by_rule_where(pc.or_(unsure, failed), texts, cast, type_)
 
 
-def from_column(column: pa.Array, type_: Type) -> Values:
+def from_column(column: pa.Array, type_: Type) -> TypedValues:
     """The values of a column that has a type already, one of Parquet's or a generator's.
 
     >>> from slicemill.esl.types.schema import INT
@@ -106,7 +106,7 @@ def from_column(column: pa.Array, type_: Type) -> Values:
         return from_texts(column, type_)
     target = arrow_type(type_)
     if column.type == target:
-        return Values(column)
+        return TypedValues(column)
     cast = _cast_of(column.type, type_)
     if cast is None:
         return by_rule(_objects(column), type_)
@@ -114,7 +114,7 @@ def from_column(column: pa.Array, type_: Type) -> Values:
     return _within_length_of(found, failed, column, type_)
 
 
-def by_rule(raw: list[object], type_: Type) -> Values:
+def by_rule(raw: list[object], type_: Type) -> TypedValues:
     """The values of Python objects, one by one, as `slicemill.sources.values` has them."""
     convert = _converter(type_)
     bad: dict[int, str] = {}
@@ -125,7 +125,7 @@ def by_rule(raw: list[object], type_: Type) -> Values:
         except BadValueError as problem:
             bad[position] = str(problem)
             values.append(None)
-    return Values(typed(values, type_), bad)
+    return TypedValues(typed(values, type_), bad)
 
 
 _converter = lru_cache(maxsize=100)(converter)
@@ -136,18 +136,18 @@ def typed(values: list[object], type_: Type) -> pa.Array:
     return pa.array(values, arrow_type(type_))
 
 
-def _within_length(texts: pa.Array, type_: Type) -> Values:
+def _within_length(texts: pa.Array, type_: Type) -> TypedValues:
     if type_.length is None or not len(texts):
-        return Values(texts)
+        return TypedValues(texts)
     long = pc.fill_null(pc.greater(pc.utf8_length(texts), type_.length), False)
-    return _by_rule_where(long, texts, texts, type_) if pc.any(long).as_py() else Values(texts)
+    return _by_rule_where(long, texts, texts, type_) if pc.any(long).as_py() else TypedValues(texts)
 
 
-def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> Values:
+def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> TypedValues:
     """`cast`, with the values that the rule gives to the texts that are unsure."""
     positions = np.flatnonzero(unsure.to_numpy(zero_copy_only=False))
     if not len(positions):
-        return Values(cast)
+        return TypedValues(cast)
     distinct = texts.take(pa.array(positions)).dictionary_encode()
     ruled = by_rule(distinct.dictionary.to_pylist(), type_)
     codes: npt.NDArray[np.int32] = distinct.indices.to_numpy()
@@ -156,7 +156,7 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
         for position, code in zip(positions, codes.tolist(), strict=True)
         if code in ruled.bad
     }
-    return Values(_replaced(cast, unsure, ruled.array.take(distinct.indices)), bad)
+    return TypedValues(_replaced(cast, unsure, ruled.array.take(distinct.indices)), bad)
 
 
 def _replaced(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
@@ -195,22 +195,22 @@ def _from_year_1(times: pa.Array) -> pa.Array:
     return times
 
 
-def _cast_as_whole(texts: pa.Array, type_: Type) -> Values | None:
+def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
     """All at once, if every text has a spelling that Arrow and the rule understand alike, or nearly all."""
     try:
         cast = _cast(texts, type_)
     except pa.ArrowInvalid:
         return _in_utc(texts) if type_.kind is Kind.TIMESTAMP else None
     odd = _ODD[type_.kind](texts, cast)
-    return Values(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
+    return TypedValues(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
 
 
-def _in_utc(texts: pa.Array) -> Values | None:
+def _in_utc(texts: pa.Array) -> TypedValues | None:
     """Instants that all end with a Z and have minutes at least, as programs write them."""
     if not pc.all(pc.ends_with(texts, "Z")).as_py() or _odd_lengths(texts, 14) is not None:
         return None
     try:
-        return Values(_with_offset(texts))
+        return TypedValues(_with_offset(texts))
     except pa.ArrowInvalid:
         return None
 
@@ -221,14 +221,14 @@ def _with_offset(texts: pa.Array) -> pa.Array:
     return texts.cast(_INSTANT)
 
 
-def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Values:
+def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> TypedValues:
     """Instants with an offset from UTC, and all the others."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
     cast, failed = _cast_in_pieces(with_offset, type_, _with_offset)
     found = _by_rule_where(failed, texts, cast, type_)
     rest = from_texts(pc.if_else(zoned, None, texts), type_)
-    return Values(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
+    return TypedValues(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
@@ -290,7 +290,7 @@ def _objects(column: pa.Array) -> list[object]:
     return objects
 
 
-def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_: Type) -> Values:
+def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_: Type) -> TypedValues:
     if type_.length is not None:
         failed = pc.or_(failed, pc.fill_null(pc.greater(pc.utf8_length(found), type_.length), False))
     return _by_rule_where(failed, column, found, type_)

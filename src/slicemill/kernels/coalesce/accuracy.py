@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slicemill.kernels.windows.intervals import Mask, Places
-from slicemill.shedding.accuracy import Sums
+from slicemill.shedding.accuracy import AccuracySums
 
 
 class Pieces(NamedTuple):
@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
         return here.take(firsts)._replace(ends=here.ends[lasts])
 
 
-def sums(exact: Pieces, left: Pieces, wanted: Callable[[Pieces], Pieces]) -> Sums:
+def sums(exact: Pieces, left: Pieces, wanted: Callable[[Pieces], Pieces]) -> AccuracySums:
     """Of the runs and fragments that are wanted."""
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)
@@ -45,4 +45,4 @@ def sums(exact: Pieces, left: Pieces, wanted: Callable[[Pieces], Pieces]) -> Sum
     lengths = np.bincount(place[known], (left.ends - left.begins)[known], len(runs))
     counts = np.bincount(place[known], minlength=len(runs))
     shares = lengths / (exact.ends - exact.begins)[order]
-    return Sums(float(shares.sum()), int(np.maximum(counts, 1).sum() + (~known).sum()))
+    return AccuracySums(float(shares.sum()), int(np.maximum(counts, 1).sum() + (~known).sum()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.catalog import Catalog, Query
+from slicemill.esl.catalog import Catalog, QueryDefinition
 from slicemill.esl.types.query import Select
 from slicemill.plan.content import digest
 from slicemill.plan.graph import Node, QueryGraph
@@ -25,7 +25,7 @@ def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     return graph
 
 
-def _with_age_limit(graph: QueryGraph, query: Query) -> QueryGraph:
+def _with_age_limit(graph: QueryGraph, query: QueryDefinition) -> QueryGraph:
     """The join itself leaves out pairs: its state serves others, and stays as it is."""
     assert query.load is not None
     limit = AgeLimit(query.load, query.options.weight)
@@ -39,7 +39,7 @@ def _with_age_limit(graph: QueryGraph, query: Query) -> QueryGraph:
     return QueryGraph(nodes, graph.streams)
 
 
-def _with_box(graph: QueryGraph, query: Query) -> QueryGraph:
+def _with_box(graph: QueryGraph, query: QueryDefinition) -> QueryGraph:
     own = _own_nodes(graph, query.name)
     operator = _box(query)
     nodes: dict[str, Node] = {}
@@ -64,7 +64,7 @@ def _with_box(graph: QueryGraph, query: Query) -> QueryGraph:
     return QueryGraph(nodes, graph.streams)
 
 
-def _box(query: Query) -> Drop:
+def _box(query: QueryDefinition) -> Drop:
     assert query.load is not None
     range_us = None
     if query.load.method == WINDOWS:

@@ -112,13 +112,13 @@ def admit(mill: Mill, table: pa.Table) -> None:
 
 def learned(mill: Mill) -> dict[str, dict[str, Any]]:
     """What is known of each query's unit."""
-    return {query: mill.dispatcher.board.writers[query].statistics.plain() for query in mill.queries}
+    return {query: mill.dispatcher.running.writers[query].statistics.plain() for query in mill.queries}
 
 
 def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
     """Let units know what was learned of them in another mill."""
     for query, statistics in known.items():
-        mill.dispatcher.board.writers[query].statistics.restore(statistics)
+        mill.dispatcher.running.writers[query].statistics.restore(statistics)
 
 
 def replay(mill: Mill, recording: Recording) -> Floats:

@@ -7,9 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from slicemill.engine.board import Board, Goal
 from slicemill.engine.joining import new_fields
 from slicemill.engine.program import UnitPlan
+from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
@@ -40,7 +40,7 @@ def decision_ms(units: int) -> dict[str, float]:
 
 def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
     goals = {log: Goal() for unit in running for _, log in unit.plan.unit.outputs}
-    board = Board(running, home.logs, goals, wall_clock_us())
+    board = RunningUnits(running, home.logs, goals, wall_clock_us())
     writer = SegmentWriter(home.logs[STREAM].folder, "bench")
     # The same rows again and again: nobody reads them.
     extents = [writer.append(group(0, 10, 1))]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import Item, Message, ReadDone, ReadStream, RunDone, RunUnit
-from slicemill.engine.workers.events import Answer, Joined, Left
+from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
 from slicemill.storage.segments import parse_segment
 
@@ -22,7 +22,7 @@ At: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Crew:
+class AssignedWorker:
     """One worker: which process it is now, what it has, what it was asked."""
 
     incarnation: int
@@ -35,74 +35,74 @@ class Crew:
         return not self.asked
 
 
-class Crews:
+class Assignments:
     """The workers of a pool, as far as one mill uses them. `sync`: what they write must outlive power."""
 
     def __init__(self, pool: Pool, *, sync: bool) -> None:
         self.resident = pool.resident
         self._pool = pool
         self._sync = sync
-        self._crews: dict[int, Crew] = {}
+        self._workers: dict[int, AssignedWorker] = {}
         self._pinned: dict[tuple[str, int], int] = {}  # cell of a unit → worker
         self._loaded: dict[tuple[str, int], At] = {}  # … → who has its state in memory
         for joined in pool.members():
             self.join(joined)
 
     def __len__(self) -> int:
-        return len(self._crews)
+        return len(self._workers)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._crews)
+        return iter(self._workers)
 
     @property
     def busy(self) -> bool:
-        return any(not crew.idle for crew in self._crews.values())
+        return any(not assigned.idle for assigned in self._workers.values())
 
     @property
     def idle(self) -> list[int]:
-        return [worker for worker, crew in self._crews.items() if crew.idle]
+        return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def is_idle(self, worker: int) -> bool:
-        return self._crews[worker].idle
+        return self._workers[worker].idle
 
     @property
     def writers(self) -> set[str]:
         """The names of those who may still append to their segments."""
-        return {name for crew in self._crews.values() for name in crew.writers}
+        return {name for assigned in self._workers.values() for name in assigned.writers}
 
     # -- coming and going ------------------------------------------------------------------------------
 
-    def join(self, joined: Joined) -> None:
-        self._crews[joined.worker] = Crew(joined.incarnation)
+    def join(self, joined: WorkerJoined) -> None:
+        self._workers[joined.worker] = AssignedWorker(joined.incarnation)
 
-    def leave(self, left: Left, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
+    def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
         """A worker is gone; what it was asked and will not answer."""
-        crew = self._crews.get(left.worker)
-        if crew is None or crew.incarnation != left.incarnation:
+        assigned = self._workers.get(left.worker)
+        if assigned is None or assigned.incarnation != left.incarnation:
             return ()
-        del self._crews[left.worker]
+        del self._workers[left.worker]
         self._pinned = {cell: worker for cell, worker in self._pinned.items() if worker != left.worker}
         self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.loaded, stream.next_read_us = None, 0
-        return crew.asked
+        return assigned.asked
 
-    def answered(self, answer: Answer) -> tuple[Item, ...] | None:
+    def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
         """What a worker was asked that answers now; None if the answer comes from an earlier process."""
-        crew = self._crews.get(answer.worker)
-        if crew is None or crew.incarnation != answer.incarnation:
+        assigned = self._workers.get(answer.worker)
+        if assigned is None or assigned.incarnation != answer.incarnation:
             return None
-        asked, crew.asked = crew.asked, ()
+        asked, assigned.asked = assigned.asked, ()
         return asked
 
     def note_writers(self, worker: int, done: ReadDone | RunDone) -> None:
-        crew = self._crews[worker]
+        assigned = self._workers[worker]
         for appended in done.written.values():
             for extent in appended.extents:
                 parsed = parse_segment(extent.segment)
                 if parsed is not None:
-                    crew.writers.add(parsed[0])
+                    assigned.writers.add(parsed[0])
 
     # -- who has what ----------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Crews:
         """The worker that a cell is pinned to: the one with the fewest cells, when it has none yet."""
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
-            counts = dict.fromkeys(self._crews, 0)
+            counts = dict.fromkeys(self._workers, 0)
             for other in self._pinned.values():
                 counts[other] += 1
             worker = min(counts, key=lambda candidate: (counts[candidate], candidate))
@@ -119,7 +119,7 @@ class Crews:
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
         """A worker runs a cell from now on; True if it has it in memory already."""
-        at = (worker, self._crews[worker].incarnation)
+        at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
         return known and self.resident
@@ -136,14 +136,14 @@ class Crews:
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
         """The worker that reads a stream: always the same while it lives."""
-        if stream.loaded is not None and stream.loaded[0] in self._crews:
+        if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
-        return min(self._crews, key=lambda worker: (busy.count(worker), -worker))
+        return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
         """A worker reads a stream from now on; True if it has not done so before."""
-        at = (worker, self._crews[worker].incarnation)
+        at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first
 
@@ -152,10 +152,10 @@ class Crews:
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
         """Send each worker its items as one message, with the plans that it does not have yet."""
         for worker, items in queues.items():
-            crew = self._crews[worker]
+            assigned = self._workers[worker]
             planned = {item.plan: item for item in items if isinstance(item, RunUnit | ReadStream)}
-            plans = {plan: pickled(item) for plan, item in planned.items() if plan not in crew.plans}
+            plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
             if self.resident:
-                crew.plans.update(plans)
-            crew.asked = tuple(items)
-            self._pool.send(worker, Message(crew.asked, plans, self._sync))
+                assigned.plans.update(plans)
+            assigned.asked = tuple(items)
+            self._pool.send(worker, Message(assigned.asked, plans, self._sync))

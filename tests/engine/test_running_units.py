@@ -1,4 +1,4 @@
-"""The board against asking every unit, while rows arrive, units run and time goes on."""
+"""The running units against asking every unit, while rows arrive, units run and time goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.board import Board, Goal
+from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
@@ -36,12 +36,12 @@ class Works:
         self.mill = fed_mill(folder, self.clock, inline_pool(1))
         self.mill.execute(SCRIPT)
         self.mill.open()
-        self.units = self.mill.dispatcher.board.units
+        self.units = self.mill.dispatcher.running.units
         self.renew()
 
     @property
-    def board(self) -> Board:
-        return self.mill.dispatcher.board
+    def running(self) -> RunningUnits:
+        return self.mill.dispatcher.running
 
     def close(self) -> None:
         self.mill.close()
@@ -59,7 +59,7 @@ class Works:
             dispatcher._finish_asked()
 
     def can_run(self, unit: RunningUnit) -> bool:
-        """What the board says, by asking."""
+        """What the table says, by asking."""
         reached = {log: self.mill.watermark(log)[0] for log in unit.plan.unit.inputs}
         held = unit.due is not None and min(reached.values()) >= unit.due
         end = any(until == END and unit.told().get(log) != END for log, until in reached.items())
@@ -67,8 +67,8 @@ class Works:
 
     def check(self) -> list[RunningUnit]:
         now = self.clock.now
-        self.board.refresh(now)
-        positions, batches = self.board.ready(self.mill.watermark, now)
+        self.running.refresh(now)
+        positions, batches = self.running.ready(self.mill.watermark, now)
         ready = [self.units[position] for position in positions]
         assert ready == [unit for unit in self.units if self.can_run(unit)]
         for unit, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
@@ -83,13 +83,13 @@ class Works:
 steps = st.one_of(
     st.tuples(st.sampled_from(["a", "b"]), st.lists(st.integers(0, 9), max_size=3)),
     st.integers(0, 5),
-    st.sampled_from(["time", "new board"]),
+    st.sampled_from(["time", "new table"]),
 )
 
 
 @given(st.lists(steps, max_size=20))
 @settings(max_examples=15)
-def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> None:
+def test_the_table_knows_what_every_unit_would_say(history: list[object]) -> None:
     with TemporaryDirectory() as folder, closing(Works(Path(folder))) as works:
         for step in [*history, "end", 0, 1, 2, 3, 4, 5]:
             works.clock.now += SECOND // 2
@@ -101,7 +101,7 @@ def test_the_board_knows_what_every_unit_would_say(history: list[object]) -> Non
                     works.run(ready[step % len(ready)])
             elif step == "end":
                 works.mill.dispatcher.end_streams()
-            elif step == "new board":
+            elif step == "new table":
                 works.renew()
             works.check()
 
@@ -111,14 +111,18 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         works.arrive("a", [1, 5, 9])
         works.clock.now += 3 * SECOND
         works.check()
-        positions, batches = works.board.ready(works.mill.watermark, works.clock.now)
+        positions, batches = works.running.ready(works.mill.watermark, works.clock.now)
         by_name = {works.units[position].id: place for place, position in enumerate(positions)}
-        plain, slid = (by_name[works.board.writers[name].id] for name in ("plain", "slid"))
+        plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
         assert batches.weight[[plain, slid]].tolist() == [1, 2]
         assert batches.wait[slid] == pytest.approx(3)
         assert batches.slack[slid] == pytest.approx(1 - 3)
         assert np.isinf(batches.slack[plain])
         works.clock.now += SECOND
-        works.board.refresh(works.clock.now)
-        # Three rows since they arrived, for all of the four seconds that the board is old.
-        assert works.board.rows_waiting(works.board.writers["slid"].id) == (3, pytest.approx(3, rel=1e-3), 3)
+        works.running.refresh(works.clock.now)
+        # Three rows since they arrived, for all of the four seconds that the table is old.
+        assert works.running.rows_waiting(works.running.writers["slid"].id) == (
+            3,
+            pytest.approx(3, rel=1e-3),
+            3,
+        )

@@ -1,7 +1,7 @@
-"""The board: what waits at each unit, in columns, kept up to date by what has changed.
+"""Running units: what waits at each unit, in columns, kept up to date by what has changed.
 
 A decision asks for all units that could run. Asking each of a thousand units would take longer than many of
-them run, so the board looks at each log once, adds what is new to all units that read it, and works out
+them run, so this table looks at each log once, adds what is new to all units that read it, and works out
 anew only the unit that has run.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import Watermark
 from slicemill.metrics.ideal_times import IdealTime, Written, ideal_time
-from slicemill.metrics.waiting import Positions, Waiting
+from slicemill.metrics.waiting import Positions, WaitingRows
 from slicemill.scheduling.batches import Batches
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
@@ -35,7 +35,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class ResultPath:
     """From a unit's input to the results that come of it, its own and those of units behind it (P2).
 
     All queries of a unit get their results in the same run, so they count together, with the shared work
@@ -50,8 +50,8 @@ class Path:
     within_s: float
 
 
-class Board:
-    """Units by position; `before` is the board that this one replaces, which knows how long things wait."""
+class RunningUnits:
+    """Units by position; `before` is the table that this one replaces, which knows how long things wait."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Board:
         logs: Mapping[str, Log],
         goals: Mapping[str, Goal],
         now_us: int,
-        before: Board | None = None,
+        before: RunningUnits | None = None,
     ) -> None:
         self.units = list(units)
         self.position = {unit.id: position for position, unit in enumerate(units)}
@@ -87,13 +87,13 @@ class Board:
         self._figures = np.zeros((6, count))
         self._own = np.zeros((3, count))
         self._counted_us = now_us
-        self.waiting = Waiting(count, now_us)
+        self.waiting = WaitingRows(count, now_us)
         for position, unit in enumerate(units):
             self._renew(position, unit)
         if before is not None:
             self._take_over(before)
 
-    def _take_over(self, before: Board) -> None:
+    def _take_over(self, before: RunningUnits) -> None:
         known = {
             here: before.position[name] for name, here in self.position.items() if name in before.position
         }
@@ -120,7 +120,7 @@ class Board:
             self._epochs[readers] += len(epochs)
             self.rows[readers] += sum(epoch.rows for epoch in epochs)
             if log not in self.writers:
-                # Rows of a stream came while nobody looked; those of units come when the board is told.
+                # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
                     self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
             oldest = min(epoch.arrival_us for epoch in epochs)
@@ -161,7 +161,7 @@ class Board:
         )
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Of what the board has seen of the logs: what comes later is added when it is seen."""
+        """Of what this table has seen of the logs: what comes later is added when it is seen."""
         epochs = [
             epoch
             for log in unit.plan.unit.inputs
@@ -222,7 +222,7 @@ class Board:
                 ended[readers] |= self._untold[log][readers]
         return (can | (self._holds & (reached >= self._due)) | ended) & free
 
-    def path(self, unit: RunningUnit) -> Path:
+    def path(self, unit: RunningUnit) -> ResultPath:
         """The unit's own figures and those of all that comes of its results, as they are known now."""
         cost = unit.statistics.cost
         value = results = 0.0
@@ -240,7 +240,7 @@ class Board:
                 overhead += behind.overhead_s
                 per_row += share * behind.per_row_s
                 within = min(within, behind.within_s)
-        return Path(value, results, queries, overhead, per_row, within)
+        return ResultPath(value, results, queries, overhead, per_row, within)
 
     def _shares(self, unit: RunningUnit) -> Iterator[tuple[str, float]]:
         for _, log in unit.plan.unit.outputs:

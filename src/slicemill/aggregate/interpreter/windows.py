@@ -1,0 +1,177 @@
+"""One partition of a window call row by row: a class for each strategy of the dispatch table (M31-M37).
+
+`arrive` takes the partition's next tuple, `answer` gives what the latest one yields. Who asks, and when, is
+up to the call: at each tuple, at every n-th, or when a slot of time has ended.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any, Protocol
+
+from slicemill.aggregate.definition import (
+    AggregateDefinition,
+    BaseRun,
+    Panes,
+    Returned,
+    Stepper,
+    WindowFactory,
+    base_of,
+    window_version,
+)
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.aggregate.windows import Strategy, strategy_of
+
+
+class Partition(Protocol):
+    """The state of a call in one partition; positions are arrival numbers or timestamps (see `Frame`)."""
+
+    def arrive(self, position: int, args: Args) -> None: ...
+
+    def answer(self) -> Returned: ...
+
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+class Unbounded:
+    """The base version over all tuples so far."""
+
+    def __init__(self, definition: AggregateDefinition) -> None:
+        self._run = BaseRun(base_of(definition))
+
+    def arrive(self, position: int, args: Args) -> None:  # noqa: ARG002
+        self._run.step(args)
+
+    def answer(self) -> Returned:
+        return self._run.value()
+
+    def state(self) -> object:
+        return self._run.state()
+
+    def restore(self, state: Any) -> None:
+        self._run.restore(state)
+
+
+class Tumbling:
+    """The base version, begun anew in each slot, over the last tuples of the slot that the window covers."""
+
+    def __init__(self, definition: AggregateDefinition, frame: Frame) -> None:
+        assert frame.length is not None
+        self._base, self._frame, self._length = base_of(definition), frame, frame.length
+        self._run = BaseRun(self._base)
+        self._end: int | None = None
+
+    def arrive(self, position: int, args: Args) -> None:
+        end = self._frame.slot_end(position)
+        if end != self._end:
+            self._run, self._end = BaseRun(self._base), end
+        if end - position <= self._length:
+            self._run.step(args)
+
+    def answer(self) -> Returned:
+        return self._run.value()
+
+    def state(self) -> object:
+        return self._end, self._run.state()
+
+    def restore(self, state: Any) -> None:
+        self._end, run = state
+        self._run.restore(run)
+
+
+class Sliding:
+    """The window version: the oldest tuples expire, the new one is inserted, then it is told of (M32).
+
+    Under ACTIVE EXPIRATION tuples expire by the clock of the call, which calls `expire` (M36).
+    """
+
+    def __init__(self, window: WindowFactory, frame: Frame) -> None:
+        self._frame = frame
+        self._inwindow = Inwindow()
+        self._accumulator = window(self._inwindow)
+        self._stepper = Stepper(self._accumulator)
+        self._returned: Returned = []
+
+    def arrive(self, position: int, args: Args) -> None:
+        if not self._frame.active:
+            lower = self._frame.lower(position)
+            while (oldest := self._inwindow.oldest_position()) is not None and oldest < lower:
+                self.expire(oldest)
+        self._inwindow.insert(position, args)
+        self._returned = self._stepper.step(args)
+
+    def expire(self, position: int) -> Returned | None:
+        """EXPIRE for the oldest tuple, if it has this position: the aggregate may have deleted that one."""
+        args = self._inwindow.oldest()
+        if args is None or self._inwindow.oldest_position() != position:
+            return None
+        returned = self._accumulator.expire(args)
+        self._inwindow.remove_oldest(position)
+        return returned
+
+    def answer(self) -> Returned:
+        return list(self._returned)
+
+    def state(self) -> object:
+        return self._inwindow.state(), self._stepper.state(), self._returned
+
+    def restore(self, state: Any) -> None:
+        window, steps, self._returned = state
+        self._inwindow.restore(window)
+        self._stepper.restore(steps)
+
+
+class Paned:
+    """The base version per pane of gcd(length, slide); what panes return goes through the window version."""
+
+    def __init__(self, definition: AggregateDefinition, frame: Frame) -> None:
+        assert frame.length is not None and frame.slide is not None
+        panes = definition.panes or Panes(base_of(definition), definition)
+        self._length = gcd(frame.length, frame.slide)
+        self._base, self._combine = panes.pane, panes.combine
+        self._combined = Sliding(window_version(panes.combine), frame.in_panes(self._length))
+        self._number = 0
+        self._open: BaseRun | None = None
+
+    def arrive(self, position: int, args: Args) -> None:
+        if position // self._length != self._number:
+            self.answer()
+            self._number = position // self._length
+        if self._open is None:
+            self._open = BaseRun(self._base)
+        self._open.step(args)
+
+    def answer(self) -> Returned:
+        """Closes the pane: its values go on one by one, and the last of them sees all."""
+        if self._open is None:
+            return []
+        values, self._open = self._open.value(), None
+        for value in values:
+            self._combined.arrive(self._number, self._combine.row_of(value))
+        return self._combined.answer() if values else []
+
+    def state(self) -> object:
+        return self._number, None if self._open is None else self._open.state(), self._combined.state()
+
+    def restore(self, state: Any) -> None:
+        self._number, opened, combined = state
+        self._combined.restore(combined)
+        if opened is not None:
+            self._open = BaseRun(self._base)
+            self._open.restore(opened)
+
+
+def fresh_partition(definition: AggregateDefinition, frame: Frame) -> Partition:
+    """A fresh partition, by the strategy of the call."""
+    match strategy_of(definition, frame):
+        case Strategy.UNBOUNDED:
+            return Unbounded(definition)
+        case Strategy.TUMBLE:
+            return Tumbling(definition, frame)
+        case Strategy.PANES:
+            return Paned(definition, frame)
+        case _:
+            return Sliding(window_version(definition), frame)

@@ -1,0 +1,41 @@
+"""How a window call is evaluated: the dispatch table of M37, for all who evaluate one.
+
+| window | aggregate | strategy |
+|---|---|---|
+| without a beginning | any | UNBOUNDED |
+| without slide | any | FINITE |
+| slide as long as the window, or longer | any | TUMBLE |
+| shorter slide | ALGEBRAIC | PANES |
+| shorter slide | any other | SLIDING |
+| ACTIVE EXPIRATION | any | ACTIVE |
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from slicemill.aggregate.definition import AggregateDefinition
+from slicemill.aggregate.frame import Frame
+
+
+class Strategy(Enum):
+    """The entries of the table; the values say how each is evaluated."""
+
+    UNBOUNDED = "base, TERMINATE after each tuple"
+    FINITE = "window version"
+    TUMBLE = "base restarted in each slot"
+    PANES = "base per pane, then window version"
+    SLIDING = "window version, output on yield tuples only"
+    ACTIVE = "window version and negative tuples"
+
+
+def strategy_of(definition: AggregateDefinition, frame: Frame) -> Strategy:
+    if frame.active:
+        return Strategy.ACTIVE
+    if frame.length is None:
+        return Strategy.UNBOUNDED
+    if frame.slide is None:
+        return Strategy.FINITE
+    if frame.slide >= frame.length:
+        return Strategy.TUMBLE
+    return Strategy.PANES if definition.algebraic else Strategy.SLIDING
