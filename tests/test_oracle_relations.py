@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from support.corpus import Event
 from support.units import run_units
 

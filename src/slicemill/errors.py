@@ -5,6 +5,39 @@ A message says what is wrong, where, and what to do about it; the CLI prints it 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
 
 class SlicemillError(Exception):
     """Base of every error a user can cause or should read."""
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """A hint naming the nearest candidates, or nothing where none is near.
+
+    >>> did_you_mean("prise", ["price", "itemID"])
+    'did you mean price?'
+    """
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    near = get_close_matches(word.lower(), by_lower, n=3, cutoff=0.6)
+    if not near:
+        return ""
+    return f"did you mean {' or '.join(by_lower[name] for name in near)}?"
+
+
+def one_of(words: Sequence[str], last: str = "or") -> str:
+    """Words as a choice in prose: `a`, `a or b`, `a, b or c`."""
+    if len(words) <= 1:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def all_of(words: Sequence[str]) -> str:
+    """Words as a list in prose: `a`, `a and b`, `a, b and c`."""
+    return one_of(words, "and")
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things: `1 column`, `2 columns`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,4 +1,8 @@
-"""Points in time: microseconds since 1970 as integers, between a beginning and an end."""
+"""Points in time and durations as integers of microseconds, and every spelling of a unit of time.
+
+A point in time counts from 1970, between a beginning and an end. Units are those of SQL, Spark and
+the theses.
+"""
 
 from __future__ import annotations
 
@@ -14,3 +18,64 @@ US = 1_000_000
 
 def wall_clock_us() -> int:
     return time.time_ns() // 1000
+
+
+UNITS_US: dict[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+
+_SHORT = {
+    "US": "MICROSECOND",
+    "USEC": "MICROSECOND",
+    "MICRO": "MICROSECOND",
+    "MS": "MILLISECOND",
+    "MSEC": "MILLISECOND",
+    "MILLI": "MILLISECOND",
+    "S": "SECOND",
+    "SEC": "SECOND",
+    "M": "MINUTE",
+    "MIN": "MINUTE",
+    "H": "HOUR",
+    "HR": "HOUR",
+    "D": "DAY",
+    "W": "WEEK",
+}
+
+# Not of a fixed length: fine in date arithmetic, never in a window.
+CALENDAR_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
+def unit_name(word: str) -> str | None:
+    """The singular upper-case name of a unit, or None if `word` is none.
+
+    >>> unit_name("mins"), unit_name("Hours"), unit_name("months"), unit_name("rows")
+    ('MINUTE', 'HOUR', 'MONTH', None)
+    """
+    upper = word.upper()
+    for candidate in (upper, upper.removesuffix("S")):
+        if candidate in UNITS_US or candidate in CALENDAR_UNITS_MONTHS:
+            return candidate
+        if candidate in _SHORT:
+            return _SHORT[candidate]
+    return None
+
+
+def format_us(us: int) -> str:
+    """A duration as people write it, in the largest unit that divides it.
+
+    >>> format_us(90_000_000), format_us(3_600_000_000), format_us(0)
+    ('90 SECONDS', '1 HOUR', '0 SECONDS')
+    """
+    if us == 0:
+        return "0 SECONDS"
+    for name, size in sorted(UNITS_US.items(), key=lambda item: -item[1]):
+        if us % size == 0:
+            count = us // size
+            return f"{count} {name}{'' if count == 1 else 'S'}"
+    raise AssertionError("every whole number of microseconds is divisible by one")

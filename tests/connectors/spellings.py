@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.sources import values
+from slicemill.ingest.formats import raw_values as values
 
 Value = TypeVar("Value")
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicemill.connectors.finite import read_rows
+from slicemill.connectors.generators import nexmark
 from slicemill.connectors.generators.generator import GENERATORS, generator_of
+from slicemill.connectors.readers import open_readers
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl.catalog import Stream
-from slicemill.ingest.reader import SourceBatch, SourceReader, open_readers
-from slicemill.sources import nexmark
-from slicemill.sources.reader import read_rows
+from slicemill.esl.types.catalog import Stream
+from slicemill.ingest.reader import SourceBatch, SourceReader
 
 BID = "auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp"
 READING = "reader int, tag bigint, at timestamp"

@@ -12,13 +12,14 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from slicemill.connectors.finite import read_rows
+from slicemill.connectors.origin import origin_of
 from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec, Stream, Table, TimestampKind
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.catalog import SourceSpec, Stream, Table, TimestampKind
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.sources.origin import origin_of
-from slicemill.sources.reader import BadRow, read_rows
+from slicemill.ingest.formats.records import BadRow
 
 BID = Schema(
     (Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", t.TIMESTAMP))

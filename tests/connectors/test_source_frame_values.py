@@ -22,10 +22,11 @@ from tests.connectors.spellings import (
     texts,
 )
 
+from slicemill.connectors.finite import read_rows
 from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
-from slicemill.esl.catalog import SourceSpec, Table
+from slicemill.esl.types.catalog import SourceSpec, Table
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.sources.reader import BadRow, read_rows
+from slicemill.ingest.formats.records import BadRow
 
 
 def assert_same(

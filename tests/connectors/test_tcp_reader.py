@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slicemill.connectors.readers import open_readers
 from slicemill.connectors.tcp import pump as tcp_pump
 from slicemill.connectors.tcp import spool as tcp_spool
 from slicemill.connectors.tcp.options import tcp_options
@@ -23,10 +24,10 @@ from slicemill.connectors.tcp.pump import MAX_LINE_BYTES, tcp_status
 from slicemill.connectors.tcp.reader import TcpReader
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition, spool_files
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.ingest.reader import SourceBatch, open_readers
+from slicemill.ingest.reader import SourceBatch
 
 DEADLINE_S = 60.0
 LINE = Schema((Column("value", t.VARCHAR),))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
 from slicemill.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize

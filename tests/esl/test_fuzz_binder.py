@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import Source, bind_script
-from slicemill.esl.errors import render
+from slicemill.esl.syntax.errors import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 

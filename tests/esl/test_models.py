@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import Source, bind, bind_script
-from slicemill.esl.source import Span
+from slicemill.esl.syntax.source import Span
 from slicemill.esl.types.model import PREDEFINED
 from slicemill.model import Nulls, expression
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from slicemill.esl.errors import EslError
-from slicemill.esl.source import Source
 from slicemill.esl.syntax.dialect import parse
+from slicemill.esl.syntax.errors import EslError
+from slicemill.esl.syntax.source import Source
 
 FIXTURE = Path(__file__).parent / "fixtures" / "syntax_errors.txt"
 

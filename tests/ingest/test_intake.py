@@ -10,10 +10,10 @@ import pytest
 
 from ingest.streams import SCHEMA, Kept, external, internal, rows, run, tuples
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import TimestampKind
+from slicemill.esl.types.catalog import TimestampKind
 from slicemill.ingest.intake import Intake, Passed
-from slicemill.ingest.watermarks import BEGINNING
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.time import BEGINNING
 
 
 def test_a_file_of_eight_rows_and_eight_files_of_one_row_have_the_same_late_rows() -> None:

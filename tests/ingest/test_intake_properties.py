@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.streams import Kept, batches_of, external, rows
-from slicemill.ingest.watermarks import BEGINNING, watermark
+from slicemill.ingest.watermarks import watermark
 from slicemill.reference.buffers import Occupancy
 from slicemill.reference.sources import Arrival, Source, SourceSpec
+from slicemill.time import BEGINNING
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=30)
 BORDERS = st.sets(st.integers(0, 30), max_size=8)

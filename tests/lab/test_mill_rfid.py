@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.rfid.denoising import Denoised
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 from slicemill_lab.mill.rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slicemill.engine.mill import Mill
-from slicemill.scheduling.quantiles import Quantiles
+from slicemill.metrics.quantiles import Quantiles
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.queries import CATEGORIES, script
 from slicemill_lab.bench.live.samples import load

@@ -8,11 +8,11 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.metrics.ideal_times import Written, ideal_time
-from slicemill.metrics.unit_statistics import UnitStatistics
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.scheduling.adaptive import BatchCost
+from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
 from slicemill_lab.charts.composites import Join, Joined, JoinSide

@@ -8,9 +8,9 @@ import math
 import pytest
 
 from slicemill.esl.types.service_level import ServiceLevel, service_level
+from slicemill.metrics.figures import Record, Summary
 from slicemill.metrics.ideal_times import IdealTime
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
-from slicemill.scheduling.metrics import Record, Summary
 
 SECOND = 1_000_000
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.coalesce_windows import Temporal
 from slicemill.rows import Row, Timed
 from slicemill.shedding.accuracy import accuracy
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import METHODS
 from support.stored import stored
 

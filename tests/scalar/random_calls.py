@@ -9,9 +9,9 @@ from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.esl.units import UNITS_US
 from slicemill.scalar.operator_types import arithmetic_type, castable
 from slicemill.scalar.signatures import SCALARS, fits, result_type
+from slicemill.time import UNITS_US
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shed_streams import accuracy_of, closed, copy, feed, fragments
 
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.shedding.blind import BlindMemory
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of

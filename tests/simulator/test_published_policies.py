@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.metrics import Summary
+from slicemill.metrics.figures import Summary
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut

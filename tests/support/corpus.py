@@ -20,8 +20,8 @@ from _pytest.mark import ParameterSet
 
 from slicemill.esl import bind
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.catalog import Catalog, Stream, Table, TimestampKind
-from slicemill.esl.source import Source
+from slicemill.esl.syntax.source import Source
+from slicemill.esl.types.catalog import Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.schema import Kind, Schema, Type
 
 CORPUS = Path(__file__).parents[1] / "corpus"

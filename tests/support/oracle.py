@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from slicemill.esl.catalog import Catalog, DerivedStream, Stream
 from slicemill.esl.render import render
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
 from slicemill.esl.types.query import Continuous, Input, Select, Union
 from slicemill.esl.types.schema import Kind, Type
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.keys import distinct_keys
+from slicemill.columns.keys import distinct_keys
 from slicemill.scalar.vectors import fixed_width, numbers, validity
 
 Places: TypeAlias = NDArray[np.int64]

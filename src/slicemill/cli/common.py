@@ -36,7 +36,7 @@ def seconds_of(duration: str | None) -> float | None:
     >>> seconds_of("30s"), seconds_of("2 min"), seconds_of("1.5h")
     (30.0, 120.0, 5400.0)
     """
-    from slicemill.esl.units import UNITS_US, unit_name
+    from slicemill.time import UNITS_US, unit_name
 
     if duration is None:
         return None

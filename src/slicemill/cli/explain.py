@@ -12,8 +12,8 @@ from slicemill.cli.common import File, read
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl.catalog import Catalog
-    from slicemill.plan.graph import QueryGraph
+    from slicemill.esl.types.catalog import Catalog
+    from slicemill.operators.graph import QueryGraph
 
 
 class Format(StrEnum):

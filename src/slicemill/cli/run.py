@@ -12,7 +12,7 @@ from slicemill.cli.common import File, read, seconds_of
 from slicemill.scheduling.policy_names import AIMS, parse_policy
 
 if TYPE_CHECKING:
-    from slicemill.esl.catalog import Catalog
+    from slicemill.esl.types.catalog import Catalog
 
 
 class EngineName(StrEnum):
@@ -109,8 +109,8 @@ def _check(home: Path) -> None:
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
     from rich.console import Console
 
+    from slicemill.connectors.sinks.show import show_counts, show_rows, show_shed
     from slicemill.reference.runner import run_script
-    from slicemill.show import show_counts, show_rows, show_shed
 
     with Console(stderr=True).status("running"):
         result = run_script(catalog)

@@ -32,8 +32,7 @@ from pyspark.sql.types import StructField, StructType
 
 from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
 from slicemill.connectors.sinks.sink import with_instants
-from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
 from slicemill.engine.live import RowRates, queries_table, troubles, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
 from slicemill.esl import Source, bind
-from slicemill.show import show_counts, show_rows, show_timestamp
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 

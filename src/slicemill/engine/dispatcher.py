@@ -42,9 +42,9 @@ from slicemill.engine.work import (
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
+from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.dispatch import Chooser
-from slicemill.scheduling.metrics import Summary
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Literal, cast
 import pyarrow as pa
 
 from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.columns.rows import plain_rows
 from slicemill.connectors.files.table import read_table
+from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
@@ -29,9 +31,9 @@ from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
-from slicemill.engine.rows import plain_rows
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
+from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import HeldSlice, slices_of
 from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
@@ -41,24 +43,30 @@ from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source, bind
-from slicemill.esl.catalog import Catalog, DroppedName, QueryDefinition, Setting, Statement, Stream, Table
+from slicemill.esl.types.catalog import (
+    Catalog,
+    DroppedName,
+    QueryDefinition,
+    Setting,
+    Statement,
+    Stream,
+    Table,
+)
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
-from slicemill.ingest.needs import needs_of
-from slicemill.ingest.reader import has_readers
-from slicemill.ingest.spark_ingest import SparkIngest
+from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.graph import QueryGraph
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source as SourceOperator
 from slicemill.plan.history import history_us
-from slicemill.plan.operators import Source as SourceOperator
+from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
 from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named
-from slicemill.scheduling.metrics import Record
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name

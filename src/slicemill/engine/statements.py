@@ -13,8 +13,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slicemill.esl import Bound
-from slicemill.esl.catalog import CALLED, DroppedName, QueryDefinition, Setting, Statement
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
+    CALLED,
+    DroppedName,
+    QueryDefinition,
+    Setting,
+    Statement,
+)
 from slicemill.esl.types.model import ModelDefinition
 
 _RELATION = "relation"

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from slicemill.connectors.readers import open_readers
 from slicemill.engine.exchange import Spread, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
-    Arrivals,
     CheckpointDone,
     CheckpointUnit,
     Forget,
@@ -46,7 +46,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
-from slicemill.metrics.due import arrivals_of, dated
+from slicemill.metrics.due import Arrivals, arrivals_of, dated
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
@@ -281,7 +281,7 @@ class Worker:
             known.close()
         clock = wall_clock_us if item.now_us is None else lambda: now_us
         notify = partial(self.context.notify, item.stream)
-        opened = self.streams[place] = OpenStream(plan, item.progress, item.held, notify, clock)
+        opened = self.streams[place] = OpenStream(plan, item.progress, item.held, open_readers, notify, clock)
         return opened
 
     def _forget(self, item: Forget) -> None:

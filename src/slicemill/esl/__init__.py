@@ -9,18 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from slicemill.esl.errors import EslError
-from slicemill.esl.source import Source
+from slicemill.esl.syntax.errors import EslError
+from slicemill.esl.syntax.source import Source
 
 if TYPE_CHECKING:
     from slicemill.esl.binder import Bound, bind_script
-    from slicemill.esl.catalog import Catalog
+    from slicemill.esl.types.catalog import Catalog
 
 __all__ = ["Bound", "Catalog", "EslError", "Source", "bind", "bind_script"]
 
 _LAZY = {
     "Bound": "slicemill.esl.binder",
-    "Catalog": "slicemill.esl.catalog",
+    "Catalog": "slicemill.esl.types.catalog",
     "bind_script": "slicemill.esl.binder",
 }
 

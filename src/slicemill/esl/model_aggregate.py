@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.model.model import Model
 

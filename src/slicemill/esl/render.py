@@ -20,7 +20,7 @@ from slicemill.esl.types import expression as ex
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.esl.units import UNITS_US
+from slicemill.time import UNITS_US
 
 Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
 

@@ -10,7 +10,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.syntax.tokens import RESERVED
 from slicemill.esl.types.expression import Literal
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.esl.units import format_us
+from slicemill.time import format_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPARK_TYPES = {

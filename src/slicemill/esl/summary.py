@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import (
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
     DerivedStream,
     DroppedName,
     QueryDefinition,
@@ -12,12 +13,11 @@ from slicemill.esl.catalog import (
     Table,
     TimestampKind,
 )
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Select
 from slicemill.esl.types.schema import Schema
-from slicemill.esl.units import format_us
+from slicemill.time import format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
+from slicemill.operators.specs import GroupAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.operators import GroupAggregate, WindowAggregate
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
-from slicemill.esl.errors import counted, did_you_mean
+from slicemill.errors import SlicemillError, counted, did_you_mean
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED, ModelDefinition
 from slicemill.esl.types.query import Frame, Window
 from slicemill.explain.model_svg import Use
@@ -18,8 +17,8 @@ from slicemill.model.cost import Cost, cost_table, estimate, ways_table
 from slicemill.model.kept import kept_graph
 from slicemill.model.model import Model
 from slicemill.model.terms import DIMENSION, Aggregate, walk
+from slicemill.operators.specs import RelationAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.operators import RelationAggregate, WindowAggregate
 
 _SUPPOSED = 1000  # elements in a window whose size only the data tell
 

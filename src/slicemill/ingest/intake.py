@@ -34,9 +34,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import ERROR_SCHEMA, Stream, TimestampKind
+from slicemill.esl.types.catalog import ERROR_SCHEMA, Stream, TimestampKind
 from slicemill.ingest.watermarks import (
-    BEGINNING,
     ENDED,
     HELD_FROM,
     PARTITIONS,
@@ -48,6 +47,7 @@ from slicemill.ingest.watermarks import (
     silence_offers,
 )
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.time import BEGINNING
 
 # More fields of a stream's progress: the number of the next tuple that comes out, of the next arrival and of
 # the next bad row, and the last stamp of late and bad rows.

@@ -1,4 +1,4 @@
-"""Readers of sources that are ours: what they give, and which source has one.
+"""Readers of sources that are ours: what they give, and how they are opened.
 
 A reader is one partition of a source and lives in a worker. It is asked for the rows after an offset, and
 keeps nothing that the offset does not say: whoever has committed an offset can ask a new reader to go on
@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slicemill.esl.catalog import SourceSpec, Stream
-from slicemill.time import wall_clock_us
+from slicemill.esl.types.catalog import Stream
 
 
 @dataclass(slots=True)
@@ -57,48 +56,15 @@ class SourceReader(Protocol):
     def close(self) -> None: ...
 
 
-def open_readers(
-    stream: Stream,
-    columns: Sequence[str],
-    folder: Path,
-    spool: Path,
-    notify: Callable[[], None],
-    clock: Callable[[], int],
-) -> dict[str, SourceReader] | None:
-    """The readers of a stream's source by partition; None: it must come through Spark.
+class OpenReaders(Protocol):
+    """Opens the readers of a stream's source; `connectors/readers.py` has the one that knows all sources."""
 
-    Paths are taken from `folder`. `spool` is the stream's own folder in the home, for what must outlive a
-    restart. Nothing is read and no thread started before the first `read`, so that opening checks a
-    declaration.
-    """
-    from slicemill.connectors.files.reader import open_files
-    from slicemill.connectors.generators.generator import GENERATORS
-    from slicemill.connectors.generators.reader import open_generator
-    from slicemill.connectors.tcp.reader import open_tcp
-    from slicemill.ingest.formats.checked import Wanted
-    from slicemill.sources.origin import LINES_IN_FILES, origin_of
-
-    if stream.source == SourceSpec():
-        return {}
-    origin = origin_of(stream.source, stream.name, folder)
-    wanted = Wanted.of(stream, columns)
-    reader: SourceReader | None = None
-    if origin.format in (*LINES_IN_FILES, "parquet"):
-        reader = open_files(origin, wanted, folder, spool, clock)
-    elif origin.format == "tcp":
-        reader = open_tcp(origin, wanted, spool, notify, clock)
-    elif origin.format in GENERATORS:
-        reader = open_generator(origin, wanted, clock)
-    return None if reader is None else {"0": reader}
-
-
-def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
-    """Do workers read its source? Raises for a declaration that no reader can be opened for."""
-
-    def nobody() -> None:
-        """Nothing is read, so nothing can be noticed."""
-
-    readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
-    for reader in readers.values():
-        reader.close()
-    return bool(readers)
+    def __call__(
+        self,
+        stream: Stream,
+        columns: Sequence[str],
+        folder: Path,
+        spool: Path,
+        notify: Callable[[], None],
+        clock: Callable[[], int],
+    ) -> dict[str, SourceReader] | None: ...

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
-from slicemill.ingest.needs import Need
-from slicemill.ingest.reader import SourceBatch, SourceReader, open_readers
+from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
+from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -89,10 +89,12 @@ class OpenStream:
         plan: StreamPlan,
         progress: Mapping[str, Any],
         held: tuple[Extent, ...],
+        open_readers: OpenReaders,
         notify: Callable[[], None],
         clock: Callable[[], int],
     ) -> None:
         self.plan = plan
+        self._open_readers = open_readers
         self._notify = notify
         self._clock = clock
         self._readers = self._open()
@@ -118,7 +120,7 @@ class OpenStream:
         plan = self.plan
         if plan.handed:
             return {}
-        found = open_readers(plan.stream, plan.read, plan.folder, plan.spool, self._notify, self._clock)
+        found = self._open_readers(plan.stream, plan.read, plan.folder, plan.spool, self._notify, self._clock)
         assert found is not None, "the driver hands over what no reader of ours can read"
         return found
 

@@ -23,10 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slicemill.engine.steps.step import END
-from slicemill.esl.catalog import Stream, TimestampKind
-
-BEGINNING = -END
+from slicemill.esl.types.catalog import Stream, TimestampKind
+from slicemill.time import BEGINNING, END
 
 # Fields of a stream's progress, as they stand in the journal.
 PARTITIONS, WATERMARK, HELD_FROM, STAMP, ENDED = "partitions", "watermark", "held_from", "stamp", "ended"

@@ -31,6 +31,8 @@ from slicemill.storage.arrow_schema import ARRIVAL, TS
 Integers = NDArray[np.int64]
 # Timestamps, which never fall, and when the first tuple at or behind each of them arrived.
 Moments: TypeAlias = tuple[Integers, Integers]
+# When the rows of an output were due, and how many of them at each moment.
+Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def released_by_time(at: Integers) -> Integers:

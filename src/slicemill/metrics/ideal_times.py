@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from slicemill.metrics.unit_statistics import UnitStatistics
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import SharedJoin, WindowJoin
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import SharedJoin, WindowJoin
+from slicemill.scheduling.unit_statistics import UnitStatistics
 
 
 class IdealTime(NamedTuple):

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.work import Arrivals
 from slicemill.esl.types.service_level import ServiceLevel
+from slicemill.metrics.due import Arrivals
+from slicemill.metrics.figures import QueryFigures, Record, StaleTime, Summary
 from slicemill.metrics.ideal_times import IdealTime
+from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.waiting import BUCKETS_KEPT
-from slicemill.scheduling.metrics import QueryFigures, Record, StaleTime, Summary
-from slicemill.scheduling.quantiles import Quantiles
 from slicemill.shedding.report import Report
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.metrics import stretches
+from slicemill.metrics.figures import stretches
 
 BUCKET_S = 10.0
 BUCKETS_KEPT = 360

@@ -15,7 +15,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from slicemill.aggregate.definition import comparable, shown
+from slicemill.esl.types.budget import Budget
 from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed
-from slicemill.shedding.budget import Budget
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow

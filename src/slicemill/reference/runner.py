@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.aggregate.interpreter.queries import evaluate_relation
-from slicemill.esl.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
+from slicemill.connectors.finite import read_rows
+from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
+from slicemill.ingest.formats.records import BadRow
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Source
 from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine
@@ -24,7 +26,6 @@ from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import relation_rows, translate
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
-from slicemill.sources.reader import BadRow, read_rows
 
 
 @dataclass(frozen=True, slots=True)

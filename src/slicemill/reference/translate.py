@@ -10,7 +10,7 @@ from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.aggregate.result_types import declared
-from slicemill.esl.catalog import ERRORS, Catalog, View
+from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame as FrameKind
 from slicemill.esl.types.query import Window
@@ -18,8 +18,8 @@ from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.relation import Item, RelationQuery
 from slicemill.esl.types.schema import Schema
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 
 AIMS: Mapping[str, str] = MappingProxyType(
     {

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.dispatch import Chooser
-from slicemill.scheduling.metrics import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.traffic import Poll
 
 _JUST_COME_S = 1e-6

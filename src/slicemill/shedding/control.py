@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.shedding.load_budget import LoadBudget
+from slicemill.esl.types.load_budget import LoadBudget
 
 # Of the lag, what is aimed at: runs may take longer than those before them.
 _AIM = 0.8

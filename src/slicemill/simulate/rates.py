@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.scheduling.traffic import SHAPES, Traffic, read_recorded
 
 _PER = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600}

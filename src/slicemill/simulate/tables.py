@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from slicemill.scheduling.metrics import QueryFigures, Summary
+from slicemill.metrics.figures import QueryFigures, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
 # Pairs of policies that are closer than this are not said to be in any order.

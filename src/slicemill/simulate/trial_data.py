@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.engine.rows import to_table
+from slicemill.columns.rows import to_table
+from slicemill.connectors.finite import read_rows
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import SourceSpec, Stream
+from slicemill.esl.types.catalog import SourceSpec, Stream
 from slicemill.esl.types.schema import Kind
+from slicemill.ingest.formats.records import BadRow
 from slicemill.rows import Timed
-from slicemill.sources.reader import BadRow, read_rows
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 _GENERATORS = ("nexmark", "rfid")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
-from slicemill.metrics.unit_statistics import UnitStatistics
+from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import Unit, cut
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.storage.home_reader import HomeReader
 
 

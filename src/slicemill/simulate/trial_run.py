@@ -15,8 +15,8 @@ import pyarrow as pa
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import Source
+from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.capacity import Costs
-from slicemill.scheduling.metrics import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 from slicemill.scheduling.traffic import Poll
 from slicemill.simulate.trial import Progress, Samples, opened_mill, stop_if_failed

@@ -13,7 +13,7 @@ from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
 from slicemill.aggregate.definition import BaseInstance, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type

@@ -13,7 +13,7 @@ from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall

@@ -16,8 +16,8 @@ from aggregate.compiler.by_reference import ByReference
 from aggregate.compiler.comparing import call_of, outcome, over, tuples_of
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.prepare import END, Uda, prepare
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import Window
 from slicemill.esl.types.schema import DOUBLE, TIMESTAMP, Type
 from slicemill.model import Model, expression

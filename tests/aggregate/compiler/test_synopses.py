@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.ones import Ones
+from slicemill.connectors.generators import nexmark
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
-from slicemill.sources import nexmark
 
 ROOT = Path(__file__).parents[3]
 

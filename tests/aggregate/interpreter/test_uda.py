@@ -12,7 +12,7 @@ from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Select
 from slicemill.esl.types.schema import Schema

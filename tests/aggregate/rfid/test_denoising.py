@@ -12,7 +12,7 @@ from slicemill.aggregate.rfid.baseline import baseline
 from slicemill.aggregate.rfid.denoising import Denoised, expected_keys
 from slicemill.aggregate.rfid.eager import eager
 from slicemill.aggregate.rfid.lazy import lazy
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 
 Reading = tuple[int, int]  # key and time
 

@@ -15,13 +15,13 @@ from slicemill.aggregate.rfid.duplicates import is_new
 from slicemill.aggregate.rfid.eager import eager
 from slicemill.aggregate.rfid.grouping import case_numbers
 from slicemill.aggregate.rfid.lazy import lazy
+from slicemill.connectors.generators.rfid import Tags
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.reference.engine import Engine
 from slicemill.reference.runner import run_script
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
-from slicemill.sources.rfid import Tags
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "examples" / "rfid.esl").read_text(encoding="utf-8")

@@ -25,11 +25,11 @@ from tests.connectors.spellings import (
     texts,
 )
 
+from slicemill.connectors.readers import open_readers
 from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
-from slicemill.esl.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.ingest.reader import open_readers
 
 Row = tuple[object, ...]
 Outcome = tuple[list[Row], list[tuple[str, str]]]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from slicemill.connectors.files.table import read_table
-from slicemill.esl.catalog import SourceSpec, Table
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.catalog import SourceSpec, Table
 from slicemill.esl.types.schema import Column, Schema
 
 CATEGORY = Schema((Column("name", t.VARCHAR), Column("id", t.INT)))

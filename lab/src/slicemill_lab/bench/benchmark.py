@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from slicemill.errors import SlicemillError
-from slicemill.esl.errors import did_you_mean
+from slicemill.errors import SlicemillError, did_you_mean
 from slicemill_lab.experiment import Result, Scale
 
 NAMES = (

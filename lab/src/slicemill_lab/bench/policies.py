@@ -28,11 +28,11 @@ import pyarrow as pa
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
+from slicemill.metrics.figures import StaleTime, Summary
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.arrays import Floats
 from slicemill.scheduling.dispatch import POLICIES
-from slicemill.scheduling.metrics import StaleTime, Summary
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.policies import (
     Recording,

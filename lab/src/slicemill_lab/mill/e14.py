@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from slicemill.aggregate.rfid.denoising import Denoised, Ints
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.rfid import (

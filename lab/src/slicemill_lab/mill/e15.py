@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.rfid import EAGER, LAZY, UNORDERED, WAYS, mean_delay_ms, readings

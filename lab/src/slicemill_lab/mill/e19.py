@@ -1,6 +1,6 @@
 """mill-E19: long traffic jams on a highway, when not all sensors can be read (E19, M57, X22)
 
-The data is synthetic (`slicemill.sources.highway`): the published study's sensors are not at hand. Four
+The data is synthetic (`connectors.generators.highway`): the published study's sensors are not at hand. Four
 segments, each with 16 streams: speed, volume and occupancy of the segment and of the two before and the two
 behind it, and the hour. The same of the three time units before are features too, as they were seen or
 predicted then. Three weeks to learn from, one to be tested on.
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from slicemill.connectors.generators.highway import MARGIN, SLOTS_PER_DAY, Highway
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.bins import bins_between
 from slicemill.shedding.classify.markov import chains
 from slicemill.shedding.classify.model import learn
-from slicemill.sources.highway import MARGIN, SLOTS_PER_DAY, Highway
 from slicemill_lab.claims import Claim, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.classify import (

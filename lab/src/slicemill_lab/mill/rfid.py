@@ -18,7 +18,7 @@ from slicemill.aggregate.rfid.baseline import baseline
 from slicemill.aggregate.rfid.denoising import Denoised, Ints
 from slicemill.aggregate.rfid.eager import eager
 from slicemill.aggregate.rfid.lazy import lazy
-from slicemill.sources.rfid import Tags
+from slicemill.connectors.generators.rfid import Tags
 
 WINDOW_US = 2_000_000
 THRESHOLD = 6

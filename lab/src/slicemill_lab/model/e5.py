@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slicemill.aggregate.compiler.prepare import Tuples, prepare
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE

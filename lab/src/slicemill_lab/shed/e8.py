@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.shedding.accuracy import Interval
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale

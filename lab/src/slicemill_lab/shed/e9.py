@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.kernels.shedding.arrivals import take
-from slicemill.kernels.shedding.layout import Rule, empty, new_partitions
+from slicemill.operators.coalesce.shedding.arrivals import take
+from slicemill.operators.coalesce.shedding.layout import Rule, empty, new_partitions
 from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import method_of

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from slicemill.metrics.figures import tardiness
 from slicemill.scheduling.arrays import Floats, Ints
-from slicemill.scheduling.metrics import tardiness
 from slicemill_lab.simulator.deadlines import Rule, choose_instant
 from slicemill_lab.testbeds.arrivals import on_off
 

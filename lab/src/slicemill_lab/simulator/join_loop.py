@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slicemill.metrics.figures import Summary
 from slicemill.scheduling.arrays import Floats, Ints
-from slicemill.scheduling.metrics import Summary
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill_lab.charts.segments import SegmentFigures

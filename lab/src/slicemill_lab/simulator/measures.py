@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from slicemill.metrics.figures import Record, Summary, freshness, spread
 from slicemill.scheduling.arrays import Floats
-from slicemill.scheduling.metrics import Record, Summary, freshness, spread
 from slicemill_lab.simulator.loop import Run
 
 

@@ -6,7 +6,7 @@ The closed forms of Eq 5.2 over window ratios and selectivities from 0 to 1. The
 
 from __future__ import annotations
 
-from slicemill.plan.slices.savings import memory_against_pull_up, memory_against_push_down
+from slicemill.operators.join.slices.savings import memory_against_pull_up, memory_against_push_down
 from slicemill_lab.claims import Claim, at_least, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.slice.savings import Savings, drawing, over_the_square

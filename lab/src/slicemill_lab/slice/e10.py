@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.plan.slices.chain import PlannedChain, cpu_opt, mem_opt
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.slices.chain import Chain
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale

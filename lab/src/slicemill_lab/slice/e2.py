@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.plan.slices.savings import cpu_against_pull_up
+from slicemill.operators.join.slices.savings import cpu_against_pull_up
 from slicemill_lab.claims import Claim, ascending, at_least, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.slice.joins import JOIN_SELECTIVITIES

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.plan.slices.chain import mem_opt
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.savings import cpu_against_push_down
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.savings import cpu_against_push_down
+from slicemill.operators.join.slices.workload import Workload
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.slice.joins import JOIN_SELECTIVITIES, saved

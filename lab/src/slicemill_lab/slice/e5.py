@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.plan.slices.join_tree import memory_over_isolated, memory_over_pull_up
+from slicemill.operators.join.slices.join_tree import memory_over_isolated, memory_over_pull_up
 from slicemill_lab.claims import Claim, at_least, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

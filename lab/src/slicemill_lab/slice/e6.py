@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.plan.slices.join_tree import JoinTree
+from slicemill.operators.join.slices.join_tree import JoinTree
 from slicemill_lab.claims import Claim, ascending, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import draw_bars

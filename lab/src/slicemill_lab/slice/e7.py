@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.plan.slices.join_tree import sliced_cpu, swept
+from slicemill.operators.join.slices.join_tree import sliced_cpu, swept
 from slicemill_lab.claims import Claim, at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.aggregate import (
     RETURN,
@@ -28,6 +27,7 @@ from slicemill.esl.types.aggregate import (
     Statement,
     Update,
 )
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import (
     Argument,
     Call,

@@ -29,8 +29,8 @@ from slicemill.aggregate.interpreter.calls import Interpreted
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source, no_tables
 from slicemill.aggregate.windows import Strategy, strategy_of
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall

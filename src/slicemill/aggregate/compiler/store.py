@@ -22,7 +22,7 @@ import numba
 
 from slicemill.aggregate.compiler import support
 from slicemill.aggregate.exact import accumulator as exact
-from slicemill.kernels import sorting
+from slicemill.columns import sorting
 from slicemill.model import heaps, numerics
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.spans import Places
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.spans import Places
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -19,7 +19,7 @@ from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source
 from slicemill.aggregate.interpreter.windows import Partition, Sliding, fresh_partition
 from slicemill.aggregate.inwindow import Args
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type

@@ -21,8 +21,8 @@ from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
 from slicemill.aggregate.interpreter.statements import Body, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import assignable
 
 

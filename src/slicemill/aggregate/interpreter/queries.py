@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Environment, Source, compile_query
-from slicemill.esl.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.rows import Row
 

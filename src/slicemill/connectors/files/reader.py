@@ -24,12 +24,12 @@ from slicemill.connectors.files.listing import ListedFile, Listing, listing_of
 from slicemill.connectors.files.options import check_options, is_true
 from slicemill.connectors.files.text import TextFiles
 from slicemill.connectors.files.typed import ParquetFiles, check_names
+from slicemill.connectors.origin import Origin
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, Wanted, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
 from slicemill.ingest.reader import SourceBatch
-from slicemill.sources.origin import Origin
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
 # A poll may take so little of the time between two.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from slicemill.connectors.files.reader import opened_format
-from slicemill.esl.catalog import SourceSpec, Table
+from slicemill.connectors.origin import LINES_IN_FILES, origin_of
+from slicemill.esl.types.catalog import SourceSpec, Table
 from slicemill.ingest.formats.checked import Wanted, joined
-from slicemill.sources.origin import LINES_IN_FILES, origin_of
 
 _ROWS_AT_ONCE = 100_000
 

@@ -23,15 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.errors import SlicemillError
-from slicemill.sources import highway, nexmark, rfid
-from slicemill.sources.reader import PACE_OPTIONS
 
 RATE_LIMITED = "rate-limited"
 AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
+# How fast a live source makes events, and on how many cores: no matter where time is virtual.
+PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from slicemill.connectors.generators.generator import Generator, generator_of
+from slicemill.connectors.origin import Origin
 from slicemill.ingest.formats.checked import Wanted
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.reader import SourceBatch
-from slicemill.sources.origin import Origin
 
 _LEAST_AGAIN_US = 5_000
 _MOST_AGAIN_US = 1_000_000

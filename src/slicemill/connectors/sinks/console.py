@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from rich.console import Console
 
-from slicemill.engine.rows import timed_rows
+from slicemill.columns.rows import timed_rows
+from slicemill.connectors.sinks.show import results_table
 from slicemill.esl.types.schema import Schema
-from slicemill.show import results_table
 
 DEFAULT_ROWS = 20
 

@@ -10,9 +10,9 @@ import json
 
 import pyarrow as pa
 
-from slicemill.engine.rows import column_values
+from slicemill.columns.rows import column_values
+from slicemill.connectors.sinks.json_values import plain
 from slicemill.esl.types.schema import TIMESTAMP
-from slicemill.json_values import plain
 from slicemill.storage.arrow_schema import TS, from_arrow
 
 SUFFIX = "jsonl"

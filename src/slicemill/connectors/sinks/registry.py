@@ -14,7 +14,7 @@ from slicemill.connectors.sinks.folder import Encode, FolderSink
 from slicemill.connectors.sinks.memory import MemorySink
 from slicemill.connectors.sinks.postgres import open_postgres
 from slicemill.connectors.sinks.sink import Sink, SinkError
-from slicemill.esl.errors import did_you_mean, one_of
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.types.schema import Schema
 from slicemill.storage.files import LOCAL, FileSystem
 

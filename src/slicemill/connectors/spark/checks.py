@@ -15,8 +15,7 @@ from pyspark.sql import types as s
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.calendar import BLANKS
-from slicemill.sources.values import (
+from slicemill.ingest.formats.raw_values import (
     DAY,
     INSTANT,
     MAX_SHOWN,
@@ -24,6 +23,7 @@ from slicemill.sources.values import (
     NUMBER,
     SPECIAL_NUMBER,
 )
+from slicemill.scalar.calendar import BLANKS
 
 _SPARK: dict[Kind, s.DataType] = {
     Kind.BOOLEAN: s.BooleanType(),

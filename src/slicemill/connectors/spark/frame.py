@@ -26,7 +26,7 @@ from slicemill.connectors.spark.checks import (
 from slicemill.connectors.spark.lines import BROKEN, LINE, LineFormat, parsed
 from slicemill.connectors.spark.open import opened_for_batch, opened_for_streaming
 from slicemill.errors import SlicemillError
-from slicemill.esl import catalog
+from slicemill.esl.types import catalog
 from slicemill.esl.types.schema import Kind, Schema
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pyspark.sql import types as s
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Kind, Schema
+from slicemill.ingest.formats.records import NO_JSON, NO_TEXT
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources.reader import NO_JSON, NO_TEXT
 
 LINE = "_line"
 BROKEN = "_broken"

@@ -22,12 +22,12 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from slicemill.connectors.generators.generator import GENERATORS, generator_of
 from slicemill.connectors.generators.spark_source import SOURCES
+from slicemill.connectors.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Stream, Table
+from slicemill.esl.types.catalog import Stream, Table
 from slicemill.esl.types.schema import Schema
-from slicemill.sources.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from slicemill.connectors.origin import Origin
 from slicemill.connectors.tcp.options import TcpOptions, tcp_options
 from slicemill.connectors.tcp.pump import Pump
 from slicemill.connectors.tcp.spool import MAX_FILE_BYTES, Spool, SpoolPosition
@@ -24,7 +25,6 @@ from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.reader import SourceBatch
-from slicemill.sources.origin import Origin
 
 _LEAST_BYTES = 1 << 14
 _LINE_BYTES = 128

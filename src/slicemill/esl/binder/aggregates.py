@@ -6,14 +6,15 @@ import importlib
 
 from sqlglot import exp
 
+from slicemill.errors import counted, did_you_mean, one_of
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.types import bind_columns, bind_type
-from slicemill.esl.errors import Mistake, counted, did_you_mean, one_of
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.aggregate import (

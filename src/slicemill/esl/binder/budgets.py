@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.errors import did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjuncts
 from slicemill.esl.types.query import Coalesce, Continuous, Frame, Select
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.shedding.budget import Budget, Slot
 from slicemill.shedding.methods import DEFAULT, METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)

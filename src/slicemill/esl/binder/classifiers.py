@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.catalog import Relation, Stream, Table, TimestampKind, View
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.catalog import Relation, Stream, Table, TimestampKind, View
 from slicemill.esl.types.classifier import POLICIES, Classifier, ClassifierOptions, Features
 from slicemill.esl.types.query import Select, Union
 from slicemill.esl.types.relation import RelationQuery

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.problems import Unknowable
-from slicemill.esl.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.query import Continuous
 from slicemill.esl.types.relation import RelationQuery

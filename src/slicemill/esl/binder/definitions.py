@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
@@ -11,7 +12,12 @@ from slicemill.esl.binder.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
-from slicemill.esl.catalog import (
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
     DerivedStream,
     DroppedName,
     QueryDefinition,
@@ -24,11 +30,6 @@ from slicemill.esl.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.esl.errors import Mistake, all_of, did_you_mean, one_of
-from slicemill.esl.syntax import nodes
-from slicemill.esl.syntax.dialect import to_esl
-from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, Frame, Union
 from slicemill.esl.types.relation import RelationQuery

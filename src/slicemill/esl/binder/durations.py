@@ -6,11 +6,11 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from slicemill.esl.errors import Mistake
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.query import Frame, Window
-from slicemill.esl.units import CALENDAR_UNITS_MONTHS, UNITS_US
+from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
 
 def duration_us(node: nodes.Duration) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import (
     Resolved,
@@ -20,9 +21,9 @@ from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.builtins import BUILTINS
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
 from slicemill.esl.types.query import Frame, Window, WindowCall

@@ -11,10 +11,10 @@ from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.catalog import Catalog, Stream
-from slicemill.esl.errors import Mistake
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.catalog import Catalog, Stream
 from slicemill.esl.types.query import Input, Select, Union
 from slicemill.esl.types.relation import RelationQuery
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import Environment, bind
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, transform, walk
 from slicemill.esl.types.relation import Item

@@ -6,20 +6,21 @@ import re
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.budgets import BYTES, MEMORY
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.queries import bind_query
-from slicemill.esl.catalog import QueryOptions
-from slicemill.esl.errors import EslError, Mistake, did_you_mean, one_of
 from slicemill.esl.syntax.dialect import parse
+from slicemill.esl.syntax.errors import EslError, Mistake
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.catalog import QueryOptions
 from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
 from slicemill.esl.types.query import Continuous, Frame, Select
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind
-from slicemill.esl.units import UNITS_US, unit_name
-from slicemill.shedding.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
+from slicemill.time import UNITS_US, unit_name
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN)
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from slicemill.esl.errors import Mistake
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.query import Frame, Window

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.types import bind_columns
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.source import Span
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar.statements import MAX_HEIGHT
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.syntax.source import Span
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.schema import DOUBLE, Schema
 from slicemill.model.macros import MACROS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from slicemill.esl.errors import Diagnostic, Mistake
+from slicemill.esl.syntax.errors import Diagnostic, Mistake
 
 
 class Mistakes(Exception):
@@ -20,7 +20,7 @@ class Problems:
     """Notes mistakes and goes on; `raise_any` ends the statement if there were some.
 
     >>> problems = Problems()
-    >>> from slicemill.esl.source import Span
+    >>> from slicemill.esl.syntax.source import Span
     >>> with problems.noting():
     ...     raise Mistake("no such column", Span(0, 1))
     >>> [d.message for d in problems.diagnostics]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from slicemill.errors import counted
 from slicemill.esl.binder import relations, select
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.errors import Mistake, counted
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Cast, Expr

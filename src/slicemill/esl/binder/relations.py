@@ -21,9 +21,9 @@ from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items,
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.errors import Mistake
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
 from slicemill.esl.types.relation import AggregateCall, Item, RelationInput, RelationQuery

@@ -13,17 +13,18 @@ from typing import Protocol, TypeGuard
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean
 from slicemill.esl.binder.durations import months_and_us
 from slicemill.esl.binder.types import bind_type
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal, columns_of
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.esl.units import UNITS_US
 from slicemill.scalar.operator_types import arithmetic_type, castable
 from slicemill.scalar.signatures import SCALARS, UNREPEATABLE, fits, result_type
+from slicemill.time import UNITS_US
 
 
 class Environment(Protocol):

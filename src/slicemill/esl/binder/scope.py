@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
+from slicemill.errors import did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Argument, ColumnRef, Expr
 from slicemill.esl.types.schema import Schema

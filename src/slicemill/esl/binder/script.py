@@ -12,12 +12,12 @@ from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Mistakes, Unknowable
-from slicemill.esl.catalog import Catalog, Statement
-from slicemill.esl.errors import Diagnostic, Mistake
-from slicemill.esl.source import Source, Span
 from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import statements as grammar
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.syntax.source import Source, Span
+from slicemill.esl.types.catalog import Catalog, Statement
 
 _DECLARATION = re.compile(
     r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL)\s+[\"`]?(\w+)",

@@ -23,9 +23,9 @@ from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.temporal import bind_temporal
-from slicemill.esl.errors import Mistake
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
 from slicemill.esl.types.query import Frame, Input, Select

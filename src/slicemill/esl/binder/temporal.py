@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from slicemill.errors import did_you_mean
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment, TemporalEnvironment, mentions
 from slicemill.esl.binder.inputs import BoundInput
@@ -11,8 +12,8 @@ from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_o
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.errors import Mistake, did_you_mean
 from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
 from slicemill.esl.types.query import Coalesce, Select

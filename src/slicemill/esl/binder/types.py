@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from slicemill.errors import did_you_mean
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.errors import Mistake, did_you_mean
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import ColumnDeclaration, TypeName, child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, Type

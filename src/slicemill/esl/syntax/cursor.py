@@ -12,9 +12,10 @@ from typing import NoReturn, TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from slicemill.esl.errors import Mistake, did_you_mean, one_of
-from slicemill.esl.source import Span
+from slicemill.errors import did_you_mean, one_of
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.source import Span
 from slicemill.esl.syntax.tokens import RESERVED
 
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
-from slicemill.esl.errors import EslError
-from slicemill.esl.source import Source
+from slicemill.esl.syntax.errors import EslError
 from slicemill.esl.syntax.grammar import statements
 from slicemill.esl.syntax.printer import EslGenerator
+from slicemill.esl.syntax.source import Source
 from slicemill.esl.syntax.tokens import EslTokenizer
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
-from slicemill.esl.source import Span
+from slicemill.esl.syntax.source import Span
 
 Node = TypeVar("Node", bound=exp.Expression)
 

@@ -13,8 +13,8 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from slicemill.esl.errors import Mistake
-from slicemill.esl.source import Span
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.source import Span
 
 # Words that cannot name a column, stream or alias without quotes: each would make a clause ambiguous.
 _RESERVED = """

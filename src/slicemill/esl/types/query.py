@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.relation import AggregateCall, Item
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.esl.units import format_us
-from slicemill.shedding.budget import Budget
+from slicemill.time import format_us
 
 
 class Frame(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from slicemill.esl.units import UNITS_US, format_us, unit_name
+from slicemill.time import UNITS_US, format_us, unit_name
 
 MEASURES = ("p50", "p95", "p99", "max", "mean")
 _FORM = re.compile(r"\s*(\w+)\s*<\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)

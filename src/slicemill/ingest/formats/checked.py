@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.catalog import Stream, TimestampKind
+from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.formats.values import TypedValues, never_fails
 from slicemill.storage.arrow_schema import to_arrow

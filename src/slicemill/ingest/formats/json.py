@@ -20,8 +20,8 @@ from slicemill.esl.types.schema import Column, Kind
 from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, Wanted
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.records import BadRow, json_record, value_of
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_column
-from slicemill.sources.reader import BadRow, json_record, value_of
 
 _FEW_LINES = 32
 _LEAST_PIECE = 8

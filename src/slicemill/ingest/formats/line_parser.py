@@ -2,7 +2,7 @@
 
 A row is one line, whatever is quoted in it. Blank lines are no rows. Most lines are read many at once by
 Arrow (see `csv` and `json`); what is unusual about a line sends that line, and no other, to the rules of
-`slicemill.sources`, so that values, bad rows and reasons are the same as through Spark.
+`ingest/formats/records.py`, so that values, bad rows and reasons are the same as through Spark.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.records import NO_TEXT
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources.reader import NO_TEXT
 
 JSON, CSV, EITHER = "json", "csv", "either"
 

@@ -1,7 +1,7 @@
 """Columns of texts to columns of a declared type: casts of whole columns, and the exact rule for what is
 left.
 
-`slicemill.sources.values` says value by value what a text means. Arrow's casts are several hundred times
+`ingest/formats/raw_values.py` says value by value what a text means. Arrow's casts are several hundred times
 faster and agree with it on the usual spellings. A column is cast as a whole where that succeeds; what Arrow
 reads otherwise than the rule (0x1F, nan(1), 2026-01-31 12) is looked for afterwards. Where the cast fails,
 only the texts of the usual spelling are cast, and the others go to the rule, each distinct text once.
@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.ingest.formats.raw_values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
 from slicemill.scalar.calendar import BLANKS
-from slicemill.sources.values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
 from slicemill.storage.arrow_schema import arrow_type
 
 # Pieces of a column that does not cast are cut until so few values are left that the rule reads them.
@@ -115,7 +115,7 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
 
 
 def by_rule(raw: list[object], type_: Type) -> TypedValues:
-    """The values of Python objects, one by one, as `slicemill.sources.values` has them."""
+    """The values of Python objects, one by one, as `ingest/formats/raw_values.py` has them."""
     convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []

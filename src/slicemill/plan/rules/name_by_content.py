@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.render import render
-from slicemill.plan import operators as op
+from slicemill.esl.types.catalog import Catalog
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.content import digest_of_calls
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 
 _LONGEST_WORDS = 40

@@ -12,10 +12,10 @@ same form, so that others can join it later and find it running.
 
 from __future__ import annotations
 
-from slicemill.esl.catalog import Catalog
 from slicemill.esl.model_calls import asked_by
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import ModelMember, SharedModels, WindowAggregate
+from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import ModelMember, SharedModels, WindowAggregate
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slicemill.sources import nexmark
+from slicemill.connectors.generators import nexmark
 
 COLUMNS = {"auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT", "channel": "STRING", "ts": "TIMESTAMP"}
 

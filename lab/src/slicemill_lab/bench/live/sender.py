@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.sources.nexmark import STREAMS
+from slicemill.connectors.generators.nexmark import STREAMS
 from slicemill_lab.bench.live.stamped import Event, events
 
 _TICK_S = 0.001

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from slicemill.sources import nexmark
+from slicemill.connectors.generators import nexmark
 
 COLUMNS = {
     "person": ("id", "name", "city", "state"),

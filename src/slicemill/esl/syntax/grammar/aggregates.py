@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from slicemill.esl.errors import Mistake
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions, queries
 from slicemill.esl.syntax.nodes import at
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from slicemill.esl.errors import Mistake
-from slicemill.esl.source import Span
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor, reserved_hint
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import queries, windows
 from slicemill.esl.syntax.nodes import at, span_of
+from slicemill.esl.syntax.source import Span
 from slicemill.esl.syntax.tokens import RESERVED
-from slicemill.esl.units import unit_name
+from slicemill.time import unit_name
 
 # L7: Allen's thirteen, then TSQL's looser ones under names that do not clash with Allen's.
 INTERVAL_RELATIONS = (

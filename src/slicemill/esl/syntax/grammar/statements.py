@@ -7,12 +7,13 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from slicemill.esl.errors import Diagnostic, Mistake, one_of
-from slicemill.esl.source import Source
+from slicemill.errors import one_of
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor, word_of
+from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import aggregates, classifiers, expressions, models, queries, windows
 from slicemill.esl.syntax.nodes import at, height
+from slicemill.esl.syntax.source import Source
 from slicemill.esl.syntax.tokens import tokenize
 
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL")

@@ -7,13 +7,14 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from slicemill.esl.errors import Mistake, did_you_mean
-from slicemill.esl.source import Span
+from slicemill.errors import did_you_mean
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions
 from slicemill.esl.syntax.nodes import at
-from slicemill.esl.units import UNITS_US, unit_name
+from slicemill.esl.syntax.source import Span
+from slicemill.time import UNITS_US, unit_name
 
 
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:

@@ -1,0 +1,92 @@
+"""Values and results as people read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from slicemill.connectors.sinks.json_values import plain
+from slicemill.esl.types.schema import Kind, Schema, Type
+from slicemill.time import format_us
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def show_value(value: object, type_: Type) -> str:
+    """One value of a type, as text.
+
+    >>> from slicemill.esl.types.schema import TIMESTAMP, DOUBLE
+    >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
+    ('1970-01-01 00:00:01.5', '2.5', 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    if type_.kind is Kind.TIMESTAMP and isinstance(value, int):
+        return show_timestamp(value)
+    if type_.kind is Kind.DATE and isinstance(value, int):
+        return (_EPOCH + timedelta(days=value)).date().isoformat()
+    if type_.kind is Kind.INTERVAL and isinstance(value, int):
+        return format_us(value).lower()
+    if type_.kind is Kind.PERIOD and isinstance(value, tuple):
+        return f"[{show_timestamp(value[0])}, {show_timestamp(value[1])})"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def show_timestamp(us: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return f"{us} us"
+    text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def show_rows(
+    results: Sequence[tuple[str, Schema, Sequence[tuple[int, Sequence[object]]]]], last: int, as_json: bool
+) -> None:
+    """Print the results of queries: the last rows of each as a table, or every row as a JSON line."""
+    console = Console()
+    for name, schema, rows in results:
+        if as_json:
+            for ts, row in rows:
+                values = {c.name: plain(value, c.type.kind) for c, value in zip(schema, row, strict=True)}
+                record = {"query": name, "_ts": plain(ts, Kind.TIMESTAMP), **values}
+                print(json.dumps(record, ensure_ascii=False, allow_nan=False))
+        else:
+            console.print(results_table(name, schema, rows[-last:] if last else [], len(rows)))
+            console.print()
+
+
+def show_counts(stream: str, rows: int, bad: int, late: int) -> None:
+    extra = "".join(f", {n:,} {what}" for n, what in ((bad, "unreadable"), (late, "late")) if n)
+    Console().print(f"{stream}: {rows:,} tuple{'' if rows == 1 else 's'}{extra}", highlight=False)
+
+
+def show_shed(query: str, dropped: int, accuracy: float) -> None:
+    """What a query with a budget has dropped, and how much of its result is left."""
+    Console().print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
+
+
+def results_table(
+    title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
+) -> Group:
+    """The last rows of a query with their timestamps; `total` is how many there are in all."""
+    shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
+    # Not the table's own title: that would be broken at the width of the table.
+    heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("time", style="dim", no_wrap=True)
+    for column in schema:
+        numeric = column.type.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
+        table.add_column(column.name, justify="right" if numeric else "left")
+    for ts, row in rows:
+        cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
+        table.add_row(show_timestamp(ts), *cells)
+    return Group(heading, table)

@@ -1,0 +1,74 @@
+"""ESL diagnostics: every mistake with its place, the underlined text and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.syntax.source import Source, Span
+
+MAX_LINE = 140
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One mistake. `span` is where to underline; `hint` says what to do."""
+
+    message: str
+    span: Span
+    hint: str = ""
+
+
+class Mistake(Exception):
+    """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
+
+    def __init__(self, message: str, span: Span, hint: str = "") -> None:
+        super().__init__(message)
+        self.diagnostic = Diagnostic(message, span, hint)
+
+
+class EslError(SlicemillError):
+    """All mistakes found in one ESL text.
+
+    >>> EslError(Source("SELEC 1"), [Diagnostic("unexpected SELEC", Span(0, 5), "did you mean SELECT?")])
+    EslError('<esl>:1:1: unexpected SELEC...')
+    """
+
+    def __init__(self, source: Source, diagnostics: Sequence[Diagnostic]) -> None:
+        self.source = source
+        self.diagnostics = tuple(sorted(diagnostics, key=lambda d: (d.span.start, d.span.end)))
+        super().__init__("\n\n".join(render(source, d) for d in self.diagnostics))
+
+    def __repr__(self) -> str:
+        first = self.diagnostics[0]
+        line, column = self.source.position(first.span.start)
+        return f"EslError('{self.source.name}:{line}:{column}: {first.message}...')"
+
+
+def render(source: Source, diagnostic: Diagnostic) -> str:
+    """The diagnostic as people read it: place, message, the line with the mistake underlined, hint."""
+    line, column = source.position(diagnostic.span.start)
+    text, before = _excerpt(source.line_text(line), column - 1)
+    gutter = f"{line:>4} | "
+    width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
+    # Tabs keep their width under the line, so that the marks stand where the text stands.
+    indent = "".join("\t" if char == "\t" else " " for char in text[:before])
+    rows = [
+        f"{source.name}:{line}:{column}: error: {diagnostic.message}",
+        f"{gutter}{text}",
+        f"{' ' * (len(gutter) - 2)}| {indent}{'^' * width}",
+    ]
+    if diagnostic.hint:
+        rows.append(f"{' ' * (len(gutter) - 2)}= hint: {diagnostic.hint}")
+    return "\n".join(rows)
+
+
+def _excerpt(text: str, before: int) -> tuple[str, int]:
+    """The part of a long line around the mistake, and how much of it stands before the mistake."""
+    if len(text) <= MAX_LINE:
+        return text, before
+    start = max(0, before - MAX_LINE // 2)
+    lead = "…" if start else ""
+    tail = "…" if start + MAX_LINE < len(text) else ""
+    return f"{lead}{text[start : start + MAX_LINE]}{tail}", before - start + len(lead)

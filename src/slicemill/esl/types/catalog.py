@@ -1,0 +1,273 @@
+"""What has been declared: streams, tables, views, aggregates and queries, by name without regard to case."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.esl.types.model import ModelDefinition, predefined
+from slicemill.esl.types.query import Continuous, Select, Union
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import VARCHAR, Column, Schema
+from slicemill.esl.types.service_level import ServiceLevel
+
+CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
+LATE = "_late"
+ERRORS = "_errors"
+ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
+
+
+class TimestampKind(StrEnum):
+    """Who stamps a tuple (M24)."""
+
+    EXTERNAL = "external"  # the producer: a column of the tuple
+    INTERNAL = "internal"  # slicemill's clock, on entry
+    LATENT = "latent"  # nobody; operators that need one stamp on the fly
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Where tuples or rows come from: a URL, or a Spark format with options. Neither: fed by a program."""
+
+    url: str | None = None
+    format: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.url or self.format or "(fed by a program)"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    name: str
+    schema: Schema
+    kind: TimestampKind
+    time_column: str | None
+    slack_us: int
+    skew_us: int | None
+    source: SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStream:
+    name: str
+    query: Continuous
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    schema: Schema
+    source: SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A concrete view (M40): a finite relation, over tables or over windows of streams."""
+
+    name: str
+    query: Continuous | RelationQuery
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    weight: float = 1.0
+    sink: str | None = None
+    slo: ServiceLevel | None = None
+    memory: str | None = None
+    shedding: str | None = None
+    lag: str | None = None
+    keep: str | None = None
+    utility: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDefinition:
+    """A standing query, or an ad hoc one where only tables are read.
+
+    `load` is what it gives up under load, and `utility` what it would miss most.
+    """
+
+    name: str
+    query: Continuous | RelationQuery
+    options: QueryOptions
+    text: str
+    load: LoadBudget | None = None
+    utility: Expr | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.query.schema
+
+    @property
+    def continuous(self) -> bool:
+        return not isinstance(self.query, RelationQuery)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedName:
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`SET name = 'value'`: how the mill works from then on; what comes out does not depend on it."""
+
+    name: str
+    value: str
+
+
+Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
+Statement: TypeAlias = (
+    Relation | QueryDefinition | AggregateDefinition | ModelDefinition | DroppedName | Setting
+)
+
+
+@dataclass(slots=True)
+class Catalog:
+    relations: dict[str, Relation] = field(default_factory=dict)
+    queries: dict[str, QueryDefinition] = field(default_factory=dict)
+    base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+    window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
+    models: dict[str, ModelDefinition] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def without_queries(self, names: Collection[str] | None = None) -> Catalog:
+        """The catalog without some of its queries; if none are named, what queries are made of."""
+        kept = {} if names is None else {n: query for n, query in self.queries.items() if n not in names}
+        return replace(self, queries=kept)
+
+    def copy(self) -> Catalog:
+        return Catalog(
+            dict(self.relations),
+            dict(self.queries),
+            dict(self.base_aggregates),
+            dict(self.window_aggregates),
+            dict(self.models),
+            dict(self.settings),
+        )
+
+    def relation(self, name: str) -> Relation | None:
+        """A declared relation, or the side stream that a declared stream brings with it."""
+        return self.relations.get(name.lower()) or self._side_stream(name.lower())
+
+    def declared_stream(self, name: str) -> Stream:
+        """The declared stream behind a stream: itself, or the one whose late or error stream it is."""
+        for candidate in (name, name.removesuffix(LATE), name.removesuffix(ERRORS)):
+            found = self.relations.get(candidate.lower())
+            if isinstance(found, Stream):
+                return found
+        raise KeyError(name)
+
+    def _side_stream(self, name: str) -> Stream | None:
+        """`<stream>_late` holds tuples that came too late for their order, `<stream>_errors` unreadable ones.
+
+        Both are stamped on arrival: their own time is what went wrong.
+        """
+        for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
+            owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
+            if isinstance(owner, Stream) and (suffix == ERRORS or owner.kind is TimestampKind.EXTERNAL):
+                columns = owner.schema if schema is None else schema
+                return Stream(
+                    owner.name + suffix, columns, TimestampKind.INTERNAL, None, 0, None, SourceSpec()
+                )
+        return None
+
+    def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
+        """The user's base and window version of an aggregate."""
+        key = name.lower()
+        return self.base_aggregates.get(key), self.window_aggregates.get(key)
+
+    def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
+        """The base and window version of an aggregate: the user's, or those of a model that all have."""
+        declared, known = self.declared_versions(name), predefined(name)
+        return declared if any(declared) or known is None else known.versions
+
+    def model(self, name: str) -> ModelDefinition | None:
+        """The model of that name: the user's, or one that all have."""
+        own = self.models.get(name.lower())
+        return own or (None if any(self.declared_versions(name)) else predefined(name))
+
+    def add(self, statement: Statement) -> None:
+        """Register, or for Dropped remove, what a statement declares."""
+        key = statement.name.lower()
+        if isinstance(statement, QueryDefinition):
+            self.queries[key] = statement
+        elif isinstance(statement, AggregateDefinition):
+            (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
+        elif isinstance(statement, ModelDefinition):
+            self.models[key] = statement
+            self.base_aggregates[key], self.window_aggregates[key] = statement.versions
+        elif isinstance(statement, DroppedName):
+            self._remove(statement.kind, key)
+        elif isinstance(statement, Setting):
+            self.settings[key] = statement.value
+        else:
+            self.relations[key] = statement
+
+    def _remove(self, kind: str, key: str) -> None:
+        if kind == "QUERY":
+            del self.queries[key]
+        elif kind in CALLED:
+            self.models.pop(key, None)
+            self.base_aggregates.pop(key, None)
+            self.window_aggregates.pop(key, None)
+        else:
+            del self.relations[key]
+
+    def dependants(self, kind: str, name: str) -> list[str]:
+        """Names of the queries, views and streams that read a relation or call an aggregate."""
+        wanted = name.lower()
+        found = []
+        for statement in (*self.relations.values(), *self.queries.values()):
+            if wanted in {entry.lower() for entry in _used_by(statement, kind)}:
+                found.append(statement.name)
+        return found
+
+
+def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
+    if isinstance(statement, Classifier):
+        if kind not in CALLED:
+            yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
+        yield from (_aggregates_of if kind in CALLED else _relations_of)(statement.query)
+
+
+def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    if isinstance(query, Union):
+        for branch in query.branches:
+            yield from _relations_of(branch)
+        return
+    for entry in query.inputs:
+        if entry.query is not None:
+            yield from _relations_of(entry.query)
+        elif entry.relation is not None:
+            yield entry.relation
+
+
+def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    if isinstance(query, Union):
+        for branch in query.branches:
+            yield from _aggregates_of(branch)
+        return
+    for entry in query.inputs:
+        if entry.query is not None:
+            yield from _aggregates_of(entry.query)
+    yield from (call.name for call in query.aggregates)
+    if isinstance(query, Select):
+        yield from (call.name for call in query.window_calls)

@@ -1,0 +1,51 @@
+"""Records of a source before they are typed: raw values by name, or a text that could not be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from slicemill.ingest.formats.raw_values import JsonNumber
+
+Record = Mapping[str, object]
+
+NO_TEXT = "this is no UTF-8 text"
+NO_JSON = "this is no JSON object"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that could not be read: as it came, and why."""
+
+    raw: str
+    reason: str
+
+
+# A line of text, if the source has lines, and what it holds; or why it holds nothing.
+Entry: TypeAlias = tuple[str | None, Record] | BadRow
+
+
+def value_of(record: Record, name: str) -> object:
+    """The value of that name, or the last one of a name that differs only in case."""
+    value = record.get(name)
+    if value is None:
+        lowered = name.lower()
+        for key, other in record.items():
+            if key.lower() == lowered:
+                value = other
+    return value
+
+
+def json_record(line: str) -> Entry:
+    """One JSON object on one line."""
+    try:
+        record = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        record = None
+    return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,84 @@
+"""What is known of a unit's runs: policies choose by it, people read it (P21).
+
+The cost of a run over N rows is a + b·N, fitted to the unit's own runs: the time of its slowest cell, without
+what it waited for its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from slicemill.scheduling.adaptive import BatchCost, Selectivity
+from slicemill.storage.changes import Appended
+
+# What a run takes however few its rows, before one has been seen.
+_FIRST_GUESS_S = 0.002
+
+
+class RunResult(Protocol):
+    """What one cell tells of a run: `engine.work.RunDone` has it."""
+
+    @property
+    def cpu_s(self) -> float: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...  # by stage
+    @property
+    def written(self) -> Mapping[str, Appended]: ...  # by log
+    @property
+    def rows(self) -> Mapping[str, int]: ...  # out of each node
+
+
+@dataclass(slots=True)
+class UnitStatistics:
+    runs: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu_s: float = 0.0
+    rows_by_node: dict[str, int] = field(default_factory=dict)
+    cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
+    selectivities: dict[str, Selectivity] = field(default_factory=dict)
+
+    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunResult]) -> None:
+        """Count a run; `outputs` are the logs that it may have written to."""
+        # A first run compiles and imports: it says nothing of those to come.
+        if self.runs:
+            self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
+        self.runs += 1
+        self.rows_in += rows_in
+        written = dict.fromkeys(outputs, 0)
+        for result in results:
+            self.cpu_s += result.cpu_s
+            for log, appended in result.written.items():
+                written[log] = written.get(log, 0) + appended.rows
+            for node, rows in result.rows.items():
+                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
+        self.rows_out += sum(written.values())
+        for log, rows in written.items():
+            self._count(log, rows_in, rows)
+
+    def _count(self, log: str, rows_in: int, rows_out: int) -> None:
+        known = self.selectivities.get(log)
+        if known is not None:
+            known.observe(rows_in, rows_out)
+        elif rows_in:
+            # One more, for windows that have not ended yet: nothing so far is not nothing ever.
+            self.selectivities[log] = Selectivity((rows_out + 1) / (rows_in + 1))
+
+    def selectivity(self, log: str) -> float:
+        """Rows written to a log for each row read; 1 before anything is known."""
+        known = self.selectivities.get(log)
+        return 1.0 if known is None else known.value
+
+    def plain(self) -> dict[str, Any]:
+        """What is worth keeping over a restart, as JSON holds it."""
+        return {
+            "cost": asdict(self.cost),
+            "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if kept:
+            self.cost = BatchCost(**kept["cost"])
+            self.selectivities = {log: Selectivity(**known) for log, known in kept["selectivities"].items()}

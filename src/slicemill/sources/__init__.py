@@ -1,1 +1,0 @@
-"""Where tuples come from: readers and generators without Spark."""

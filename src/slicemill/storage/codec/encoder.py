@@ -1,0 +1,246 @@
+"""Values to trees and payloads (`slicemill.storage.codec` tells their form)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.storage.codec.arrays import Payload, array_bytes, as_table, buffers_of, dtype_tree
+from slicemill.storage.codec.registry import Codec, StorageError, codec_of
+
+Tree: TypeAlias = Any  # what JSON holds
+
+# Stores objects of a class somewhere else: gives what stands for them in the tree.
+External: TypeAlias = Mapping[type, Callable[[Any], Tree]]
+
+_DEPTH = 40
+_LARGE = 2**63
+_FEW_BYTES = 64
+_PLAIN = frozenset((str, bool, type(None)))
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A value as a JSON tree and payloads: buffers, or tables that become buffers when they are written."""
+
+    tree: dict[str, Tree]
+    payloads: list[Payload] = field(default_factory=list)
+
+    def buffers(self) -> list[pa.Buffer]:
+        return buffers_of(self.payloads)
+
+
+class Encoder:
+    """Encodes one value; `external` are classes whose objects are stored elsewhere."""
+
+    def __init__(self, external: External) -> None:
+        self._external = external
+        self._classes: dict[str, int] = {}
+        self._objects: list[Tree] = []
+        self._payloads: list[Payload] = []
+        # Entries of `objects` that are known by number but not encoded yet: functions that do it.
+        self._open: deque[tuple[int, Callable[[], Tree]]] = deque()
+        # By identity, what stands for an object; and the objects, so that none goes and gives its id away.
+        self._known: dict[int, Tree] = {}
+        self._values: dict[int, tuple[Tree, int]] = {}  # the same of those stored by value, and how deep
+        self._alive: list[object] = []
+
+    def whole(self, value: object) -> Encoded:
+        tree = self._value(value, 0)
+        while self._open:
+            number, make = self._open.popleft()
+            self._objects[number] = make()
+        content = {
+            "classes": dict(sorted(self._classes.items())),
+            "objects": self._objects,
+            "value": tree,
+            "buffers": len(self._payloads),
+        }
+        return Encoded(content, self._payloads)
+
+    def _value(self, value: Any, depth: int) -> Tree:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is int:
+            return value if -_LARGE <= value < _LARGE else {"$int": hex(value)}
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}
+        if depth > _DEPTH:
+            return self._entry(lambda: self._value(value, 0))
+        make = _CONTAINERS.get(kind)
+        if make is not None:
+            return make(self, value, depth + 1)
+        codec = codec_of(kind)
+        if codec is not None:
+            return self._registered(codec, value, depth + 1)
+        return self._other(value)
+
+    def _entry(self, make: Callable[[], Tree]) -> Tree:
+        """A new entry of `objects`, encoded after what is being encoded now."""
+        number = len(self._objects)
+        self._objects.append(None)
+        self._open.append((number, make))
+        return {"$ref": number}
+
+    def _note(self, value: object, tree: Tree) -> Tree:
+        self._known[id(value)] = tree
+        self._alive.append(value)
+        return tree
+
+    def _payload(self, payload: Payload) -> int:
+        self._payloads.append(payload)
+        return len(self._payloads) - 1
+
+    # -- containers ------------------------------------------------------------------------------------
+
+    def _list(self, value: Iterable[Any], depth: int) -> Tree:
+        # Most rows consist of what stands for itself: that is not worth a call for each.
+        return [
+            item
+            if (kind := type(item)) in _PLAIN
+            or (kind is int and -_LARGE <= item < _LARGE)
+            or (kind is float and math.isfinite(item))
+            else self._value(item, depth)
+            for item in value
+        ]
+
+    def _tuple(self, value: tuple[Any, ...], depth: int) -> Tree:
+        return {"$tuple": self._list(value, depth)}
+
+    def _deque(self, value: deque[Any], depth: int) -> Tree:
+        return {"$deque": [value.maxlen, self._list(value, depth)]}
+
+    def _set(self, value: set[Any], depth: int) -> Tree:
+        return {"$set": self._unordered(value, depth)}
+
+    def _frozenset(self, value: frozenset[Any], depth: int) -> Tree:
+        return {"$frozenset": self._unordered(value, depth)}
+
+    def _unordered(self, value: Any, depth: int) -> Tree:
+        # In an order that does not depend on the process, where there is one.
+        try:
+            items = sorted(value)
+        except TypeError:
+            items = list(value)
+        return self._list(items, depth)
+
+    def _dict(self, value: dict[Any, Any], depth: int) -> Tree:
+        if all(type(key) is str for key in value):
+            return {"$map": {key: self._value(item, depth) for key, item in value.items()}}
+        return {"$dict": self._pairs(value, depth)}
+
+    def _counter(self, value: Counter[Any], depth: int) -> Tree:
+        return {"$counter": self._pairs(value, depth)}
+
+    def _pairs(self, value: Mapping[Any, Any], depth: int) -> Tree:
+        return [[self._value(key, depth), self._value(item, depth)] for key, item in value.items()]
+
+    def _bytes(self, value: bytes, depth: int) -> Tree:  # noqa: ARG002
+        if len(value) <= _FEW_BYTES:
+            return {"$bytes": value.hex()}
+        return {"$blob": self._payload(pa.py_buffer(value))}
+
+    def _decimal(self, value: Decimal, depth: int) -> Tree:  # noqa: ARG002
+        return {"$decimal": str(value)}
+
+    def _fraction(self, value: Fraction, depth: int) -> Tree:  # noqa: ARG002
+        return {"$fraction": [hex(value.numerator), hex(value.denominator)]}
+
+    # -- registered classes ----------------------------------------------------------------------------
+
+    def _registered(self, codec: Codec, value: Any, depth: int) -> Tree:
+        if codec.named_tuple:
+            self._classes[codec.name] = codec.version
+            return {codec.name: dict(zip(codec.names, self._list(value, depth), strict=True))}
+        if codec.by_value:
+            # A tree may stand again where it is no deeper than before: so depth stays bounded.
+            tree, deepest = self._values.get(id(value), (None, -1))
+            if depth > deepest:
+                self._classes[codec.name] = codec.version
+                tree = {codec.name: self._plain(codec, value, depth)}
+                self._values[id(value)] = tree, depth
+                self._alive.append(value)
+            return tree
+        known = self._known.get(id(value))
+        if known is not None:
+            return known
+        self._classes[codec.name] = codec.version
+        return self._note(value, self._entry(lambda: {codec.name: self._plain(codec, value, 0)}))
+
+    def _plain(self, codec: Codec, value: Any, depth: int) -> Tree:
+        plain = codec.to_plain(value)
+        if codec.from_plain is None:
+            return {name: self._value(item, depth) for name, item in plain.items()}
+        self._alive.append(plain)
+        return self._value(plain, depth)
+
+    # -- arrays and the rest ---------------------------------------------------------------------------
+
+    def _other(self, value: Any) -> Tree:
+        known = self._known.get(id(value))
+        if known is not None:
+            return known
+        for kind, store in self._external.items():
+            if isinstance(value, kind):
+                return self._note(value, {"$external": store(value)})
+        if isinstance(value, np.ndarray):
+            return self._note(value, self._array(value))
+        if isinstance(value, np.generic):
+            return {"$scalar": self._value(np.asarray(value), 0)}
+        if isinstance(value, pa.Table):
+            return self._note(value, {"$table": self._payload(value)})
+        if isinstance(value, pa.ChunkedArray):
+            return self._note(value, {"$chunked": self._payload(as_table(value))})
+        if isinstance(value, pa.Array):
+            return self._note(value, {"$arrow": self._payload(as_table(value))})
+        if isinstance(value, pa.Scalar):
+            return self._note(value, {"$arrow_scalar": self._payload(as_table(value))})
+        kind = type(value)
+        raise StorageError(
+            f"a {kind.__module__}.{kind.__qualname__} cannot be stored with the state of an operator: only "
+            f"plain values, arrays, tables and registered classes can (slicemill.storage.codec). A class of "
+            f"a user's aggregate may say with __getstate__ and __setstate__ which plain values it keeps"
+        )
+
+    def _array(self, value: np.ndarray[Any, Any]) -> Tree:
+        if type(value) not in (np.ndarray, np.recarray):
+            raise StorageError(f"an array of class {type(value).__qualname__} cannot be stored")
+        if not value.dtype.hasobject:
+            tree, data = array_bytes(value)
+            return {"$array": tree | {"buffer": self._payload(data)}}
+        return self._entry(lambda: self._object_array(value))
+
+    def _object_array(self, value: np.ndarray[Any, Any]) -> Tree:
+        tree: dict[str, Any] = {"dtype": dtype_tree(value.dtype), "shape": list(value.shape)}
+        if isinstance(value, np.recarray):
+            tree["recarray"] = True
+        plain = np.asarray(value)
+        if plain.dtype.names is None:
+            tree["items"] = [self._value(item, 0) for item in plain.ravel().tolist()]
+        else:
+            tree["columns"] = {name: self._value(plain[name], 0) for name in plain.dtype.names}
+        return {"$objects": tree}
+
+
+_CONTAINERS: dict[type, Callable[[Encoder, Any, int], Tree]] = {
+    list: Encoder._list,
+    tuple: Encoder._tuple,
+    dict: Encoder._dict,
+    deque: Encoder._deque,
+    set: Encoder._set,
+    frozenset: Encoder._frozenset,
+    Counter: Encoder._counter,
+    bytes: Encoder._bytes,
+    Decimal: Encoder._decimal,
+    Fraction: Encoder._fraction,
+}

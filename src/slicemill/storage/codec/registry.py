@@ -1,0 +1,215 @@
+"""Names and versions of the classes that may stand in a checkpoint.
+
+A class registers once, next to its definition, under a name that never changes: renaming or moving the class
+breaks no home. What is stored are its fields by name, or whatever plain value it says stands for it.
+
+    @stored_as("panes", version=2, upgrade={1: lambda old: old | {"seen": 0}})
+    @dataclass(slots=True)
+    class PaneState: ...
+
+    register("keys", 1, Keys, Keys.plain, Keys.from_plain)
+
+A class whose objects never change (a frozen dataclass, a named tuple, an enumeration) is stored by value,
+wherever it occurs. Of any other class each object is stored once, and whoever refers to it refers to the same
+object again after loading.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import partial
+from operator import attrgetter, getitem
+from typing import Any, TypeVar
+
+from slicemill.errors import SlicemillError
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+# From the plain value of one version to that of the next.
+Upgrade = Callable[[Any], Any]
+
+# Importing this imports every class that a step keeps.
+_ALL_STEPS = "slicemill.operators.registry"
+_HINT = "run `slicemill home upgrade` with the version of slicemill that wrote it"
+
+
+class StorageError(SlicemillError):
+    """Something that cannot be stored, or was stored by a version that this one does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How objects of one class are stored.
+
+    `names` are its fields where these are stored as they are; else `to_plain` and `from_plain` convert.
+    """
+
+    name: str
+    version: int
+    cls: type
+    by_value: bool
+    names: tuple[str, ...]
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any] | None
+    upgrades: Mapping[int, Upgrade]
+    named_tuple: bool = False
+
+    def upgraded(self, plain: Any, version: int) -> Any:
+        """What an earlier version stored, as this one would have stored it."""
+        while version < self.version:
+            plain = self.upgrades[version](plain)
+            version += 1
+        return plain
+
+    def check(self, version: int) -> None:
+        """Raise unless what a version has stored can be read."""
+        if version > self.version:
+            raise StorageError(
+                f"the state {self.name} was stored in version {version}, and this slicemill knows versions "
+                f"up to {self.version}: use the newer slicemill, or {_HINT}"
+            )
+        for number in range(version, self.version):
+            if number not in self.upgrades:
+                raise StorageError(
+                    f"the state {self.name} was stored in version {version}, which this slicemill no longer "
+                    f"reads: {_HINT}"
+                )
+
+    def new(self) -> Any:
+        """An object without fields."""
+        made: Any = object.__new__(self.cls)
+        return made
+
+    def fill(self, made: Any, plain: Mapping[str, Any]) -> None:
+        """Set the fields of a new object."""
+        self._check_fields(plain)
+        for name, value in plain.items():
+            object.__setattr__(made, name, value)
+
+    def named(self, plain: Mapping[str, Any]) -> Any:
+        """A named tuple of these fields."""
+        self._check_fields(plain)
+        return self.cls(**plain)
+
+    def _check_fields(self, plain: Mapping[str, Any]) -> None:
+        if tuple(plain) != self.names and plain.keys() != set(self.names):
+            odd = ", ".join(sorted(plain.keys() ^ set(self.names)))
+            raise StorageError(
+                f"the state {self.name} of version {self.version} has other fields than were stored ({odd}): "
+                f"{_HINT}"
+            )
+
+
+_by_name: dict[str, Codec] = {}
+_by_class: dict[type, Codec] = {}
+
+
+def stored_as(
+    name: str,
+    version: int = 1,
+    *,
+    fields: tuple[str, ...] | None = None,
+    upgrade: Mapping[int, Upgrade] | None = None,
+) -> Callable[[C], C]:
+    """Register the decorated class: its fields are what is stored, by their names.
+
+    The fields are those of a dataclass, a named tuple or `__slots__`; of other classes `fields` names them.
+    Of an enumeration the member's name is stored.
+    """
+
+    def registered(cls: C) -> C:
+        if issubclass(cls, Enum):
+            # Not its method `__getitem__`, which one that consists of strings has from these.
+            find = partial(getitem, cls)
+            _add(Codec(name, version, cls, True, (), attrgetter("name"), find, upgrade or {}))
+            return cls
+        names = _fields_of(cls) if fields is None else fields
+        is_tuple = issubclass(cls, tuple)
+        by_value = is_tuple or _is_frozen(cls)
+        _add(Codec(name, version, cls, by_value, names, _getter(names), None, upgrade or {}, is_tuple))
+        return cls
+
+    return registered
+
+
+def register(
+    name: str,
+    version: int,
+    cls: type[T],
+    to_plain: Callable[[T], Any],
+    from_plain: Callable[[Any], T],
+    *,
+    by_value: bool | None = None,
+    upgrade: Mapping[int, Upgrade] | None = None,
+) -> None:
+    """Register a class of which something else than its fields is stored.
+
+    `by_value` is for classes whose objects never change; frozen dataclasses are such.
+    """
+    immutable = _is_frozen(cls) if by_value is None else by_value
+    _add(Codec(name, version, cls, immutable, (), to_plain, from_plain, upgrade or {}))
+
+
+def codec_of(cls: type) -> Codec | None:
+    """The codec of objects of exactly this class."""
+    found = _by_class.get(cls)
+    if found is None and cls.__module__.startswith("slicemill."):
+        importlib.import_module(_ALL_STEPS)
+        found = _by_class.get(cls)
+    return found
+
+
+def codec_named(name: str) -> Codec:
+    """The codec of a name that a checkpoint has."""
+    if name not in _by_name:
+        importlib.import_module(_ALL_STEPS)
+    if name not in _by_name:
+        raise StorageError(f"this slicemill knows no state called {name}: {_HINT}")
+    return _by_name[name]
+
+
+def registered_names() -> dict[str, int]:
+    """All names with their present versions."""
+    importlib.import_module(_ALL_STEPS)
+    return {name: codec.version for name, codec in sorted(_by_name.items())}
+
+
+def _add(codec: Codec) -> None:
+    known = _by_name.get(codec.name)
+    # A module that is imported again defines its classes anew.
+    if known is not None and known.cls.__qualname__ != codec.cls.__qualname__:
+        raise TypeError(f"two classes are stored as {codec.name}: {known.cls} and {codec.cls}")
+    if not codec.name or codec.name.startswith("$"):
+        raise TypeError(f"{codec.cls} cannot be stored as {codec.name!r}: $ marks the codec's own forms")
+    _by_name[codec.name] = codec
+    _by_class[codec.cls] = codec
+
+
+def _fields_of(cls: type) -> tuple[str, ...]:
+    if is_dataclass(cls):
+        return tuple(field.name for field in fields(cls))
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return tuple(cls._fields)
+    slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
+    if hasattr(cls, "__dict__") and not all("__slots__" in base.__dict__ for base in cls.__mro__[:-1]):
+        raise TypeError(
+            f"{cls} does not say what its fields are: make it a dataclass, give it __slots__, or name them "
+            f"with fields="
+        )
+    return tuple(slots)
+
+
+def _is_frozen(cls: type) -> bool:
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+    if len(names) < 2:
+        return lambda value: {name: getattr(value, name) for name in names}
+    get = attrgetter(*names)
+    return lambda value: dict(zip(names, get(value), strict=True))

@@ -1,0 +1,80 @@
+"""What is measured of a unit's runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slicemill.engine.work import RunDone
+from slicemill.scheduling.unit_statistics import UnitStatistics
+from slicemill.storage.changes import Appended
+from slicemill.storage.segments import Extent
+
+
+def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
+    written = {"q": Appended([Extent("w-0.arrows", 0, 1, rows)], None, None, 0)} if rows else {}
+    return RunDone(
+        unit="u",
+        cell=cell,
+        run=1,
+        written=written,
+        watermarks={},
+        errors={},
+        rows={"node": rows},
+        arrivals={},
+        due=None,
+        latest={},
+        sheds={},
+        state_bytes=0,
+        cpu_s=seconds,
+        seconds={"run: kernels": seconds},
+    )
+
+
+def test_a_run_takes_as_long_as_its_slowest_cell() -> None:
+    statistics = UnitStatistics(runs=1)
+    for rows in (100, 300):
+        statistics.add(rows, ["q"], [result(0.1), result(0.5 + 0.01 * rows, cell=1)])
+    assert statistics.cost.overhead == pytest.approx(0.5)
+    assert statistics.cost.per_row == pytest.approx(0.01)
+
+
+def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
+    statistics = UnitStatistics()
+    statistics.add(100, ["q"], [result(9.0, rows=50)])
+    assert statistics.cost.overhead == UnitStatistics().cost.overhead
+    assert statistics.selectivity("q") == pytest.approx(51 / 101)
+    for rows in (100, 300, 200, 400):
+        statistics.add(rows, ["q"], [result(0.5 + 0.01 * rows, rows=rows // 2)])
+    assert statistics.cost.overhead == pytest.approx(0.5)
+    assert statistics.cost.per_row == pytest.approx(0.01)
+    assert (statistics.runs, statistics.rows_in, statistics.rows_out) == (5, 1100, 550)
+    assert statistics.rows_by_node == {"node": 550}
+
+
+def test_nothing_so_far_is_not_nothing_ever() -> None:
+    statistics = UnitStatistics()
+    assert statistics.selectivity("q") == 1
+    statistics.add(0, ["q"], [result(0.1)])
+    assert statistics.selectivity("q") == 1
+    statistics.add(99, ["q"], [result(0.1)])
+    assert statistics.selectivity("q") == pytest.approx(0.01)
+
+
+def test_what_is_kept_as_json_goes_on_as_if_nothing_had_happened() -> None:
+    first, second = UnitStatistics(), UnitStatistics()
+    first.runs = second.runs = 1
+    for rows in (50, 150, 250):
+        first.add(rows, ["q"], [result(0.1 + 0.001 * rows, rows=10)])
+    second.restore(json.loads(json.dumps(first.plain())))
+    for statistics in (first, second):
+        statistics.add(180, ["q"], [result(0.3, rows=90)])
+    assert second.plain() == first.plain()
+    assert UnitStatistics().plain() == _restored({}).plain()
+
+
+def _restored(kept: dict[str, object]) -> UnitStatistics:
+    statistics = UnitStatistics()
+    statistics.restore(kept)
+    return statistics
