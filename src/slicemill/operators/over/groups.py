@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import Rows, Windows
-from slicemill.aggregate.count import is_one
 from slicemill.aggregate.functions import counts_ones, function_of, is_numbered
+from slicemill.aggregate.synopses import is_one
 from slicemill.columns.intervals import (
     FOREVER,
     Mask,

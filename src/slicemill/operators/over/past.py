@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.columns import Function, Rows, Windows
+from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
 from slicemill.columns.intervals import Mask, Places, last_of_each
 
 
 def put_together(
-    function: Function, rows: Rows, closed: Mask, table: pa.Table, weight: str, text: str
+    function: ColumnStatistic, rows: Rows, closed: Mask, table: pa.Table, weight: str, text: str
 ) -> tuple[pa.Table, NDArray[np.object_] | None]:
     """The rows to keep of a sorted table, and their summaries; those of open slots stay as they are.
 

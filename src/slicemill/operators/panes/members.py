@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from slicemill.aggregate.columns import Function, Rows, Windows
+from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
 from slicemill.esl.types.schema import Column, Kind
 from slicemill.metrics.due import released_by_time
 from slicemill.operators.panes.edges import Ints
@@ -150,7 +150,7 @@ class KernelGroups(ValueGroups):
     A call without function is for somebody else to answer.
     """
 
-    functions: tuple[Function | None, ...]
+    functions: tuple[ColumnStatistic | None, ...]
 
     def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
