@@ -10,7 +10,7 @@ from slicemill.aggregate.extreme_columns import CHOICES, Kept
 from slicemill.aggregate.moment_columns import FIGURES, Figure
 from slicemill.aggregate.ranks import Percentile
 from slicemill.aggregate.text_columns import Joined
-from slicemill.esl.builtins import BUILTINS
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import Literal
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.plan.content import quoted, short
 from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.log_keys import keys_in_log

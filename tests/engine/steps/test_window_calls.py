@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from slicemill.aggregate.compiler.layout import PYTHON
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.model_calls import Asked
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps import END, routines
 from slicemill.engine.steps.routines import CallsState
 from slicemill.esl import bind
-from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.expression import Expr
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share

@@ -11,8 +11,8 @@ import pyarrow as pa
 from slicemill.engine.rows import timed_rows, to_table
 from slicemill.engine.steps.hosted import RowState, RowStep
 from slicemill.engine.steps.step import END
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Frame, Window, WindowCall

@@ -21,8 +21,8 @@ from kernels.windows.streams import (
     window,
 )
 from slicemill.engine.steps.step import END
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.kernels.windows.calls import WindowCalls
