@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicemill.esl import bind_script
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.rules.push_selections import push_selections
 from support.corpus import Case, prepare, read_cases

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
@@ -16,6 +15,7 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
 from slicemill.rows import Timed as TimedTuple
+from slicemill.time import END
 from support.oracle import Oracle, Timed
 
 SCRIPT = """

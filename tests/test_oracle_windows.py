@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.hashes import priority
+from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
@@ -26,6 +25,7 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.sources import Arrival
 from slicemill.reference.translate import translate
 from slicemill.rows import Timed
+from slicemill.time import END
 
 # Ours, and DuckDB's words for it; {w} is the window.
 CALLS = {

@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.count import CountDistinct
 from slicemill.aggregate.hashes import bits_of, mixed
-from slicemill.aggregate.moments import CountDistinct, Moments, MomentStatistic, total
-from slicemill.aggregate.synopses import PER_SIZE, Frequency, Ones, buckets, estimated_ones
+from slicemill.aggregate.moments import Moments, MomentStatistic, total
+from slicemill.aggregate.synopses import PER_SIZE, ApproxCount, ApproxCountIf, buckets, estimated_ones
 from support.stored import stored
 
 
 @given(st.lists(st.none() | st.integers(0, 40) | st.text(max_size=2), max_size=60), st.integers(1, 20))
 def test_a_frequency_is_never_too_low(items: list[object], window: int) -> None:
-    frequency = Frequency()
+    frequency = ApproxCount()
     for place, item in enumerate(items):
         frequency.add((item,))
         if place >= window:
@@ -30,7 +31,7 @@ def test_a_frequency_is_never_too_low(items: list[object], window: int) -> None:
 
 
 def test_few_items_are_counted_exactly() -> None:
-    frequency, exact = Frequency(), Counter[object]()
+    frequency, exact = ApproxCount(), Counter[object]()
     for item in [f"item {n % 7}" for n in range(100)]:
         frequency.add((item,))
         exact[item] += 1
@@ -65,7 +66,7 @@ def test_the_relative_error_of_a_histogram_is_bounded() -> None:
 
 
 def test_only_true_counts_as_one() -> None:
-    ones = Ones()
+    ones = ApproxCountIf()
     for value in (True, False, None, True):
         ones.add((value,))
     assert ones.value() == 2

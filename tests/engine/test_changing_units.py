@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from slicemill.columns import keys
+from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps import END
 from slicemill.esl import bind
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.schema import INT
-from slicemill.kernels import keys
 from slicemill.plan.members import names_of_state, node_changes, without_outputs
 from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.plan.planner import Planner
 from slicemill.rows import Timed
+from slicemill.time import END
 from support.units import run_cells
 
 DECLARED = """

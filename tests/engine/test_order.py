@@ -1,4 +1,4 @@
-"""Equal timestamps have one order, whatever the number of cells and wherever runs are cut (kernels.order).
+"""Equal timestamps have one order, whatever the number of cells and wherever runs are cut (columns.order).
 
 Each query reads what keyed operators give through a window that counts rows, over all keys: were two rows of
 one timestamp the other way round, its values would differ.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from slicemill.columns.rows import to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.rows import to_table
 from slicemill.engine.state_view import slices_of, state_tables, with_measures
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind

@@ -9,8 +9,8 @@ import pytest
 from slicemill.esl import bind
 from slicemill.explain.json import explain_data, explain_json
 from slicemill.explain.text import explain_text
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.rules.push_selections import push_selections
 
 STREAMS = """

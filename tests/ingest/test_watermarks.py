@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.streams import Kept, external, internal, rows
-from slicemill.engine.steps import END
 from slicemill.esl.types.catalog import TimestampKind
 from slicemill.ingest.watermarks import PARTITIONS, PartitionProgress, moment_of, watermark
 from slicemill.reference.ets import ets_now, moment_of_ets
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, END
 
 
 def progress(*partitions: PartitionProgress) -> dict[str, object]:

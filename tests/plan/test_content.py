@@ -11,7 +11,7 @@ import pytest
 from slicemill.esl import bind
 from slicemill.esl.types.expression import ColumnRef, Literal
 from slicemill.esl.types.schema import BIGINT, INT, VARCHAR
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
 from slicemill.plan.content import digest, digest_of_calls, quoted, short
 
 SCRIPT = """

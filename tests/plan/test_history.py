@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from slicemill.esl import bind
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Part, SharedJoin
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.history import history_us
 from slicemill.plan.members import without_outputs
-from slicemill.plan.operators import Part, SharedJoin
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 from slicemill.plan.members import names_of_state
 from slicemill.plan.optimize import optimize, share

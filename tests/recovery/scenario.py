@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from slicemill.engine.rows import timed_rows
+from slicemill.columns.rows import timed_rows
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
 from slicemill.rows import Timed

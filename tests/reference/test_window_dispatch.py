@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.builtins import BUILTINS, StatisticWindow
+from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregate.count import Count
 from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
 from slicemill.aggregate.frame import Frame
-from slicemill.aggregate.moments import Count
+from slicemill.aggregate.statistic import StatisticWindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.errors import SlicemillError
 from slicemill.reference.window_dispatch import running_call

@@ -21,10 +21,8 @@ from aggregate.compiler.comparing import call_of, over, tuples_of
 from slicemill.aggregate.compiler.prepare import prepare as prepare_call
 from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
+from slicemill.columns.rows import to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.rows import to_table
-from slicemill.engine.steps.drop import DropState
-from slicemill.engine.steps.hosted import RowState
 from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
@@ -40,13 +38,15 @@ from slicemill.esl.types.expression import (
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
-from slicemill.kernels.join.state import JoinState
-from slicemill.kernels.join.windows import Seats
-from slicemill.kernels.panes.state import MemberState, PaneState
-from slicemill.kernels.windows.calls import WindowState
-from slicemill.kernels.windows.events import Events
+from slicemill.operators.drop.step import DropState
+from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.windows import Seats
+from slicemill.operators.over.calls import WindowState
+from slicemill.operators.over.events import Events
+from slicemill.operators.panes.state import MemberState, PaneState
+from slicemill.operators.row_step import RowState
+from slicemill.operators.specs import AgeLimit, JoinMember
 from slicemill.plan.build import build_graph
-from slicemill.plan.operators import AgeLimit, JoinMember
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.reference.coalesce import _Partition

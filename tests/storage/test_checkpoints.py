@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.kernels.join.state import JoinState
-from slicemill.kernels.keys import Keys
-from slicemill.kernels.slice import Slice
+from slicemill.columns.keys import Keys
+from slicemill.columns.slice import Slice
+from slicemill.operators.join.state import JoinState
 from slicemill.storage.checkpoints import (
     SliceFile,
     describe,

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from slicemill.kernels.slice import Slice
+from slicemill.columns.slice import Slice
 from slicemill.storage.codec import StorageError, decode, encode, register, registered_names, stored_as
 from slicemill.storage.codec import registry as codec_registry
 from support.stored import stored

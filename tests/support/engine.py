@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slicemill.columns.rows import to_table
 from slicemill.engine.mill import Mill
-from slicemill.engine.rows import to_table
 from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
 from slicemill.esl.types.relation import RelationQuery

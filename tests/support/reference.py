@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicemill.esl.types.catalog import Catalog
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.translate import Translator, fed_by

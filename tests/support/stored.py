@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.kernels.slice import Slice
+from slicemill.columns.slice import Slice
 from slicemill.storage.codec import decode, encode
 
 

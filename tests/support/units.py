@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slicemill.columns.order import put_together
+from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.exchange import Spread
 from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
-from slicemill.engine.rows import timed_rows, to_table
-from slicemill.engine.steps import END
 from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
-from slicemill.kernels.order import put_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
@@ -23,6 +22,7 @@ from slicemill.plan.units import cut
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.time import END
 from support.corpus import Event, Row, TimedRow
 
 

@@ -10,18 +10,13 @@ sample. All this is as in Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from slicemill.aggregate.definition import AggregateDefinition, Panes, Returned
-from slicemill.aggregate.extremes import KEPT
-from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.aggregate.count import Count, CountDistinct
+from slicemill.aggregate.definition import AggregateDefinition, Panes
+from slicemill.aggregate.extremes import EXTREMES
 from slicemill.aggregate.moments import (
-    Count,
-    CountDistinct,
     Moments,
     MomentStatistic,
-    Percentile,
-    Statistic,
     average,
     population_deviation,
     population_variance,
@@ -29,70 +24,10 @@ from slicemill.aggregate.moments import (
     sample_variance,
     total,
 )
-from slicemill.aggregate.synopses import Frequency, Ones
-from slicemill.aggregate.texts import Joined
-
-
-class StatisticBase:
-    """Base version of a statistic: silent until TERMINATE."""
-
-    __slots__ = ("_statistic",)
-
-    def __init__(self, statistic: Statistic) -> None:
-        self._statistic = statistic
-
-    def initialize(self, args: Args) -> Returned:
-        self._statistic.add(args)
-        return []
-
-    iterate = initialize
-
-    def terminate(self) -> Returned:
-        return [self._statistic.value()]
-
-    def state(self) -> object:
-        return self._statistic.state()
-
-    def restore(self, state: Any) -> None:
-        self._statistic.restore(state)
-
-
-class StatisticWindow:
-    """Window version of a statistic: returns at arrivals and expiries, not over an empty window (X13)."""
-
-    __slots__ = ("_inwindow", "_statistic")
-
-    def __init__(self, statistic: Statistic, inwindow: Inwindow) -> None:
-        self._statistic = statistic
-        self._inwindow = inwindow
-
-    def initialize(self, args: Args) -> Returned:
-        self._statistic.add(args)
-        return [self._statistic.value()]
-
-    iterate = initialize
-
-    def expire(self, args: Args) -> Returned:
-        self._statistic.remove(args)
-        return [self._statistic.value()] if len(self._inwindow) > 1 else []
-
-    def state(self) -> object:
-        return self._statistic.state()
-
-    def restore(self, state: Any) -> None:
-        self._statistic.restore(state)
-
-
-def _from_statistic(
-    name: str, make: Callable[[], Statistic], algebraic: bool = False, panes: Panes | None = None
-) -> AggregateDefinition:
-    return AggregateDefinition(
-        name,
-        base=lambda: StatisticBase(make()),
-        window=lambda inwindow: StatisticWindow(make(), inwindow),
-        algebraic=algebraic,
-        panes=panes,
-    )
+from slicemill.aggregate.ranks import Percentile
+from slicemill.aggregate.statistic import Statistic, StatisticBase, from_statistic
+from slicemill.aggregate.synopses import ApproxCount, ApproxCountIf
+from slicemill.aggregate.texts import JoinedTexts
 
 
 def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> AggregateDefinition:
@@ -104,7 +39,7 @@ def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -
     def make_pane() -> StatisticBase:
         return StatisticBase(MomentStatistic(Moments(degree), lambda moments: moments))
 
-    return _from_statistic(name, make, algebraic=True, panes=Panes(make_pane, _from_statistic(name, make)))
+    return from_statistic(name, make, algebraic=True, panes=Panes(make_pane, from_statistic(name, make)))
 
 
 SUM = _from_moments("sum", 1, total)
@@ -112,8 +47,8 @@ SUM = _from_moments("sum", 1, total)
 BUILTINS: dict[str, AggregateDefinition] = {
     definition.name: definition
     for definition in (
-        _from_statistic("count", Count, algebraic=True, panes=Panes(lambda: StatisticBase(Count()), SUM)),
-        _from_statistic("count_distinct", CountDistinct),
+        from_statistic("count", Count, algebraic=True, panes=Panes(lambda: StatisticBase(Count()), SUM)),
+        from_statistic("count_distinct", CountDistinct),
         SUM,
         _from_moments("avg", 1, average),
         _from_moments("variance", 2, sample_variance),
@@ -122,13 +57,13 @@ BUILTINS: dict[str, AggregateDefinition] = {
         _from_moments("stddev", 2, sample_deviation),
         _from_moments("stddev_samp", 2, sample_deviation),
         _from_moments("stddev_pop", 2, population_deviation),
-        _from_statistic("median", Percentile),
-        _from_statistic("percentile", Percentile),
-        _from_statistic("quantile", Percentile),
-        _from_statistic("listagg", Joined),
-        _from_statistic("string_agg", Joined),
-        _from_statistic("approx_count", Frequency),
-        _from_statistic("approx_count_if", Ones),
-        *KEPT,
+        from_statistic("median", Percentile),
+        from_statistic("percentile", Percentile),
+        from_statistic("quantile", Percentile),
+        from_statistic("listagg", JoinedTexts),
+        from_statistic("string_agg", JoinedTexts),
+        from_statistic("approx_count", ApproxCount),
+        from_statistic("approx_count_if", ApproxCountIf),
+        *EXTREMES,
     )
 }

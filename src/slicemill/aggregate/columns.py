@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.kernels.keys import distinct_keys
+from slicemill.columns.keys import distinct_keys
 from slicemill.scalar.vectors import fixed_width, numbers, validity
 
 Places: TypeAlias = NDArray[np.int64]
@@ -58,8 +58,8 @@ class History:
     summaries: NDArray[np.object_] | None = None
 
 
-class Function(Protocol):
-    """A built-in aggregate for arguments of certain types."""
+class ColumnStatistic(Protocol):
+    """A built-in aggregate over columns, for arguments of certain types."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         """The value over each window, in the declared type."""
@@ -117,3 +117,10 @@ def first_of_each(partitions: NDArray[np.int32], codes: Places, counted: Mask) -
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return places[first[order]], rank[group]
+
+
+def summed_weights(weights: Places, group: Places, groups: int) -> Places:
+    """The weights of the rows of each group."""
+    out = np.zeros(groups, np.int64)
+    np.add.at(out, group, weights)
+    return out

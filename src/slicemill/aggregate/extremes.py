@@ -1,7 +1,8 @@
-"""Aggregates that keep one tuple of their window: min, max, min_by, max_by, first, last, priority_sample.
+"""min, max, min_by, max_by, first, last and priority_sample: which tuple of a window is the one.
 
 The base version remembers the tuple that wins over the others. The window version lets the window forget what
-a newer tuple beats: it can never win again, so the oldest one left is the winner (M33).
+a newer tuple beats: it can never win again, so the oldest one left is the winner (M33). Over columns it is
+the same: the candidates are kept in a queue, each beaten by the one before it (C17).
 """
 
 from __future__ import annotations
@@ -10,9 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+
+from slicemill.aggregate.columns import History, Mask, Places, Rows, Windows, known, whole_numbers
 from slicemill.aggregate.definition import AggregateDefinition, Returned
-from slicemill.aggregate.hashes import priority
+from slicemill.aggregate.hashes import column_priorities, priority
 from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.scalar.vectors import numbers
 
 
 def _first(args: Args) -> object:
@@ -36,7 +45,7 @@ class Contest:
     takes_null: bool = False
 
 
-class Kept:
+class Winner:
     """Base version: the one tuple that wins over the others. Outside of windows it counts them itself."""
 
     __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
@@ -71,7 +80,7 @@ class Kept:
         self._seen, self._best, self._value = state
 
 
-class KeptWindow:
+class WindowWinner:
     """Window version: what a newer tuple beats is deleted.
 
     The new tuple is in the window already and must not delete itself; equal older values linger (X6). A
@@ -130,25 +139,120 @@ def _always(new: object, old: object) -> bool:  # noqa: ARG001
     return True
 
 
-def _kept(
+def _extreme(
     name: str, contest: Contest, algebraic: bool = False, numbered: bool = False
 ) -> AggregateDefinition:
     return AggregateDefinition(
         name,
-        base=lambda: Kept(contest, numbered),
-        window=lambda inwindow: KeptWindow(contest, inwindow),
+        base=lambda: Winner(contest, numbered),
+        window=lambda inwindow: WindowWinner(contest, inwindow),
         algebraic=algebraic,
         forgets=True,
         numbered=numbered,
     )
 
 
-KEPT = (
-    _kept("min", Contest(_less), algebraic=True),
-    _kept("max", Contest(_greater), algebraic=True),
-    _kept("first", Contest(_never, takes_null=True), algebraic=True),
-    _kept("last", Contest(_always, takes_null=True), algebraic=True),
-    _kept("min_by", Contest(_less, _second)),
-    _kept("max_by", Contest(_greater, _second)),
-    _kept("priority_sample", Contest(_greater, _priority), numbered=True),
+EXTREMES = (
+    _extreme("min", Contest(_less), algebraic=True),
+    _extreme("max", Contest(_greater), algebraic=True),
+    _extreme("first", Contest(_never, takes_null=True), algebraic=True),
+    _extreme("last", Contest(_always, takes_null=True), algebraic=True),
+    _extreme("min_by", Contest(_less, _second)),
+    _extreme("max_by", Contest(_greater, _second)),
+    _extreme("priority_sample", Contest(_greater, _priority), numbered=True),
 )
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _winners(ranks: Places, takes_part: Mask, starts: Places, ends: Places) -> Places:
+    """The row of the greatest rank in each window, of equal ones the first; -1 if there is none."""
+    out = np.empty(len(starts), np.int64)
+    queue = np.empty(len(ranks), np.int64)
+    first = behind = end = 0
+    for i in range(len(starts)):
+        while end < ends[i]:
+            if takes_part[end]:
+                while behind > first and ranks[queue[behind - 1]] < ranks[end]:
+                    behind -= 1
+                queue[behind] = end
+                behind += 1
+            end += 1
+        while first < behind and queue[first] < starts[i]:
+            first += 1
+        out[i] = queue[first] if first < behind else -1
+    return out
+
+
+Choice = Callable[[Rows, Windows], Places]
+
+
+def ranks_of(array: pa.Array) -> Places:
+    """Whole numbers in the order of the values; NaN is the greatest double. Those of NULLs are arbitrary."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        values = np.where(numbers(array) == 0, 0.0, numbers(array))
+        bits = np.where(np.isnan(values), np.inf, values).view(np.int64)
+        # The bits of doubles are ordered as they are, for negative ones the other way round.
+        ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+        return np.where(np.isnan(values), np.iinfo(np.int64).max, ordered)
+    if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
+        return whole_numbers(array)
+    encoded = array.dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    rank = np.zeros(max(1, len(order)), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)]
+
+
+def _greatest(rows: Rows, windows: Windows) -> Places:
+    key = rows.arguments[-1]
+    return _winners(ranks_of(key), known(key), windows.starts, windows.ends)
+
+
+def _least(rows: Rows, windows: Windows) -> Places:
+    key = rows.arguments[-1]
+    return _winners(~ranks_of(key), known(key), windows.starts, windows.ends)
+
+
+def _oldest(rows: Rows, windows: Windows) -> Places:  # noqa: ARG001
+    return np.where(windows.ends > windows.starts, windows.starts, -1)
+
+
+def _newest(rows: Rows, windows: Windows) -> Places:  # noqa: ARG001
+    return np.where(windows.ends > windows.starts, windows.ends - 1, -1)
+
+
+def _sampled(rows: Rows, windows: Windows) -> Places:
+    assert rows.numbers is not None
+    # Priorities have 64 bits without a sign.
+    ranks: NDArray[np.int64] = (column_priorities(rows.numbers) ^ np.uint64(2**63)).view(np.int64)
+    return _winners(ranks, np.ones(len(rows), np.bool_), windows.starts, windows.ends)
+
+
+CHOICES: dict[str, Choice] = {
+    "min": _least,
+    "max": _greatest,
+    "min_by": _least,
+    "max_by": _greatest,
+    "first": _oldest,
+    "last": _newest,
+    "priority_sample": _sampled,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnExtreme:
+    """The first argument of the row that wins."""
+
+    choice: Choice
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        places = self.choice(rows, windows)
+        return rows.arguments[0].take(pa.array(places, mask=places < 0))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        places = self.choice(rows, partitions)
+        return History(places[places >= 0])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from slicemill.aggregate.columns import Function
-from slicemill.aggregate.count import ApproxCount, ApproxCountIf, Count, CountDistinct
-from slicemill.aggregate.extreme_columns import CHOICES, Kept
-from slicemill.aggregate.moment_columns import FIGURES, Figure
-from slicemill.aggregate.ranks import Percentile
-from slicemill.aggregate.text_columns import Joined
+from slicemill.aggregate.columns import ColumnStatistic
+from slicemill.aggregate.count import (
+    ColumnCount,
+    ColumnCountDistinct,
+)
+from slicemill.aggregate.extremes import CHOICES, ColumnExtreme
+from slicemill.aggregate.moments import STATISTICS, ColumnMoments
+from slicemill.aggregate.ranks import ColumnPercentile
+from slicemill.aggregate.synopses import ColumnApproxCount, ColumnApproxCountIf
+from slicemill.aggregate.texts import ColumnTexts
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import Literal
 from slicemill.esl.types.query import WindowCall
@@ -27,19 +31,19 @@ def has_kernel(call: AggregateCall | WindowCall) -> bool:
     )
 
 
-def function_of(call: AggregateCall | WindowCall) -> Function:
+def function_of(call: AggregateCall | WindowCall) -> ColumnStatistic:
     name = call.name.lower()
     if name == "count":
-        return CountDistinct() if call.distinct else Count()
-    if name in FIGURES:
-        return Figure(name, call.arguments[0].type, call.columns[0].type)
+        return ColumnCountDistinct() if call.distinct else ColumnCount()
+    if name in STATISTICS:
+        return ColumnMoments(name, call.arguments[0].type, call.columns[0].type)
     if name in CHOICES:
-        return Kept(CHOICES[name])
+        return ColumnExtreme(CHOICES[name])
     if name in ("median", "percentile", "quantile"):
-        return Percentile(float(cast(float, _constant(call, 0.5))))
+        return ColumnPercentile(float(cast(float, _constant(call, 0.5))))
     if name in ("listagg", "string_agg"):
-        return Joined(cast(str, _constant(call, "")))
-    return ApproxCountIf() if counts_ones(call) else ApproxCount()
+        return ColumnTexts(cast(str, _constant(call, "")))
+    return ColumnApproxCountIf() if counts_ones(call) else ColumnApproxCount()
 
 
 def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:

@@ -8,6 +8,16 @@ from __future__ import annotations
 import struct
 from decimal import Decimal
 from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.columns import Places, known
+from slicemill.scalar.vectors import numbers
+
+Bits: TypeAlias = NDArray[np.uint64]
 
 _MASK = 2**64 - 1
 GOLDEN = 0x9E37_79B9_7F4A_7C15
@@ -38,3 +48,33 @@ def bits_of(value: object) -> int:
         value = format(value.normalize(), "f")
     raw = value if isinstance(value, bytes) else str(value).encode()
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+def column_bits(array: pa.Array) -> Bits:
+    """`bits_of` each value; those of NULLs are arbitrary."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        values = numbers(array) + 0.0
+        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
+        found: Bits = numbers(array).astype(np.int64).view(np.uint64)
+        return found
+    encoded = array.dictionary_encode()
+    of_each = np.array([bits_of(value) for value in encoded.dictionary.to_pylist()] or [0], np.uint64)
+    return of_each[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)]
+
+
+def column_mixed(values: Bits) -> Bits:
+    """`mixed` of each number."""
+    values = values + np.uint64(GOLDEN)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
+    return values ^ (values >> np.uint64(31))
+
+
+def column_priorities(arrival_numbers: Places) -> Bits:
+    """`priority` of each tuple."""
+    return column_mixed(arrival_numbers.view(np.uint64))

@@ -1,26 +1,44 @@
-"""States that a window can keep up to date: tuples are added when they come and taken out when they expire.
+"""sum, avg, variances and deviations: exact sums of numbers and their squares, rounded once (M32).
 
-Sums are kept as exact rational numbers and rounded once, when asked (M32): a window that adds and subtracts
-floats would drift, and its result would depend on how the tuples were grouped into panes (M35).
+A window that adds and subtracts floats would drift, and its result would depend on how the tuples were
+grouped into panes (M35). Row by row, sums are rational numbers; over columns, see `exact.limbs`.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol, cast
+from itertools import accumulate
+from typing import Any, cast
 
-from slicemill.aggregate.definition import comparable
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.columns import (
+    History,
+    Mask,
+    Places,
+    Rows,
+    Windows,
+    bigints,
+    doubles,
+    known,
+    sums_over,
+    whole_numbers,
+)
+from slicemill.aggregate.exact import limbs
 from slicemill.aggregate.inwindow import Args
+from slicemill.aggregate.result_types import declared
+from slicemill.aggregate.statistic import Number
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.values import EXACT
+from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import register
-
-Number = int | float | Decimal
 
 
 def _nearest_float(exact: int | Fraction) -> float:
@@ -28,119 +46,6 @@ def _nearest_float(exact: int | Fraction) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
-
-
-class Statistic(Protocol):
-    """A state from which a tuple can be taken out again."""
-
-    def add(self, args: Args) -> None: ...
-
-    def remove(self, args: Args) -> None: ...
-
-    def value(self) -> object: ...
-
-    def state(self) -> object: ...
-
-    def restore(self, state: Any) -> None: ...
-
-
-class Count:
-    """Tuples without a NULL among the arguments; without arguments, all of them."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, args: Args) -> None:
-        self._count += None not in args
-
-    def remove(self, args: Args) -> None:
-        self._count -= None not in args
-
-    def value(self) -> object:
-        return self._count
-
-    def state(self) -> object:
-        return self._count
-
-    def restore(self, state: Any) -> None:
-        self._count = state
-
-
-class CountDistinct:
-    """Different argument tuples without a NULL. NaN counts once, as in Spark."""
-
-    __slots__ = ("_copies",)
-
-    def __init__(self) -> None:
-        self._copies: Counter[Args] = Counter()
-
-    def add(self, args: Args) -> None:
-        if None not in args:
-            self._copies[comparable(args)] += 1
-
-    def remove(self, args: Args) -> None:
-        if None not in args:
-            key = comparable(args)
-            self._copies[key] -= 1
-            if not self._copies[key]:
-                del self._copies[key]
-
-    def value(self) -> object:
-        return len(self._copies)
-
-    def state(self) -> object:
-        return self._copies
-
-    def restore(self, state: Any) -> None:
-        self._copies = state
-
-
-class Percentile:
-    """The value at a share of the way through the sorted values, as a float; NaN is the greatest (Spark).
-
-    Between two values it is where the share falls: 0.25 of the way through (0, 10) is 2.5. The share is the
-    second argument, the same for all tuples; without one it is a half, the median.
-    """
-
-    __slots__ = ("_share", "_sorted")
-
-    def __init__(self) -> None:
-        self._share = 0.5
-        self._sorted: list[tuple[bool, float]] = []
-
-    def add(self, args: Args) -> None:
-        if len(args) > 1:
-            self._share = float(cast(Number, args[1]))
-        if args[0] is not None:
-            insort(self._sorted, self._key(args[0]))
-
-    def remove(self, args: Args) -> None:
-        if args[0] is not None:
-            del self._sorted[bisect_left(self._sorted, self._key(args[0]))]
-
-    def value(self) -> object:
-        if not self._sorted:
-            return None
-        place = (len(self._sorted) - 1) * self._share
-        below, above = math.floor(place), math.ceil(place)
-        (_, lower), (_, upper) = self._sorted[below], self._sorted[above]
-        if below == above or lower == upper:
-            return lower
-        return (above - place) * lower + (place - below) * upper
-
-    def state(self) -> object:
-        return self._share, self._sorted
-
-    def restore(self, state: Any) -> None:
-        self._share, self._sorted = state
-
-    @staticmethod
-    def _key(arg: object) -> tuple[bool, float]:
-        # One zero: which of the two comes first among equals is nobody's business.
-        number = float(cast(Number, arg)) + 0.0
-        return (True, math.nan) if math.isnan(number) else (False, number)
 
 
 class Moments:
@@ -274,3 +179,252 @@ def _variance(moments: Moments, bias: int) -> float | None:
 
 def _root(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+STATISTICS: dict[str, Callable[[Moments], object]] = {
+    "sum": total,
+    "avg": average,
+    "variance": sample_variance,
+    "var_samp": sample_variance,
+    "var_pop": population_variance,
+    "stddev": sample_deviation,
+    "stddev_samp": sample_deviation,
+    "stddev_pop": population_deviation,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Numbers as whole multiples of one unit, and what cannot be summed counted apart."""
+
+    rows: Rows
+    counts: Places
+    finite: Mask
+    odd: dict[str, Places]  # NaN and the infinities, by name, where there are any
+    exponent: int
+    bits: int  # of the greatest number
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMoments:
+    """One of STATISTICS over columns, for arguments of a type."""
+
+    name: str
+    argument: Type
+    column: Type
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        prepared = self._prepared(rows)
+        counts = sums_over(prepared.counts, windows)
+        most = int(counts.max(initial=1))
+        size = limbs.limbs_for(prepared.bits, most)
+        whole = self.argument.kind is not Kind.DOUBLE
+        if (whole and size > limbs.WHOLE) or most >= 2**32 or self._is_exact_only:
+            return self._by_rows(prepared, windows, counts)
+        numbers_ = self._limbs(prepared, size)
+        sums = limbs.prefix_sums(numbers_)
+        if self.name == "sum" and whole:
+            return self._whole_sums(sums, windows, counts)
+        if self.name in ("sum", "avg"):
+            divisors = np.maximum(counts, 1) if self.name == "avg" else np.ones(len(windows), np.int64)
+            out = limbs.quotients(sums, windows.starts, windows.ends, divisors, prepared.exponent)
+            valid = counts > 0
+        else:
+            bias = 0 if self.name.endswith("_pop") else 1
+            squares = limbs.prefix_sums(self._squares(prepared, numbers_))
+            out = limbs.variances(
+                sums, squares, windows.starts, windows.ends, counts, bias, prepared.exponent
+            )
+            valid = counts > bias
+            if self.name.startswith("stddev"):
+                out = np.sqrt(out)
+        self._spoil(out, prepared, windows)
+        return doubles(out, valid)
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        prepared = self._prepared(rows)
+        counts = sums_over(prepared.counts, partitions)
+        full = np.flatnonzero(counts)
+        if not len(full):
+            return History(full)
+        some = Windows(partitions.starts[full], partitions.ends[full])
+        return History(some.starts, summaries=_objects(self._moments(prepared, some, counts[full])))
+
+    @property
+    def _degree(self) -> int:
+        return 1 if self.name in ("sum", "avg") else 2
+
+    @property
+    def _is_exact_only(self) -> bool:
+        return self.argument.kind is Kind.DECIMAL and self.name != "sum"
+
+    @property
+    def _scale(self) -> int:
+        return (self.argument.scale or 0) if self.argument.kind is Kind.DECIMAL else 0
+
+    # -- numbers as multiples of a unit ----------------------------------------------------------------
+
+    def _prepared(self, rows: Rows) -> Prepared:
+        array = rows.arguments[0]
+        finite = known(array)
+        counts = finite.astype(np.int64)
+        summaries = _summaries(rows)
+        odd: dict[str, Places] = {}
+        exponent, bits = 0, 64
+        for place, summary in summaries:
+            finite[place], counts[place] = False, summary.count
+        if self.argument.kind is Kind.DOUBLE:
+            values = np.ascontiguousarray(numbers(array))
+            named = (("nan", np.isnan(values)), ("inf", values == np.inf), ("-inf", values == -np.inf))
+            for name, mask in named:
+                copies = (mask & finite).astype(np.int64)
+                for place, summary in summaries:
+                    copies[place] = summary.nonfinite[name]
+                if copies.any():
+                    odd[name] = copies
+            finite &= np.isfinite(values)
+            low, high = limbs.exponent_range(values, finite)
+            exponent = min([low, *(_exponent(summary) for _, summary in summaries)])
+            bits = high - exponent
+        elif self.argument.kind is Kind.DECIMAL:
+            bits = math.ceil((self.argument.precision or 38) * math.log2(10))
+        for _, summary in summaries:
+            for degree, value in enumerate(summary.sums, 1):
+                # A sum may have cancelled out what the sum of squares still holds.
+                bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
+        return Prepared(rows, counts, finite, odd, exponent, bits)
+
+    def _units(self, value: int | Fraction, degree: int, exponent: int) -> Fraction:
+        """A sum of numbers, or of their squares, in multiples of the unit."""
+        return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
+
+    def _limbs(self, prepared: Prepared, size: int) -> limbs.Limbs:
+        array = prepared.rows.arguments[0]
+        if self.argument.kind is Kind.DOUBLE:
+            values = np.ascontiguousarray(numbers(array))
+            found = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
+        elif self.argument.kind is Kind.DECIMAL:
+            found = _stored_limbs(array) * prepared.finite[:, None].astype(np.uint32)
+        else:
+            found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
+        for place, summary in _summaries(prepared.rows):
+            units = int(self._units(summary.sums[0], 1, prepared.exponent))
+            found[place] = limbs.limbs_of_int(units, found.shape[1])
+        return found
+
+    def _squares(self, prepared: Prepared, numbers_: limbs.Limbs) -> limbs.Limbs:
+        found = limbs.squares(numbers_)
+        for place, summary in _summaries(prepared.rows):
+            units = int(self._units(summary.sums[1], 2, prepared.exponent))
+            found[place] = limbs.limbs_of_int(units, found.shape[1])
+        return found
+
+    def _whole_sums(self, sums: limbs.Limbs, windows: Windows, counts: Places) -> pa.Array:
+        found = limbs.differences(sums, windows.starts, windows.ends)
+        valid = counts > 0
+        if self.argument.kind is Kind.DECIMAL:
+            # They fit: a column of sums is wide enough, but for the widest, which the row form checks.
+            if self.column.precision == 38:
+                self._check(limbs.ints_of(found[valid]))
+            buffer = pa.py_buffer(np.ascontiguousarray(found))
+            nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
+            return pa.Array.from_buffers(arrow_type(self.column), len(windows), [nulls, buffer])
+        low = np.ascontiguousarray(found[:, :2]).view(np.int64)[:, 0]
+        upper = np.ascontiguousarray(found[:, 2:]).view(np.int64)[:, 0]
+        if ((low >> 63) != upper).any():
+            self._check(limbs.ints_of(found))
+        return bigints(low, None if valid.all() else valid)
+
+    def _check(self, sums: list[int]) -> None:
+        """The error of the row form for a sum that does not fit its column."""
+        convert = declared(self.column)
+        assert convert is not None
+        for number in sums:
+            convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
+
+    def _spoil(self, out: NDArray[np.float64], prepared: Prepared, windows: Windows) -> None:
+        """Put NaN and infinities where the window has some."""
+        if not prepared.odd:
+            return
+        none = np.zeros(len(windows), np.int64)
+        nan, up, down = (
+            sums_over(prepared.odd[name], windows) > 0 if name in prepared.odd else none > 0
+            for name in ("nan", "inf", "-inf")
+        )
+        if self._degree == 2:
+            out[nan | up | down] = np.nan
+        else:
+            out[up], out[down], out[nan | (up & down)] = np.inf, -np.inf, np.nan
+
+    # -- by the arithmetic of rows -------------------------------------------------------------------
+
+    def _by_rows(self, prepared: Prepared, windows: Windows, counts: Places) -> pa.Array:
+        figure, convert = STATISTICS[self.name], declared(self.column)
+        values = [figure(moments) for moments in self._moments(prepared, windows, counts)]
+        if convert is not None:
+            values = [None if value is None else convert(value) for value in values]
+        return pa.array(values, arrow_type(self.column))
+
+    def _moments(self, prepared: Prepared, windows: Windows, counts: Places) -> list[Moments]:
+        """What the row form would hold in each window."""
+        kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
+        units = self._unit_values(prepared)
+        sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self._degree)]
+        unit = Fraction(2) ** prepared.exponent / 10**self._scale
+        odd = {name: sums_over(copies, windows).tolist() for name, copies in prepared.odd.items()}
+        out = []
+        bounds = zip(windows.starts.tolist(), windows.ends.tolist(), counts.tolist(), strict=True)
+        for place, (start, end, count) in enumerate(bounds):
+            moments = Moments(self._degree)
+            moments.count = moments.kinds[kind] = count
+            for degree, total_ in enumerate(sums):
+                exact = (total_[end] - total_[start]) * unit ** (degree + 1)
+                moments.sums[degree] = int(exact) if kind is int else exact
+            for name, copies in odd.items():
+                moments.nonfinite[name] = copies[place]
+            out.append(moments)
+        return out
+
+    def _unit_values(self, prepared: Prepared) -> list[tuple[int, ...]]:
+        array = prepared.rows.arguments[0]
+        finite = prepared.finite.tolist()
+        units: list[tuple[int, ...]] = []
+        for value, counts in zip(array.to_pylist(), finite, strict=True):
+            whole = int(self._units(Fraction(value), 1, prepared.exponent)) if counts else 0
+            units.append((whole, whole * whole))
+        for place, summary in _summaries(prepared.rows):
+            units[place] = tuple(
+                int(self._units(value, degree + 1, prepared.exponent))
+                for degree, value in enumerate(summary.sums)
+            )
+        return units
+
+
+def _summaries(rows: Rows) -> list[tuple[int, Moments]]:
+    if rows.summaries is None:
+        return []
+    return [(place, found) for place, found in enumerate(rows.summaries) if found is not None]
+
+
+def _objects(values: list[Moments]) -> NDArray[np.object_]:
+    out = np.empty(len(values), np.object_)
+    out[:] = values
+    return out
+
+
+def _exponent(moments: Moments) -> int:
+    """A power of two of which the sum is a whole multiple, and whose square the sum of squares is one of."""
+    powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
+    return min(power // degree for degree, power in enumerate(powers, 1))
+
+
+def _stored_limbs(array: pa.Array) -> limbs.Limbs:
+    """The digits of a decimal column as Arrow stores them."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(array), limbs.WHOLE), np.uint32)
+    stored = np.frombuffer(buffer, np.uint32, limbs.WHOLE * len(array), 16 * array.offset)
+    return stored.reshape(len(array), limbs.WHOLE).copy()

@@ -1,12 +1,15 @@
-"""median, percentile and quantile: order statistics, in O(log n) a tuple.
+"""median, percentile and quantile: order statistics.
 
-A Fenwick tree over the ranks of the values counts how many in the window are at or below each of them.
+Row by row, the values are kept sorted. Over columns, a Fenwick tree over the ranks of the values counts how
+many in the window are at or below each of them: O(log n) a tuple.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +26,63 @@ from slicemill.aggregate.columns import (
     doubles,
     first_of_each,
     known,
+    summed_weights,
     weights_of,
 )
+from slicemill.aggregate.inwindow import Args
+from slicemill.aggregate.statistic import Number
 from slicemill.scalar.vectors import numbers
 
 Doubles = NDArray[np.float64]
+
+
+class Percentile:
+    """The value at a share of the way through the sorted values, as a float; NaN is the greatest (Spark).
+
+    Between two values it is where the share falls: 0.25 of the way through (0, 10) is 2.5. The share is the
+    second argument, the same for all tuples; without one it is a half, the median.
+    """
+
+    __slots__ = ("_share", "_sorted")
+
+    def __init__(self) -> None:
+        self._share = 0.5
+        self._sorted: list[tuple[bool, float]] = []
+
+    def add(self, args: Args) -> None:
+        if len(args) > 1:
+            self._share = float(cast(Number, args[1]))
+        if args[0] is not None:
+            insort(self._sorted, self._key(args[0]))
+
+    def remove(self, args: Args) -> None:
+        if args[0] is not None:
+            del self._sorted[bisect_left(self._sorted, self._key(args[0]))]
+
+    def value(self) -> object:
+        if not self._sorted:
+            return None
+        place = (len(self._sorted) - 1) * self._share
+        below, above = math.floor(place), math.ceil(place)
+        (_, lower), (_, upper) = self._sorted[below], self._sorted[above]
+        if below == above or lower == upper:
+            return lower
+        return (above - place) * lower + (place - below) * upper
+
+    def state(self) -> object:
+        return self._share, self._sorted
+
+    def restore(self, state: Any) -> None:
+        self._share, self._sorted = state
+
+    @staticmethod
+    def _key(arg: object) -> tuple[bool, float]:
+        # One zero: which of the two comes first among equals is nobody's business.
+        number = float(cast(Number, arg)) + 0.0
+        return (True, math.nan) if math.isnan(number) else (False, number)
+
+
+# -- over columns ------------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -91,7 +146,9 @@ def as_doubles(array: pa.Array) -> Doubles:
 
 
 @dataclass(frozen=True, slots=True)
-class Percentile:
+class ColumnPercentile:
+    """The percentile over columns."""
+
     share: float
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
@@ -105,6 +162,4 @@ class Percentile:
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])
         places, group = first_of_each(rows.partitions, codes, counted)
-        weights = np.zeros(len(places), np.int64)
-        np.add.at(weights, group, weights_of(rows)[counted])
-        return History(places, weights)
+        return History(places, summed_weights(weights_of(rows)[counted], group, len(places)))

@@ -18,10 +18,29 @@ of it at most, beside `PER_SIZE` buckets of each smaller size. That is a relativ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from slicemill.aggregate.hashes import GOLDEN, bits_of, mixed
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from slicemill.aggregate.columns import (
+    History,
+    Mask,
+    Places,
+    Rows,
+    Windows,
+    bigints,
+    distinct_codes,
+    first_of_each,
+    known,
+    summed_weights,
+    weights_of,
+)
+from slicemill.aggregate.hashes import GOLDEN, bits_of, column_bits, column_mixed, mixed
 from slicemill.aggregate.inwindow import Args
+from slicemill.scalar.vectors import numbers
 
 FUNCTIONS = 4
 CELLS = 2048
@@ -34,7 +53,7 @@ def cells(item: object) -> list[int]:
     return [mixed(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
 
 
-class Frequency:
+class ApproxCount:
     """Counters of a window's items; the question is about its newest item, NULL for a NULL."""
 
     __slots__ = ("_counters", "_newest")
@@ -95,7 +114,7 @@ def estimated_ones(arrived: int, left: int) -> int:
     return total - oldest // 2
 
 
-class Ones:
+class ApproxCountIf:
     """How many ones came and how many left, which is all that decides about buckets."""
 
     __slots__ = ("_arrived", "_left")
@@ -117,3 +136,74 @@ class Ones:
 
     def restore(self, state: Any) -> None:
         self._arrived, self._left = state
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _copies_of_last(
+    cells: Places, weights: Places, counted: Mask, starts: Places, ends: Places, least: Places
+) -> None:
+    """Lowers `least` to how many rows of each window are in the cell of its last row."""
+    counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
+    start = end = 0
+    for i in range(len(starts)):
+        while end < ends[i]:
+            if counted[end]:
+                counters[cells[end]] += weights[end]
+            end += 1
+        while start < starts[i]:
+            if counted[start]:
+                counters[cells[start]] -= weights[start]
+            start += 1
+        if end > start:
+            least[i] = min(least[i], counters[cells[end - 1]])
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnApproxCount:
+    """approx_count over columns."""
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        items = rows.arguments[0]
+        counted, bits = known(items), column_bits(items)
+        least = np.full(len(windows), np.iinfo(np.int64).max)
+        for function in range(FUNCTIONS):
+            salt = np.uint64(function * GOLDEN % 2**64)
+            cells = (column_mixed(bits ^ salt) % np.uint64(CELLS)).astype(np.int64)
+            _copies_of_last(cells, weights_of(rows), counted, windows.starts, windows.ends, least)
+        full = windows.ends > windows.starts
+        newest = np.where(full, windows.ends - 1, 0)
+        return bigints(least, full & (counted[newest] if len(counted) else False))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        codes, counted = distinct_codes(rows.arguments[0])
+        places, group = first_of_each(rows.partitions, codes, counted)
+        return History(places, summed_weights(weights_of(rows)[counted], group, len(places)))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnApproxCountIf:
+    """approx_count_if over columns: what decides is how many ones came and left since the beginning."""
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        assert rows.ones is not None
+        one = is_one(rows.arguments[0])
+        full = windows.ends > windows.starts
+        if not len(rows):
+            return bigints(np.zeros(len(windows), np.int64))
+        first, last = np.where(full, windows.starts, 0), np.where(full, windows.ends - 1, 0)
+        arrived, left = rows.ones[last], rows.ones[first] - one[first]
+        pairs, inverse = np.unique(np.stack([arrived, left]), axis=1, return_inverse=True)
+        found = [estimated_ones(int(came), int(went)) for came, went in pairs.T]
+        return bigints(np.where(full, np.array(found, np.int64)[inverse], 0))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        return History(partitions.starts)  # the first tuple of all: none has left
+
+
+def is_one(array: pa.Array) -> Mask:
+    """The tuples that approx_count_if counts."""
+    found: Mask = known(array) & numbers(array)
+    return found

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
-from slicemill.kernels.panes.state import PaneState
+from slicemill.operators.panes.state import PaneState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import share
 from slicemill.plan.units import cut

@@ -13,7 +13,7 @@ from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
     from slicemill.esl.types.catalog import Catalog
-    from slicemill.plan.graph import QueryGraph
+    from slicemill.operators.graph import QueryGraph
 
 
 class Format(StrEnum):

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.columns.cells import Cells, cells_of
+from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
-from slicemill.kernels.cells import Cells, cells_of
-from slicemill.kernels.keys import whole
 from slicemill.metrics.due import Moments, arrivals_of
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_or_null

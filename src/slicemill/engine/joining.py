@@ -8,8 +8,8 @@ from typing import Any
 
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
+from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.plan.members import names_of_state, without_outputs
-from slicemill.plan.slices.coverage import admitted, members_behind
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slicemill.engine.steps.drop import Dropping
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import AgeLimit, Drop, SharedJoin
+from slicemill.operators.drop.step import Dropping
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import AgeLimit, Drop, SharedJoin
 from slicemill.plan.units import Unit
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.storage.log import Epoch

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import pyarrow as pa
 
 from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.columns.rows import plain_rows
 from slicemill.connectors.files.table import read_table
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
@@ -30,7 +31,6 @@ from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
-from slicemill.engine.rows import plain_rows
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
@@ -54,13 +54,13 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
-from slicemill.ingest.needs import needs_of
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
-from slicemill.plan.graph import QueryGraph
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source as SourceOperator
 from slicemill.plan.history import history_us
-from slicemill.plan.operators import Source as SourceOperator
+from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of

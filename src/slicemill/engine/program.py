@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slicemill.engine.steps import Part, SharedStep, StatefulStep, Step
-from slicemill.engine.steps.aggregates import GroupCallsStep
-from slicemill.engine.steps.coalesce import CoalesceStep
-from slicemill.engine.steps.drop import NOTHING, Dropping, DropStep, WholeWindowsStep
-from slicemill.engine.steps.hosted import RowStep
-from slicemill.engine.steps.making import Making
-from slicemill.engine.steps.registry import stateful_step, stateless_step
-from slicemill.engine.steps.shared_join import JoinStep, SharedJoinStep
+from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.kernels.keys import keys_found_once
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.coalesce.step import CoalesceStep
+from slicemill.operators.drop.step import NOTHING, Dropping, DropStep, WholeWindowsStep
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.group.step import GroupCallsStep
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.step import JoinStep, SharedJoinStep
+from slicemill.operators.making import Making
+from slicemill.operators.registry import stateful_step, stateless_step
+from slicemill.operators.row_step import RowStep
+from slicemill.operators.step import Part, SharedStep, StatefulStep, Step
 from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
-from slicemill.plan.slices.coverage import Covers
 from slicemill.plan.units import Unit
 from slicemill.reference.translate import fed_by
 from slicemill.rows import Row

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from slicemill.engine.rows import timed_rows
+from slicemill.columns.rows import timed_rows
 from slicemill.engine.state_view import HeldSlice
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics

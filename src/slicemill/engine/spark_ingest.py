@@ -25,9 +25,9 @@ from slicemill.engine.cause import cause, in_few_words
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed
 from slicemill.metrics.stages import stage
+from slicemill.plan.needs import Need
 from slicemill.storage.files import LOCAL, ensure_folder, unique_name, write_whole
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import wall_clock_us

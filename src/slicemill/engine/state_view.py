@@ -13,10 +13,10 @@ from typing import TypeAlias, TypeVar
 
 from rich.table import Table
 
-from slicemill.kernels.slice import Cuts, Telling
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import SharedJoin
-from slicemill.plan.slices.statistics import ASSUMED, Statistics, over_cells
+from slicemill.columns.slice import Cuts, Telling
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
+from slicemill.operators.specs import SharedJoin
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
 from slicemill.storage.home import Home

@@ -21,9 +21,9 @@ import pyarrow as pa
 from slicemill.engine.work import ReadDone, ReadStream, Watermark
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.needs import Need
 from slicemill.ingest.stream import Handed, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change

@@ -37,10 +37,10 @@ from slicemill.engine.work import (
     RunUnit,
     Watermark,
 )
-from slicemill.ingest.needs import columns_read
-from slicemill.plan.operators import Sink
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.specs import Sink
+from slicemill.plan.needs import columns_read
 from slicemill.plan.partitions import Exchange, exchanges_of
-from slicemill.plan.slices.coverage import Covers
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterable
 
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.steps.aggregates import warm
-from slicemill.engine.steps.making import Making
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import Catalog
-from slicemill.kernels.join.warm import warm as warm_joins
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
+from slicemill.operators.group.step import warm
+from slicemill.operators.join.warm import warm as warm_joins
+from slicemill.operators.making import Making
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import part_of
 

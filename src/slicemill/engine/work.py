@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.engine.steps.drop import Dropping
 from slicemill.ingest.stream import Handed
 from slicemill.metrics.due import Arrivals
+from slicemill.operators.drop.step import Dropping
+from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
-from slicemill.plan.slices.coverage import Covers
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch

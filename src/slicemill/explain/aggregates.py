@@ -9,8 +9,8 @@ from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
+from slicemill.operators.specs import GroupAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.operators import GroupAggregate, WindowAggregate
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:

@@ -23,10 +23,10 @@ import json
 from typing import Any
 
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.graph import Arc, Node, QueryGraph
+from slicemill.operators.models.cores import cores_of
+from slicemill.operators.specs import SharedModels, Sink, Source
 from slicemill.plan.explain_words import call_text, is_lookup_arc, operator_name, port_name, role_of, words_of
-from slicemill.plan.graph import Arc, Node, QueryGraph
-from slicemill.plan.model_cores import cores_of
-from slicemill.plan.operators import SharedModels, Sink, Source
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:

@@ -17,8 +17,8 @@ from slicemill.model.cost import Cost, cost_table, estimate, ways_table
 from slicemill.model.kept import kept_graph
 from slicemill.model.model import Model
 from slicemill.model.terms import DIMENSION, Aggregate, walk
+from slicemill.operators.specs import RelationAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.operators import RelationAggregate, WindowAggregate
 
 _SUPPOSED = 1000  # elements in a window whose size only the data tell
 

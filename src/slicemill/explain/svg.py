@@ -26,8 +26,8 @@ from slicemill.explain.svg_shapes import (
     outline,
 )
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
+from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.plan.explain_words import Role, is_lookup_arc, port_name, role_of, words_of
-from slicemill.plan.graph import Arc, Node, QueryGraph
 
 _TITLE_SIZE = 13.0
 _FACT_SIZE = 10.5

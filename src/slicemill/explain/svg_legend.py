@@ -5,8 +5,8 @@ from __future__ import annotations
 from slicemill.explain.layout import Rectangle
 from slicemill.explain.svg_shapes import LOOKS, clock, n, outline
 from slicemill.explain.svg_text import text_width, xml
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.explain_words import Role, is_lookup_arc, role_of
-from slicemill.plan.graph import QueryGraph
 
 _ICON = 34.0
 _ROW = 30.0

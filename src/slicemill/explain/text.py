@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.explain_words import TIMESTAMPS, Role, port_name, role_of, words_of
-from slicemill.plan.graph import Node, QueryGraph
 
 _MIN_WIDTH = 40
 _WAITS = "[waits for time]"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
-from slicemill.ingest.needs import Need
 from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
+from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns

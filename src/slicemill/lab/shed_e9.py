@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.kernels.shedding.arrivals import take
-from slicemill.kernels.shedding.layout import Rule, empty, new_partitions
 from slicemill.lab.calls import calls_made
 from slicemill.lab.claims import at_least, at_most, timed
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.shed_runs import stream
+from slicemill.operators.coalesce.shedding.arrivals import take
+from slicemill.operators.coalesce.shedding.layout import Rule, empty, new_partitions
 from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import method_of

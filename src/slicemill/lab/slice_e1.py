@@ -9,7 +9,7 @@ from __future__ import annotations
 from slicemill.lab.claims import Claim, at_least, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.slice_savings import Savings, drawing, over_the_square
-from slicemill.plan.slices.savings import memory_against_pull_up, memory_against_push_down
+from slicemill.operators.join.slices.savings import memory_against_pull_up, memory_against_push_down
 
 PULL_UP, PUSH_DOWN = "against pull-up", "against push-down"
 

@@ -15,9 +15,9 @@ from slicemill.lab.claims import Claim, ascending, at_least, at_most
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.slice_joins import SECOND_US, Measured, matching, measure, more
-from slicemill.plan.slices.chain import PlannedChain, cpu_opt, mem_opt
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.slices.chain import Chain
 
 OVERHEAD = 1.0

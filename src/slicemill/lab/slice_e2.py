@@ -12,7 +12,7 @@ from slicemill.lab.claims import Claim, ascending, at_least, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.slice_joins import JOIN_SELECTIVITIES
 from slicemill.lab.slice_savings import Savings, drawing, over_the_square
-from slicemill.plan.slices.savings import cpu_against_pull_up
+from slicemill.operators.join.slices.savings import cpu_against_pull_up
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001

@@ -13,10 +13,10 @@ from slicemill.lab.claims import Claim, ascending, at_least
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.slice_joins import JOIN_SELECTIVITIES, saved
 from slicemill.lab.slice_savings import Savings, drawing, over_the_square
-from slicemill.plan.slices.chain import mem_opt
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.savings import cpu_against_push_down
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.savings import cpu_against_push_down
+from slicemill.operators.join.slices.workload import Workload
 
 RATES = (5, 20, 80)
 QUERIES = (2, 3, 4, 6)

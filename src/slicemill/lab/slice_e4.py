@@ -10,7 +10,7 @@ from pathlib import Path
 from slicemill.lab.claims import Claim, ascending, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import draw_bars
-from slicemill.plan.slices.join_tree import JoinTree
+from slicemill.operators.join.slices.join_tree import JoinTree
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001

@@ -11,7 +11,7 @@ from slicemill.lab.claims import Claim, at_least, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.slice_joins import mean
-from slicemill.plan.slices.join_tree import memory_over_isolated, memory_over_pull_up
+from slicemill.operators.join.slices.join_tree import memory_over_isolated, memory_over_pull_up
 
 STEPS = 20
 DRAWN = (0.1, 0.5, 1.0)

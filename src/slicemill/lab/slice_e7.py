@@ -12,7 +12,7 @@ from slicemill.lab.claims import Claim, at_least, at_most, within
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.slice_joins import more, saved
-from slicemill.plan.slices.join_tree import sliced_cpu, swept
+from slicemill.operators.join.slices.join_tree import sliced_cpu, swept
 
 STEPS = 20
 DRAWN = (0.1, 0.5, 1.0)

@@ -13,10 +13,10 @@ from functools import cache
 from random import Random
 
 from slicemill.lab.experiment import Scale
-from slicemill.plan.slices.chain import mem_opt
-from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.time_slice import Condition
 from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up

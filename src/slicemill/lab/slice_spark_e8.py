@@ -18,19 +18,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from slicemill.columns.slice import Telling
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
-from slicemill.kernels.slice import Telling
 from slicemill.lab.claims import Claim, at_least, at_most, timed
 from slicemill.lab.experiment import Experiment, Result, Scale
 from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.slice_joins import LONGEST_S, RUN_WINDOWS, WINDOWS_S, mean, more, saved
+from slicemill.operators.join.slices.baselines import isolated, pull_up, push_down
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.members import member
+from slicemill.operators.join.slices.workload import Workload
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.slices.baselines import isolated, pull_up, push_down
-from slicemill.plan.slices.chain import mem_opt
-from slicemill.plan.slices.members import member
-from slicemill.plan.slices.workload import Workload
 from slicemill.plan.units import cut
 from slicemill.storage.files import unique_name
 from slicemill.storage.segments import SegmentWriter, read_extent

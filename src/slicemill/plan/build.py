@@ -19,8 +19,8 @@ from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunct
 from slicemill.esl.types.query import Continuous, Frame, Input, Select, Union
 from slicemill.esl.types.relation import Item, RelationQuery
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:

@@ -14,12 +14,12 @@ from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunct
 from slicemill.esl.types.load_budget import METHODS
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.model_cores import cores_of
-from slicemill.plan.panes import KEPT, edge_grids
-from slicemill.plan.slices.shared import planned_chain
-from slicemill.plan.slices.statistics import ASSUMED
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.slices.shared import planned_chain
+from slicemill.operators.join.slices.statistics import ASSUMED
+from slicemill.operators.models.cores import cores_of
+from slicemill.operators.panes.grids import KEPT, edge_grids
 from slicemill.time import format_us
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slicemill.esl.types.query import Frame, Window
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 
 

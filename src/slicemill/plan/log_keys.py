@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.query import Frame
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 
 Keys = tuple[Expr, ...]

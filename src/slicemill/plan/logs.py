@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Materialize, Scan, Sink, Source
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Materialize, Scan, Sink, Source
 
 
 def log_of(node: Node, graph: QueryGraph) -> str | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Part, Shared, with_members
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Part, Shared, with_members
 from slicemill.plan.units import Unit
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slicemill.esl.types.catalog import Catalog
-from slicemill.plan.graph import QueryGraph
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 from slicemill.plan.rules.drop_boxes import drop_boxes
 from slicemill.plan.rules.name_by_content import name_by_content

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.content import digest
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.log_keys import Keys, in_log, partition_keys
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit

@@ -14,9 +14,9 @@ from typing import Any
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Relation
 from slicemill.esl.types.classifier import Classifier
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Shared, with_members
 from slicemill.plan.build import build_part
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Shared, with_members
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import Unit, cut
 

@@ -22,11 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slicemill.esl.render.expressions import render
-from slicemill.plan.content import quoted, short
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.log_keys import keys_in_log
-from slicemill.plan.logs import log_of
-from slicemill.plan.operators import (
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import (
     Coalesce,
     Drop,
     Filter,
@@ -44,6 +41,9 @@ from slicemill.plan.operators import (
     WholeWindows,
     WindowAggregate,
 )
+from slicemill.plan.content import quoted, short
+from slicemill.plan.log_keys import keys_in_log
+from slicemill.plan.logs import log_of
 
 _KEEPS_NOTHING = (Filter, Project, Lookup, Part, WholeWindows, InOrder, Sink, Scan)
 _AGGREGATES = (

@@ -15,9 +15,9 @@ from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, Timestam
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.records import BadRow
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Source
 from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine

@@ -18,8 +18,8 @@ from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.relation import Item, RelationQuery
 from slicemill.esl.types.schema import Schema
-from slicemill.plan import operators as op
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slicemill.metrics.figures import IdealTime
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import SharedJoin, WindowJoin
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import SharedJoin, WindowJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
 
 

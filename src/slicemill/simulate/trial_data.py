@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slicemill.columns.rows import to_table
 from slicemill.connectors.finite import read_rows
-from slicemill.engine.rows import to_table
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec, Stream
 from slicemill.esl.types.schema import Kind

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import Unit, cut

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.kernels.slice import Slice
+from slicemill.columns.slice import Slice
 from slicemill.storage.checkpoints import SliceFile
 from slicemill.storage.codec.registry import codec_of
 

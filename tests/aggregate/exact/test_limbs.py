@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.exact import accumulator
 from slicemill.aggregate.exact import limbs as wide
 
 
+def nearest(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
 def numbers(random: Random) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    spread = random.choice([0, 5, 20, 30])
+    spread = random.choice([0, 5, 20, 30, 500])
     return np.array(
         [
             random.choice(
@@ -37,8 +46,7 @@ def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
     values = numbers(random)
     counted = np.array([random.random() < 0.9 for _ in values])
     low, high = wide.exponent_range(values, counted)
-    assert high - low + 5 <= wide.SUM_BITS
-    limbs = wide.limbs_of_doubles(values, counted, low)
+    limbs = wide.limbs_of_doubles(values, counted, low, wide.limbs_for(high - low, len(values)))
     exact = [
         Fraction(v) if c else Fraction(0) for v, c in zip(values.tolist(), counted.tolist(), strict=True)
     ]
@@ -66,13 +74,35 @@ def test_whole_numbers_keep_all_their_digits(values: list[int]) -> None:
 
 @given(st.integers(-(2**127), 2**127 - 1))
 def test_numbers_go_to_limbs_and_back(number: int) -> None:
-    assert wide.ints_of(wide.limbs_of_int(number, wide.SUM_LIMBS)[None, :]) == [number]
+    assert wide.ints_of(wide.limbs_of_int(number, wide.WHOLE)[None, :]) == [number]
 
 
-def test_results_at_the_ends_of_doubles_are_left_to_the_reference() -> None:
-    for value in (5e-324, 1e308):
-        values = np.array([value, value])
-        counted = np.ones(2, np.bool_)
-        low, _ = wide.exponent_range(values, counted)
-        sums = wide.prefix_sums(wide.limbs_of_doubles(values, counted, low))
-        assert np.isnan(wide.quotients(sums, np.array([0]), np.array([2]), np.array([3]), low))[0]
+@given(
+    st.integers(0, 2**300 - 1),
+    st.integers(1, 2**32 - 1),
+    st.integers(1, 2**32 - 1),
+    st.integers(-1500, 1100),
+)
+@example(1, 2, 1, -1074)
+@example(3, 2, 1, -1074)
+@example(2**53 + 1, 1, 1, 0)
+@example(2**54 - 1, 1, 1, 971)
+@example(1, 3, 1, -1070)
+def test_a_quotient_is_the_nearest_double_from_the_smallest_to_the_greatest(
+    number: int, first: int, second: int, exponent: int
+) -> None:
+    exact = Fraction(number, first * second) * Fraction(2) ** exponent
+    limbs = wide.limbs_of_int(number, 10)
+    assert wide.rounded(limbs, first, second, exponent, np.empty(14, np.uint32)) == nearest(exact)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20), st.integers(1, 2**31))
+@example([5e-324, 5e-324], 3)
+@example([1.7e308, 1.7e308, -1.7e308], 1)
+@example([1.7e308, 1.7e308], 1)
+def test_an_accumulator_takes_all_doubles(values: list[float], count: int) -> None:
+    sums = np.zeros(accumulator.CELLS, np.int64)
+    for value in values:
+        accumulator.add(sums, value)
+    exact = sum(map(Fraction, values), Fraction(0)) / count
+    assert accumulator.quotient(sums, count) == nearest(exact)

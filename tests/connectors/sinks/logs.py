@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
-from slicemill.engine.rows import to_table
+from slicemill.columns.rows import to_table
 from slicemill.esl.types.schema import (
     BIGINT,
     BINARY,

@@ -6,10 +6,10 @@ from slicemill.esl import bind
 from slicemill.explain.json import explain_data
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.models.cores import cores_of
+from slicemill.operators.specs import Part, SharedModels, WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.model_cores import cores_of
-from slicemill.plan.operators import Part, SharedModels, WindowAggregate
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut

@@ -7,9 +7,9 @@ import pytest
 from slicemill.esl import bind
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Filter, Part, SharedWindows
 from slicemill.plan.build import build_graph
-from slicemill.plan.graph import QueryGraph
-from slicemill.plan.operators import Filter, Part, SharedWindows
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut

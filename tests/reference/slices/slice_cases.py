@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from slicemill.plan.slices.members import Member, Side, windows
+from slicemill.operators.join.slices.members import Member, Side, windows
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Delivery
 from slicemill.rows import Row, Timed

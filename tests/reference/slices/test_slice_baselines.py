@@ -20,10 +20,10 @@ from slice_cases import (
     same_key,
 )
 
-from slicemill.plan.slices.chain import mem_opt
-from slicemill.plan.slices.costs import Cost
-from slicemill.plan.slices.members import Member, member
-from slicemill.plan.slices.workload import Workload
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.join import CountWindow, WindowJoin

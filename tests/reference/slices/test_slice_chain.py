@@ -26,7 +26,7 @@ from slice_cases import (
 )
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.members import Member, Side, member, windows
+from slicemill.operators.join.slices.members import Member, Side, member, windows
 from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Item

@@ -23,7 +23,7 @@ from slice_cases import (
 )
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.members import Member, Side, member
+from slicemill.operators.join.slices.members import Member, Side, member
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.changing import add_query, merge, remove_query, reshape, split
 from slicemill.reference.slices.count_slice import CountSlice

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through
 
-from slicemill.plan.slices.members import Member, Side, reaching
+from slicemill.operators.join.slices.members import Member, Side, reaching
 from slicemill.reference.slices.multiway import MultiwayJoin
 from slicemill.rows import Row, Timed
 

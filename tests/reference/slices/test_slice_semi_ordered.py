@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.members import Member, Side
+from slicemill.operators.join.slices.members import Member, Side
 from slicemill.reference.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
 from slicemill.reference.slices.symmetric_hash import SymmetricHashJoin
 from slicemill.rows import Row, Timed

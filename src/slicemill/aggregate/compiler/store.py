@@ -21,8 +21,8 @@ from typing import Any
 import numba
 
 from slicemill.aggregate.compiler import support
-from slicemill.aggregate.exact import accumulator as exact
-from slicemill.kernels import sorting
+from slicemill.aggregate.exact import accumulator, limbs
+from slicemill.columns import sorting
 from slicemill.model import heaps, numerics
 
 
@@ -38,7 +38,8 @@ def cache_folder() -> Path:
 @cache
 def _surroundings() -> bytes:
     """What machine code depends on beside its own source."""
-    texts = [Path(str(module.__file__)).read_bytes() for module in (exact, support, sorting, numerics, heaps)]
+    called = (accumulator, limbs, support, sorting, numerics, heaps)
+    texts = [Path(str(module.__file__)).read_bytes() for module in called]
     versions = f"{sys.version} {numba.__version__} {platform.machine()}".encode()
     return b"\0".join([versions, *texts])
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from slicemill.kernels.sorting import sort_by
+from slicemill.columns.sorting import sort_by
 
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1
 MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)

@@ -1,8 +1,9 @@
-"""Whole numbers of 128 and 256 bits, many at a time: sums that are exact in whatever order they are made.
+"""Integers of many bits, many at a time: sums that are exact in whatever order they are made.
 
-A number is a row of 32-bit limbs, the lowest first, as two's complement. Doubles are taken as whole
-multiples of one power of two. Sums may wrap around: differences of prefix sums are right as long as they fit
-themselves.
+A number is a row of 32-bit limbs, the lowest first, as two's complement; a column of numbers has as many
+limbs in each row as its sums need (`limbs_for`). Doubles are taken as multiples of one power of two, the
+`exponent`. Sums may wrap around: differences of prefix sums are right as long as they fit themselves.
+`rounded` is where an exact number becomes a double.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ Limbs: TypeAlias = NDArray[np.uint32]
 Places: TypeAlias = NDArray[np.int64]
 Doubles: TypeAlias = NDArray[np.float64]
 
-SUM_LIMBS, SQUARE_LIMBS = 4, 8
-SUM_BITS = 32 * SUM_LIMBS - 2  # a sum of so many bits, its sign apart, is safe
+WHOLE = 4  # limbs that hold sums of integers of 64 bits, and decimals
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
 _ONE = np.uint64(1)
 _FRACTION = np.int64((1 << 52) - 1)
 _IMPLICIT = np.int64(1 << 52)
-# Beyond these powers of two, doubles get coarser or end: the reference has the last word.
-_SMALLEST, _LARGEST = -1000, 1000
+_SMALLEST = -1074  # the power of two of the smallest double
+
+
+def limbs_for(bits: int, count: int) -> int:
+    """How many limbs, an even number, hold the sums of `count` numbers of so many bits, and a sign."""
+    return max(WHOLE, 2 * -(-(bits + count.bit_length() + 1) // 64))
 
 
 @njit(cache=True)
@@ -44,10 +48,10 @@ def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def limbs_of_doubles(values: Doubles, counted: Any, lowest: int) -> Limbs:
+def limbs_of_doubles(values: Doubles, counted: Any, lowest: int, limbs: int) -> Limbs:
     """The doubles as multiples of 2**lowest; 0 for those that do not count."""
     bits = values.view(np.int64)
-    out = np.zeros((len(bits), SUM_LIMBS), np.uint32)
+    out = np.zeros((len(bits), limbs), np.uint32)
     for i in range(len(bits)):
         if not counted[i]:
             continue
@@ -71,16 +75,16 @@ def limbs_of_doubles(values: Doubles, counted: Any, lowest: int) -> Limbs:
             (high << within) >> _LIMB,
         )
         for place in range(3):
-            if limb + place < SUM_LIMBS:
+            if limb + place < limbs:
                 out[i, limb + place] = parts[place]
         if bits[i] < 0:
-            _negate(out[i])
+            negate(out[i])
     return out
 
 
 @njit(cache=True)
 def limbs_of_integers(values: Places, counted: Any) -> Limbs:
-    out = np.zeros((len(values), SUM_LIMBS), np.uint32)
+    out = np.zeros((len(values), WHOLE), np.uint32)
     for i in range(len(values)):
         if counted[i]:
             value = np.uint64(values[i])
@@ -92,7 +96,7 @@ def limbs_of_integers(values: Places, counted: Any) -> Limbs:
 
 
 @njit(cache=True)
-def _negate(number: Limbs) -> None:
+def negate(number: Limbs) -> None:
     carry = _ONE
     for place in range(len(number)):
         carry += np.uint64(number[place]) ^ _MASK
@@ -104,7 +108,7 @@ def _negate(number: Limbs) -> None:
 def _square(number: Limbs, out: Limbs) -> None:
     """The square of a number; `number` becomes its absolute value."""
     if number[-1] >> np.uint32(31):
-        _negate(number)
+        negate(number)
     out[:] = 0
     for i in range(len(number)):
         carry = np.uint64(0)
@@ -117,8 +121,9 @@ def _square(number: Limbs, out: Limbs) -> None:
 
 @njit(cache=True)
 def squares(numbers: Limbs) -> Limbs:
-    out = np.empty((len(numbers), SQUARE_LIMBS), np.uint32)
-    number = np.empty(SUM_LIMBS, np.uint32)
+    limbs = numbers.shape[1]
+    out = np.empty((len(numbers), 2 * limbs), np.uint32)
+    number = np.empty(limbs, np.uint32)
     for i in range(len(numbers)):
         number[:] = numbers[i]
         _square(number, out[i])
@@ -166,8 +171,8 @@ def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
 
 
 @njit(cache=True)
-def _rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs) -> float:
-    """The double nearest to number / (first * second) * 2**exponent, for a number >= 0; NaN if unsure.
+def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs) -> float:
+    """The double nearest to number / (first * second) * 2**exponent, for a number >= 0; ties go to even.
 
     Divisors have up to 32 bits. `buffer` has four limbs more than the number.
     """
@@ -176,15 +181,15 @@ def _rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limb
         limbs -= 1
     if limbs == 0:
         return 0.0
-    # Enough limbs behind the point that the quotient has two limbs and a bit, whatever the divisors are.
-    behind = 4 if second > 1 else max(0, min(3, 5 - limbs)) if first > 1 else max(0, 3 - limbs)
+    # So many limbs behind the point that a quotient has two limbs or more, whatever the divisors are.
+    divisors = (first > 1) + (second > 1)
+    behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
     for place in range(behind):
         buffer[place] = 0
     for place in range(limbs):
         buffer[behind + place] = number[place]
-    rest = np.uint64(0)
-    inexact = False
+    more = False  # is the exact value a little above what the buffer holds?
     for divisor in (np.uint64(first), np.uint64(second)):
         if divisor != _ONE:
             rest = np.uint64(0)
@@ -192,47 +197,48 @@ def _rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limb
                 rest = (rest << _LIMB) | np.uint64(buffer[place])
                 buffer[place] = rest // divisor
                 rest %= divisor
-            inexact |= rest != 0
+            more |= rest != 0
     while buffer[total - 1] == 0:
         total -= 1
-    top = np.uint64(buffer[total - 1])
-    width = 0
-    while top >> np.uint64(width) != 0:
-        width += 1
-    bit_length = 32 * (total - 1) + width
-    power = bit_length - 53 - 32 * behind + exponent
-    if not _SMALLEST < power < _LARGEST - 53:
-        return math.nan
-    # The upper 64 bits, then the question whether anything is below them.
-    upper = np.uint64(0)
-    for place in range(total - 1, max(-1, total - 3), -1):
-        upper = (upper << _LIMB) | np.uint64(buffer[place])
-    kept = width + 32 * (min(total, 2) - 1)
-    if total > 2:
-        upper = (upper << np.uint64(32 - width)) | (
-            np.uint64(buffer[total - 3]) >> np.uint64(width) if width < 32 else np.uint64(0)
-        )
-        if width < 32 and np.uint64(buffer[total - 3]) & ((_ONE << np.uint64(width)) - _ONE):
-            inexact = True
-        if width == 32 and buffer[total - 3]:
-            inexact = True
-        for place in range(total - 3):
-            inexact |= buffer[place] != 0
-        kept = 64
-    if kept <= 53:
-        return math.ldexp(np.float64(upper), power + 53 - kept)
-    dropped = np.uint64(kept - 53)
-    digits = upper >> dropped
-    below = upper & ((_ONE << dropped) - _ONE)
-    half = _ONE << (dropped - _ONE)
-    if below > half or (below == half and (inexact or digits & _ONE)):
-        digits += _ONE
-    return math.ldexp(np.float64(digits), power)
+    length = 32 * (total - 1)
+    head = buffer[total - 1]
+    while head:
+        length += 1
+        head >>= np.uint32(1)
+    # A double has 53 bits, and none below the smallest one.
+    power = exponent - 32 * behind
+    dropped = max(0, length - 53, _SMALLEST - power)
+    if dropped > length:
+        return 0.0
+    digits = _bits_from(buffer, dropped, total)
+    if dropped:
+        limb, bit = (dropped - 1) >> 5, np.uint32((dropped - 1) & 31)
+        if (buffer[limb] >> bit) & np.uint32(1):
+            more |= buffer[limb] & ((np.uint32(1) << bit) - np.uint32(1)) != 0
+            for place in range(limb):
+                more |= buffer[place] != 0
+            if more or digits & _ONE:
+                digits += _ONE
+    return math.ldexp(np.float64(digits), power + dropped)
+
+
+@njit(cache=True)
+def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
+    """The bits of a number from one on, which are 53 at most."""
+    limb, shift = lowest >> 5, np.uint64(lowest & 31)
+    digits = np.uint64(0)
+    if limb < limbs:
+        digits = np.uint64(number[limb]) >> shift
+    if limb + 1 < limbs:
+        digits |= np.uint64(number[limb + 1]) << (_LIMB - shift)
+    if limb + 2 < limbs and shift:
+        digits |= np.uint64(number[limb + 2]) << (np.uint64(64) - shift)
+    return digits
 
 
 @njit(cache=True)
 def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, exponent: int) -> Doubles:
-    """The double nearest to each stretch's sum over its divisor; NaN where the reference has to say."""
+    """The double nearest to each stretch's sum over its divisor."""
     out = np.empty(len(starts))
     number = np.empty(sums.shape[1], np.uint32)
     buffer = np.empty(sums.shape[1] + 4, np.uint32)
@@ -240,8 +246,8 @@ def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, expon
         _subtract(sums[ends[i]], sums[starts[i]], number)
         negative = number[-1] >> np.uint32(31) != 0
         if negative:
-            _negate(number)
-        value = _rounded(number, divisors[i], 1, exponent, buffer)
+            negate(number)
+        value = rounded(number, divisors[i], 1, exponent, buffer)
         out[i] = -value if negative else value
     return out
 
@@ -252,9 +258,10 @@ def variances(
 ) -> Doubles:
     """(n Σx² - (Σx)²) / (n (n - bias)) of each stretch that has more than `bias` numbers."""
     out = np.zeros(len(starts))
-    total = np.empty(SUM_LIMBS, np.uint32)
-    squared, product = np.empty(SQUARE_LIMBS, np.uint32), np.empty(SQUARE_LIMBS, np.uint32)
-    buffer = np.empty(SQUARE_LIMBS + 4, np.uint32)
+    limbs = square_sums.shape[1]
+    total = np.empty(sums.shape[1], np.uint32)
+    squared, product = np.empty(limbs, np.uint32), np.empty(limbs, np.uint32)
+    buffer = np.empty(limbs + 4, np.uint32)
     for i in range(len(starts)):
         count = counts[i]
         if count <= bias:
@@ -263,12 +270,12 @@ def variances(
         _square(total, squared)
         _subtract(square_sums[ends[i]], square_sums[starts[i]], product)
         carry = np.uint64(0)
-        for place in range(SQUARE_LIMBS):
+        for place in range(limbs):
             carry += np.uint64(product[place]) * np.uint64(count)
             product[place] = carry & _MASK
             carry >>= _LIMB
         _subtract(product, squared, product)
-        out[i] = _rounded(product, count, count - bias, 2 * exponent, buffer)
+        out[i] = rounded(product, count, count - bias, 2 * exponent, buffer)
     return out
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from slicemill.kernels.panes.edges import Ints
-from slicemill.kernels.panes.spans import Places
-
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 
 _SPLIT = 134217729.0  # 2 ** 27 + 1

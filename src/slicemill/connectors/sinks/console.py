@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from rich.console import Console
 
+from slicemill.columns.rows import timed_rows
 from slicemill.connectors.sinks.show import results_table
-from slicemill.engine.rows import timed_rows
 from slicemill.esl.types.schema import Schema
 
 DEFAULT_ROWS = 20

@@ -10,8 +10,8 @@ import json
 
 import pyarrow as pa
 
+from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.engine.rows import column_values
 from slicemill.esl.types.schema import TIMESTAMP
 from slicemill.storage.arrow_schema import TS, from_arrow
 

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import pyarrow as pa
 
+from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.engine.rows import column_values
 from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
 from slicemill.storage.arrow_schema import TS
 

@@ -21,8 +21,8 @@ from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item
 from slicemill.esl.types.schema import DOUBLE, Column, Kind, Schema
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Project, RelationAggregate, WindowAggregate
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Project, RelationAggregate, WindowAggregate
 
 # In a window they know how many tuples came before it, or left it.
 _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")

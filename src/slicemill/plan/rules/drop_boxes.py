@@ -11,10 +11,10 @@ from dataclasses import replace
 from slicemill.esl.types.catalog import Catalog, QueryDefinition
 from slicemill.esl.types.load_budget import AGE, WINDOWS
 from slicemill.esl.types.query import Select
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
 from slicemill.plan.content import digest
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
-from slicemill.plan.operators import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
 
 
 def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:

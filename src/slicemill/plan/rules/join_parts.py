@@ -19,9 +19,9 @@ from slicemill.esl.types.expression import (
 )
 from slicemill.esl.types.query import Frame
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.plan.graph import Node, QueryGraph
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Filter, WindowJoin
 from slicemill.plan.logs import log_of
-from slicemill.plan.operators import Filter, WindowJoin
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 Places: TypeAlias = Mapping[str, tuple[int, str]]

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
-from slicemill.plan import operators as op
+from slicemill.operators import specs as op
+from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.content import digest_of_calls
-from slicemill.plan.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
 
 _LONGEST_WORDS = 40

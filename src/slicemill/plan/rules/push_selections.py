@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts, transform
 from slicemill.esl.types.query import Frame
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import Filter, Lookup, WindowJoin
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import Filter, Lookup, WindowJoin
 
 
 def push_selections(graph: QueryGraph) -> QueryGraph:

@@ -21,14 +21,14 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
 from slicemill.esl.types.query import Frame
-from slicemill.plan.content import digest, short
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import (
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import (
     JoinMember,
     Part,
     SharedJoin,
     WindowJoin,
 )
+from slicemill.plan.content import digest, short
 from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import (
     between_logs,

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from slicemill.aggregate.model_calls import asked_by
 from slicemill.esl.types.catalog import Catalog
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import ModelMember, SharedModels, WindowAggregate
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import ModelMember, SharedModels, WindowAggregate
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,

@@ -19,9 +19,9 @@ from __future__ import annotations
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, Window
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.logs import log_of
-from slicemill.plan.operators import (
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.panes.grids import kept_in_panes
+from slicemill.operators.specs import (
     Filter,
     Operator,
     RelationAggregate,
@@ -29,7 +29,7 @@ from slicemill.plan.operators import (
     WindowAggregate,
     WindowMember,
 )
-from slicemill.plan.panes import kept_in_panes
+from slicemill.plan.logs import log_of
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     alone,

@@ -9,10 +9,8 @@ from typing import Generic, TypeVar
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Column
-from slicemill.plan.content import digest, quoted, short
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.logs import log_of
-from slicemill.plan.operators import (
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import (
     Drop,
     Filter,
     Lookup,
@@ -23,6 +21,8 @@ from slicemill.plan.operators import (
     Sink,
     WholeWindows,
 )
+from slicemill.plan.content import digest, quoted, short
+from slicemill.plan.logs import log_of
 
 M = TypeVar("M")
 

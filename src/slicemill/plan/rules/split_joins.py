@@ -20,8 +20,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr, columns_of, conjuncts
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
-from slicemill.plan.graph import Node, QueryGraph
-from slicemill.plan.operators import InOrder, JoinMember, SharedJoin, WindowJoin
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.specs import InOrder, JoinMember, SharedJoin, WindowJoin
 from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import columns_read
 

@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.changes import Cut
-from slicemill.plan.slices.members import Member, bits, unproved, windows
-from slicemill.plan.slices.spans import Span, span
+from slicemill.operators.join.slices.changes import Cut
+from slicemill.operators.join.slices.members import Member, bits, unproved, windows
+from slicemill.operators.join.slices.spans import Span, span
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Delivery, Item, Reference, joined
 from slicemill.reference.slices.selection import Evaluate, Selection, called

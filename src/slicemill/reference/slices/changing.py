@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.changes import Cut, Merge, Split, changes
-from slicemill.plan.slices.members import Member
+from slicemill.operators.join.slices.changes import Cut, Merge, Split, changes
+from slicemill.operators.join.slices.members import Member
 from slicemill.reference.slices.chain import Chain
 
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slicemill.plan.slices.members import Member, windows
-from slicemill.plan.slices.spans import Span, spans
+from slicemill.operators.join.slices.members import Member, windows
+from slicemill.operators.join.slices.spans import Span, spans
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.selection import Evaluate, Selection, called

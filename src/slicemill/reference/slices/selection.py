@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from slicemill.plan.slices.members import Member
+from slicemill.operators.join.slices.members import Member
 from slicemill.rows import Row
 
 Evaluate = Callable[[Hashable, Row], bool]

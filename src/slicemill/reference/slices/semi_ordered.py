@@ -14,8 +14,8 @@ from itertools import chain, product
 from typing import NamedTuple
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.slices.members import Member, bits
-from slicemill.plan.slices.spans import targets
+from slicemill.operators.join.slices.members import Member, bits
+from slicemill.operators.join.slices.spans import targets
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.selection import Evaluate, Selection, called
 from slicemill.rows import Row, Timed

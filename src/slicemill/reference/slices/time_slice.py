@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
 
-from slicemill.plan.slices.spans import Span
+from slicemill.operators.join.slices.spans import Span
 from slicemill.reference.slices.items import Item
 from slicemill.rows import Row
 

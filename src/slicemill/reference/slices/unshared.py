@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from slicemill.plan.slices.members import Member, bits, parts, windows
+from slicemill.operators.join.slices.members import Member, bits, parts, windows
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Delivery

@@ -33,7 +33,7 @@ C = TypeVar("C", bound=type)
 Upgrade = Callable[[Any], Any]
 
 # Importing this imports every class that a step keeps.
-_ALL_STEPS = "slicemill.engine.steps.registry"
+_ALL_STEPS = "slicemill.operators.registry"
 _HINT = "run `slicemill home upgrade` with the version of slicemill that wrote it"
 
 

@@ -1,0 +1,88 @@
+"""Statistics row by row: a tuple is added when it comes, and taken out again when it leaves the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Protocol
+
+from slicemill.aggregate.definition import AggregateDefinition, Panes, Returned
+from slicemill.aggregate.inwindow import Args, Inwindow
+
+Number = int | float | Decimal
+
+
+class Statistic(Protocol):
+    """A state from which a tuple can be taken out again."""
+
+    def add(self, args: Args) -> None: ...
+
+    def remove(self, args: Args) -> None: ...
+
+    def value(self) -> object: ...
+
+    def state(self) -> object: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+class StatisticBase:
+    """Base version of a statistic: silent until TERMINATE."""
+
+    __slots__ = ("_statistic",)
+
+    def __init__(self, statistic: Statistic) -> None:
+        self._statistic = statistic
+
+    def initialize(self, args: Args) -> Returned:
+        self._statistic.add(args)
+        return []
+
+    iterate = initialize
+
+    def terminate(self) -> Returned:
+        return [self._statistic.value()]
+
+    def state(self) -> object:
+        return self._statistic.state()
+
+    def restore(self, state: Any) -> None:
+        self._statistic.restore(state)
+
+
+class StatisticWindow:
+    """Window version of a statistic: returns at arrivals and expiries, not over an empty window (X13)."""
+
+    __slots__ = ("_inwindow", "_statistic")
+
+    def __init__(self, statistic: Statistic, inwindow: Inwindow) -> None:
+        self._statistic = statistic
+        self._inwindow = inwindow
+
+    def initialize(self, args: Args) -> Returned:
+        self._statistic.add(args)
+        return [self._statistic.value()]
+
+    iterate = initialize
+
+    def expire(self, args: Args) -> Returned:
+        self._statistic.remove(args)
+        return [self._statistic.value()] if len(self._inwindow) > 1 else []
+
+    def state(self) -> object:
+        return self._statistic.state()
+
+    def restore(self, state: Any) -> None:
+        self._statistic.restore(state)
+
+
+def from_statistic(
+    name: str, make: Callable[[], Statistic], algebraic: bool = False, panes: Panes | None = None
+) -> AggregateDefinition:
+    return AggregateDefinition(
+        name,
+        base=lambda: StatisticBase(make()),
+        window=lambda inwindow: StatisticWindow(make(), inwindow),
+        algebraic=algebraic,
+        panes=panes,
+    )

@@ -1,0 +1,1 @@
+"""Tools for columns and tables that several operators use: keys, order, slices, rows."""

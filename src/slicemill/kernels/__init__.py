@@ -1,1 +1,0 @@
-"""Vectorised operators on Arrow and NumPy: pure functions, without Spark and without files."""

@@ -1,0 +1,1 @@
+"""One folder per operator: what it computes (spec), how it runs (step, kernels), and its registration."""

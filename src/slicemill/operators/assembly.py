@@ -1,0 +1,229 @@
+"""Rows of window calls put together: the tuple's own columns, then what each call returned to it.
+
+Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION once more when
+the tuple leaves the window. Rows leave by (time, arrivals before expiries, arrival number), so a row waits
+for the answers of all calls to all tuples before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.order import Numbering
+from slicemill.metrics.due import released_by_time
+from slicemill.scalar.vectors import Mask, Vector, to_arrow
+from slicemill.storage.codec import stored_as
+
+_TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
+_SYSTEM = (_TS, _SEQ, _ARRIVAL)
+_BEGINNING = -(2**63)
+
+
+class Answered(Protocol):
+    """What a call returned in a run: `slicemill.aggregate.compiler.call.Answers` says more."""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]: ...
+    @property
+    def ts(self) -> NDArray[np.int64]: ...
+    @property
+    def columns(self) -> list[Vector]: ...
+    @property
+    def expired(self) -> Mask: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def needed_from(self) -> int: ...
+
+
+@stored_as("assembly.returned", version=1)
+@dataclass(slots=True)
+class _Returned:
+    """Answers of one call that have not left yet, in order; `place` counts several to the same tuple."""
+
+    ts: NDArray[np.int64]
+    expired: Mask
+    numbers: NDArray[np.int64]
+    place: NDArray[np.int64]
+    columns: list[pa.ChunkedArray]
+
+    def part(self, rows: Mask) -> _Returned:
+        chosen = pa.array(rows)
+        columns = [column.filter(chosen) for column in self.columns]
+        return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
+
+
+@stored_as("assembly", version=1)
+@dataclass(slots=True)
+class AssemblyState:
+    """The tuples that a call may still answer, from arrival number `first` on, and answers that wait."""
+
+    first: int = 0
+    rows: pa.Table | None = None
+    held_from: int | None = None  # the timestamp of the oldest tuple that a call still has to answer
+    waiting: list[_Returned | None] = field(default_factory=list)
+
+
+class Assembly:
+    """`names` are the output columns of each call, `slides` the lengths of its slots, if it has any.
+
+    Without `numbering`, rows keep the numbers of their tuples.
+    """
+
+    def __init__(
+        self,
+        state: AssemblyState,
+        names: Sequence[Sequence[str]],
+        slides: Sequence[int | None] = (),
+        numbering: Numbering | None = None,
+    ) -> None:
+        self.state = state
+        self._names = names
+        self._slides = slides or [None] * len(names)
+        self._numbering = numbering or Numbering()
+        if not state.waiting:
+            state.waiting = [None] * len(names)
+
+    def run(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
+        """Take new tuples, and what the calls returned to these and earlier ones; the rows that can leave."""
+        out, leave = self._run(rows, answers)
+        return self._numbering.applied(out, leave)
+
+    def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Mask]:
+        """The rows that can leave, with the numbers of their tuples, and which are of tuples that left."""
+        state = self.state
+        if self._one_each(rows, answers):
+            return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
+        held = rows if state.rows is None else pa.concat_tables([state.rows, rows])
+        times = held.column(_TS).to_numpy()
+        returned = [
+            _joined(waiting, _arranged(answer))
+            for waiting, answer in zip(state.waiting, answers, strict=True)
+        ]
+        first_open = min(answer.answered for answer in answers) - state.first
+        leaving = returned
+        if first_open < len(times):
+            state.held_from = int(times[first_open])
+            number = state.first + first_open
+            before = [_before(part, state.held_from, number) for part in returned]
+            leaving = [part.part(rows) for part, rows in zip(returned, before, strict=True)]
+            state.waiting = [part.part(~rows) for part, rows in zip(returned, before, strict=True)]
+        else:
+            state.held_from = None
+            state.waiting = [None] * len(returned)
+        out = self._assembled(held, leaving)
+        needed = min(answer.needed_from for answer in answers)
+        parts = [part.numbers for part in state.waiting if part is not None and len(part.numbers)]
+        needed = min([needed, state.first + first_open, *(int(numbers.min()) for numbers in parts)])
+        state.rows, state.first = held.slice(needed - state.first), needed
+        return out
+
+    def _one_each(self, rows: pa.Table, answers: Sequence[Answered]) -> bool:
+        """Is nothing held, and has each call returned exactly one row to each of the new tuples, in order?"""
+        state, count = self.state, rows.num_rows
+        if (state.rows is not None and state.rows.num_rows) or any(
+            part is not None for part in state.waiting
+        ):
+            return False
+        end = state.first + count
+        if any(len(a.numbers) != count or min(a.answered, a.needed_from) < end for a in answers):
+            return False
+        wanted = np.arange(state.first, end)
+        return all(not a.expired.any() and np.array_equal(a.numbers, wanted) for a in answers)
+
+    def _beside(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
+        """The tuples as they are, with what was returned to them."""
+        for names, answer in zip(self._names, answers, strict=True):
+            for name, column in zip(names, answer.columns, strict=True):
+                rows = rows.append_column(name, to_arrow(column, rows.num_rows))
+        self.state.first += rows.num_rows
+        self.state.held_from = None
+        return rows
+
+    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Mask]:
+        # One call has its answers in order; several are brought into one order, equal events into one row.
+        ts, expired, numbers, place = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ts", "expired", "numbers", "place")
+        )
+        order = np.arange(len(ts)) if len(parts) == 1 else np.lexsort((place, numbers, expired, ts))
+        same = np.zeros(len(order), np.bool_)
+        if len(parts) > 1:
+            before, after = order[:-1], order[1:]
+            same[1:] = (place[before] == place[after]) & (numbers[before] == numbers[after])
+            same[1:] &= (expired[before] == expired[after]) & (ts[before] == ts[after])
+        row_of = np.empty(len(order), np.int64)
+        row_of[order] = np.cumsum(~same) - 1
+        chosen = order[~same]
+        source = numbers[chosen] - self.state.first
+        taken = held.take(pa.array(source))
+        leave = expired[chosen]
+        until = np.where(leave, ts[chosen], _BEGINNING)
+        start = 0
+        for slide, part in zip(self._slides, parts, strict=True):
+            if slide is not None:
+                answered = np.zeros(len(chosen), np.bool_)
+                answered[row_of[start : start + len(part.ts)]] = True
+                slots = (ts[chosen] // slide + 1) * slide
+                until = np.where(answered & ~leave, np.maximum(until, slots), until)
+            start += len(part.ts)
+        arrivals = np.where(until > _BEGINNING, released_by_time(until), taken.column(_ARRIVAL).to_numpy())
+        columns = {
+            _TS: pa.array(ts[chosen]),
+            _SEQ: taken.column(_SEQ),
+            _ARRIVAL: pa.array(arrivals),
+            **{name: taken.column(name) for name in taken.column_names if name not in _SYSTEM},
+        }
+        start = 0
+        for names, part in zip(self._names, parts, strict=True):
+            rows = row_of[start : start + len(part.ts)]
+            start += len(part.ts)
+            for name, column in zip(names, part.columns, strict=True):
+                columns[name] = column if len(parts) == 1 else _spread(column, rows, len(chosen))
+        return pa.table(columns), leave
+
+
+def _arranged(answer: Answered) -> _Returned:
+    numbers, expired = answer.numbers, answer.expired
+    count = len(numbers)
+    new = np.ones(count, np.bool_)
+    new[1:] = (numbers[1:] != numbers[:-1]) | (expired[1:] != expired[:-1])
+    starts = np.flatnonzero(new)
+    place = np.arange(count) - (np.repeat(starts, np.diff(np.append(starts, count))) if count else 0)
+    columns = [pa.chunked_array([to_arrow(column, count)]) for column in answer.columns]
+    return _Returned(answer.ts, expired, numbers, place, columns)
+
+
+def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
+    if waiting is None:
+        return new
+    columns = [
+        pa.chunked_array([*old.chunks, *added.chunks], old.type)
+        for old, added in zip(waiting.columns, new.columns, strict=True)
+    ]
+    return _Returned(
+        np.concatenate([waiting.ts, new.ts]),
+        np.concatenate([waiting.expired, new.expired]),
+        np.concatenate([waiting.numbers, new.numbers]),
+        np.concatenate([waiting.place, new.place]),
+        columns,
+    )
+
+
+def _before(part: _Returned, ts: int, number: int) -> Mask:
+    """Which answers leave before the arrival of this number at this time does."""
+    earlier: Mask = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
+    return earlier
+
+
+def _spread(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
+    """A column of `count` rows that has these values in these rows, else NULL."""
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return column.take(pa.array(places, mask=places < 0))

@@ -1,0 +1,1 @@
+"""Classifiers that look at few of their features (M49-M57)."""

@@ -1,0 +1,134 @@
+"""Classifiers: values of a run go into time units all at once; each unit that is over is decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.rows import column_values, to_table
+from slicemill.esl.types.classifier import Classifier as Definition
+from slicemill.esl.types.schema import Schema
+from slicemill.operators import specs as op
+from slicemill.operators.making import Making
+from slicemill.operators.step import END
+from slicemill.reference.classify import Trained, placed, trained
+from slicemill.rows import Timed
+from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
+
+
+@stored_as("classify", version=1)
+@dataclass(slots=True)
+class ClassifyState:
+    """What is learnt, the next time unit to decide on, and the values of units that are not over."""
+
+    trained: Trained
+    next_unit: int | None = None
+    units: dict[int, Floats] = field(default_factory=dict)
+    next_seq: int = 0
+    ended: bool = False
+
+
+class ClassifyStep:
+    """Decides on all tasks of a classifier: its capacity is theirs together, so there is one cell."""
+
+    def __init__(self, state: ClassifyState, definition: Definition, making: Making) -> None:
+        self.state = state
+        self._definition = definition
+        self._schemas = making.schemas
+        self._output = making.node.schema
+        self._places = placed(definition, self._schemas)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        for table, schema, places in zip(tables, self._schemas, self._places, strict=True):
+            if table.num_rows:
+                self._take(table, schema, places)
+        until = min(complete)
+        rows = self._decide(until)
+        self.state.ended = until == END
+        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(rows)
+        # Time releases them, at the ends of units.
+        seqs = range(first, self.state.next_seq)
+        return to_table(rows, self._output, [0] * len(rows), seqs), until
+
+    def due(self) -> int | None:
+        unit = self._first_unit()
+        return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
+
+    def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
+        """Put the values of new rows into their time units; later ones take the place of earlier ones."""
+        state = self.state
+        units: Ints = table.column(TS).to_numpy() // self._definition.every_us
+        numbers, places_of_units = np.unique(units, return_inverse=True)
+        tasks = self._tasks(table, schema)
+        for unit in numbers.tolist():
+            if unit not in state.units:
+                state.units[unit] = state.trained.nothing(len(self._definition.features))
+        grid = np.stack([state.units[unit] for unit in numbers.tolist()])
+        for column, feature in places:
+            values = _numbers(table.column(schema.names[column]))
+            good = np.isfinite(values) & (tasks >= 0)
+            # Of values for the same place, the last one stays.
+            grid[places_of_units[good], tasks[good], feature] = values[good]
+        for unit, values in zip(numbers.tolist(), grid, strict=True):
+            state.units[unit] = values
+
+    def _tasks(self, table: pa.Table, schema: Schema) -> Ints:
+        """The number of each row's task; -1 where there is none of that key."""
+        known, key = self.state.trained.tasks, self._definition.key
+        if key is None:
+            return np.zeros(table.num_rows, np.int64)
+        column = schema.find(key)
+        assert column is not None, "the binder has checked it"
+        encoded = table.column(column.name).combine_chunks().dictionary_encode()
+        values = column_values(pa.chunked_array([encoded.dictionary]), column.type.kind)
+        # The last is for rows without a key.
+        numbers = np.array([*(known.get(value, -1) for value in values), -1])
+        return np.asarray(numbers[encoded.indices.fill_null(len(values)).to_numpy()])
+
+    def _first_unit(self) -> int | None:
+        state = self.state
+        return min(state.units, default=None) if state.next_unit is None else state.next_unit
+
+    def _decide(self, until: int) -> list[Timed]:
+        """Decide on all units that are over, in order, also on those in which nothing arrived."""
+        state, definition = self.state, self._definition
+        rows: list[Timed] = []
+        unit = self._first_unit()
+        while unit is not None and self._is_over(unit, until):
+            end = (unit + 1) * definition.every_us
+            values = state.units.pop(unit, None)
+            if values is None:
+                values = state.trained.nothing(len(definition.features))
+            rows += state.trained.decide(end, values, definition.key is not None)
+            unit += 1
+            state.next_unit = unit
+        return rows
+
+    def _is_over(self, unit: int, until: int) -> bool:
+        # When the streams have ended, the unit of the last tuple is the last.
+        if until == END:
+            return any(waiting >= unit for waiting in self.state.units)
+        return (unit + 1) * self._definition.every_us <= until
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+
+
+def classify(making: Making) -> ClassifyStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.Classify):
+        return None
+    definition = operator.classifier
+    state = making.state
+    if not isinstance(state, ClassifyState):
+        rows = making.translator.rows_of(definition.training)
+        table = making.graph[making.node.inputs[-1]]
+        state = ClassifyState(trained(definition, rows, table.schema))
+    return ClassifyStep(state, definition, making)

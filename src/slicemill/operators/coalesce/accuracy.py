@@ -1,0 +1,48 @@
+"""Pieces of runs as columns, and the accuracy of what is left of them (L13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slicemill.columns.intervals import Mask, Places
+from slicemill.shedding.accuracy import AccuracySums
+
+
+class Pieces(NamedTuple):
+    """Runs, or what is left of them."""
+
+    runs: Places
+    partitions: Places
+    codes: Places
+    begins: Places
+    ends: Places
+
+    def take(self, chosen: Mask | Places) -> Pieces:
+        return Pieces(*(column[chosen] for column in self))
+
+    def put_together(self) -> Pieces:
+        """Neighbours of one run whose periods meet, as one; by partition and time."""
+        here = self.take(np.lexsort((self.begins, self.partitions)))
+        if not len(here.runs):
+            return here
+        begun = np.ones(len(here.runs), np.bool_)
+        begun[1:] = (here.runs[1:] != here.runs[:-1]) | (here.begins[1:] != here.ends[:-1])
+        firsts = np.flatnonzero(begun)
+        lasts = np.append(firsts[1:], len(begun)) - 1
+        return here.take(firsts)._replace(ends=here.ends[lasts])
+
+
+def sums(exact: Pieces, left: Pieces, wanted: Callable[[Pieces], Pieces]) -> AccuracySums:
+    """Of the runs and fragments that are wanted."""
+    exact, left = wanted(exact), wanted(left)
+    order = np.argsort(exact.runs)
+    runs: Any = exact.runs[order]
+    place = np.searchsorted(runs, left.runs)
+    known = (place < len(runs)) & (np.append(runs, -1)[np.minimum(place, len(runs))] == left.runs)
+    lengths = np.bincount(place[known], (left.ends - left.begins)[known], len(runs))
+    counts = np.bincount(place[known], minlength=len(runs))
+    shares = lengths / (exact.ends - exact.begins)[order]
+    return AccuracySums(float(shares.sum()), int(np.maximum(counts, 1).sum() + (~known).sum()))

@@ -1,0 +1,181 @@
+"""A temporal query's runs, table after table: what `reference.coalesce` gives, wherever the input is cut.
+
+All tuples that a window may show are sorted by partition, runs are found in one pass, and every window shows
+its part of them. Time goes with the tuples at hand and the rows that come out, whatever the slide.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.columns.intervals import Mask, Numbers, Places, by_partition
+from slicemill.columns.keys import distinct_keys
+from slicemill.columns.keys import shown as shown_values
+from slicemill.columns.pieces import kept
+from slicemill.columns.slice import Slice
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
+from slicemill.operators.coalesce.spans import Spans
+from slicemill.operators.panes.state import StoredKeys
+from slicemill.operators.specs import Coalesce
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import numbers
+from slicemill.storage.codec import stored_as
+
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
+BEGINNING, END = -(2**63), 2**63 - 1
+
+
+@stored_as("coalesce", version=1)
+@dataclass(slots=True)
+class CoalescingState:
+    """Tuples that windows may still show, in order of arrival.
+
+    Windows of time have reported slides up to `closed`; where windows count tuples, `arrived` says how many
+    there were of each partition.
+    """
+
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    pieces: list[Slice] = field(default_factory=list)
+    now: int = BEGINNING
+    closed: int | None = None
+    finished: bool = False
+    arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All tuples at hand, sorted by partition and arrival; `order` has their places in the table."""
+
+    table: pa.Table
+    order: Places
+    partitions: Numbers
+    ts: Places
+    selected: Mask
+    values: Sequence[pa.Array]
+    runs: Runs
+
+    def in_table(self, sorted_: Mask) -> Mask:
+        """Something that is known of the sorted rows, of those of the table."""
+        out = np.empty(len(sorted_), np.bool_)
+        out[self.order] = sorted_
+        return out
+
+    def changes(self) -> Mask:
+        """Rows that hold for some time and are not just what the one before them is.
+
+        They tell all that windows without a beginning show: there a run always begins with its first tuple.
+        """
+        places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
+        partitions, selected = self.partitions[places], self.selected[places]
+        same = partitions[1:] == partitions[:-1]
+        same &= selected[1:] == selected[:-1]
+        same &= as_before([column.take(pa.array(places)) for column in self.values]) | ~selected[1:]
+        out = np.zeros(len(self.order), np.bool_)
+        out[places[:1]] = True
+        out[places[1:][~same]] = True
+        return out
+
+
+class Coalescing(ABC):
+    """One operator's runs."""
+
+    def __init__(
+        self,
+        operator: Coalesce,
+        schema: Schema,
+        names: Sequence[str],
+        state: CoalescingState,
+    ) -> None:
+        """`names` are the output's: keys that are shown, attributes, and the period."""
+        assert operator.window.slide is not None, "the grammar asks for SLIDES"
+        self.state = state
+        self._slide, self._extent = operator.window.slide, operator.window.extent
+        self._names = list(names)
+        self._keys = [item.expr for item in operator.partition_by]
+        # A key that is an attribute as well is shown once, as the attribute.
+        self._heads = [
+            place for place, item in enumerate(operator.partition_by) if item.name not in operator.attributes
+        ]
+        attributes: list[Expr] = [
+            ColumnRef(n, schema.columns[schema.index(n)].type) for n in operator.attributes
+        ]
+        self._attributes = [str(place) for place in range(len(attributes))]
+        conditions = [] if operator.where is None else [operator.where]
+        self._evaluate = compile_many([*self._keys, *attributes, *conditions], schema)
+
+    def run(
+        self, table: pa.Table, complete: int, latest_elsewhere: int = BEGINNING
+    ) -> tuple[pa.Table | None, int]:
+        """New rows in order, and a time below which no later one is; the same of the output.
+
+        At the end, time stands still at the last tuple, here or elsewhere.
+        """
+        known = [ts.as_py() for ts in table.column(TS)[-1:]]
+        known.append(latest_elsewhere if complete == END else complete)
+        self.state.now = max([self.state.now, *known])
+        new, arrivals = self._taken(table)
+        out = self._report(new, arrivals, ended=complete == END)
+        due = self.due()
+        return out, complete if due is None else min(complete, due)
+
+    @abstractmethod
+    def due(self) -> int | None:
+        """How far the input must be complete for something held back to come out."""
+
+    @abstractmethod
+    def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:
+        """What comes out with new rows and the time that has passed, and what is kept."""
+
+    def _taken(self, table: pa.Table) -> tuple[pa.Table, Places]:
+        """What is kept of new rows, and when they arrived."""
+        found = []
+        for outcome in self._evaluate(table):
+            if isinstance(outcome, ExpressionError):
+                raise outcome
+            found.append(outcome)
+        arrivals: Places = numbers(table.column(ARRIVAL).combine_chunks())
+        ts, seqs = table.column(TS), table.column(SEQ)
+        keys, values = found[: len(self._keys)], found[len(self._keys) :]
+        numbered = self.state.keys.number(distinct_keys(keys, len(ts)), keys)
+        selected = pa.repeat(pa.scalar(True), len(ts))
+        if len(values) > len(self._attributes):
+            selected = values.pop().fill_null(False)
+        columns = {KEY: pa.array(numbered), TIME: ts, NUMBERED: seqs, SELECTED: selected}
+        columns |= {n: shown_values(c) for n, c in zip(self._attributes, values, strict=True)}
+        return pa.table(columns).combine_chunks(), arrivals
+
+    def _content(self, new: pa.Table) -> Content:
+        table = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
+        keys: Numbers = numbers(table.column(KEY).combine_chunks())
+        order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
+        ts: Places = numbers(table.column(TIME).combine_chunks())[order]
+        places = pa.array(order)
+        selected: Mask = table.column(SELECTED).take(places).to_numpy()
+        values = [table.column(name).combine_chunks().take(places) for name in self._attributes]
+        runs = runs_of(partitions, ts, selected, values)
+        return Content(table, order, partitions, ts, selected, values, runs)
+
+    def _keep(self, new: pa.Table, content: Content, needed: Mask) -> None:
+        """Of rows that are sorted, those that later windows may show."""
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(needed))
+
+    def _output(self, content: Content, spans: Spans, seqs: Places, arrivals: Places) -> pa.Table:
+        """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
+        found = shown(content.runs, spans)
+        keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
+        heads = [keys[place] for place in self._heads]
+        places = pa.array(found.places)
+        values = [column.take(places) for column in content.values]
+        times = [pa.array(ends).cast(pa.timestamp("us", tz="UTC")) for ends in (found.begins, found.ends)]
+        period = pa.StructArray.from_arrays(times, names=["begin", "end"])
+        system = [pa.array(of_windows[found.windows]) for of_windows in (spans.ends, seqs, arrivals)]
+        return pa.table([*system, *heads, *values, period], names=[TS, SEQ, ARRIVAL, *self._names])

@@ -1,0 +1,109 @@
+"""Drop boxes and what goes with them: under load, some tuples do not go on (S54)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.esl.types.load_budget import UTILITY
+from slicemill.operators import specs as op
+from slicemill.operators.making import Making
+from slicemill.scalar.columns import compile_vector
+from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
+from slicemill.shedding.report import Report
+from slicemill.storage.arrow_schema import SEQ, TS
+from slicemill.storage.codec import stored_as
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """What a drop box does in one run: the share that stays, or the windows that are skipped."""
+
+    share: float = 1.0
+    skipped: tuple[tuple[int, int], ...] = ()
+
+
+NOTHING = Dropping()
+
+
+@stored_as("drop", version=1)
+@dataclass(slots=True)
+class DropState:
+    report: Report = field(default_factory=Report)
+
+
+class DropStep:
+    """`dropping` is set before each run."""
+
+    def __init__(self, operator: op.Drop, making: Making) -> None:
+        self.dropping = NOTHING
+        self._operator = operator
+        self._state = making.state if isinstance(making.state, DropState) else DropState()
+        utility = operator.utility
+        self._utility = compile_vector(utility, making.schemas[0]) if utility is not None else None
+
+    @property
+    def state(self) -> object:
+        return self._state
+
+    @property
+    def shed(self) -> Report:
+        return self._state.report
+
+    def due(self) -> int | None:
+        return None
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table = tables[0]
+        kept = self._kept(table)
+        if table.num_rows:
+            self._count(table, kept)
+        if kept is not None:
+            table = table.filter(pa.array(kept))
+        return table, complete[0]
+
+    def _kept(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
+        """The tuples that stay; None if all do."""
+        dropping, operator = self.dropping, self._operator
+        if not table.num_rows or dropping == NOTHING:
+            return None
+        times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))
+        if operator.range_us is not None:
+            return keep_windows(times, operator.range_us, dropping.skipped)
+        if operator.budget.method == UTILITY and self._utility is not None:
+            return keep_useful(times, seqs, _numbers(self._utility(table)), dropping.share)
+        return keep_random(times, seqs, dropping.share)
+
+    def _count(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
+        arrived = table.num_rows
+        stayed = arrived if kept is None else int(np.count_nonzero(kept))
+        report = self._state.report
+        report.arrived += arrived
+        report.dropped += arrived - stayed
+        # What results are worth of which so much of the input is missing: an estimate.
+        report.add(int(pc.max(table.column(TS)).as_py()), AccuracySums(float(stayed), arrived))
+
+
+class WholeWindowsStep:
+    """Lets pass what comes of windows of which nothing was dropped; `dropping` is that of its box."""
+
+    def __init__(self, operator: op.WholeWindows) -> None:
+        self.box = operator.box
+        self.dropping = NOTHING
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table = tables[0]
+        if self.dropping.skipped and table.num_rows:
+            whole = in_whole_windows(table.column(TS).to_numpy(), self.dropping.skipped)
+            table = table.filter(pa.array(whole))
+        return table, complete[0]
+
+
+def _numbers(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    return np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)

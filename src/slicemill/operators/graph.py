@@ -1,0 +1,139 @@
+"""The query graph (M1): sources, operators and sinks, joined by arcs that carry tuples of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from slicemill.esl.types.catalog import TimestampKind
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.specs import Operator, Sink, Source, waits_for_time
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator in the graph. `schema` and `kind` are those of its output.
+
+    `label` is what people call it: an id without its digest. `owner` is the query, stream or view that a node
+    belongs to alone; it is empty where all who want the same share it.
+    """
+
+    id: str
+    operator: Operator
+    inputs: tuple[str, ...]
+    schema: Schema
+    kind: TimestampKind
+    label: str = ""
+    owner: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.id
+
+    @property
+    def waits_for_time(self) -> bool:
+        return waits_for_time(self.operator, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """The buffer between two nodes: `port` counts the inputs of `target`."""
+
+    source: str
+    target: str
+    port: int
+    schema: Schema
+    kind: TimestampKind
+
+
+@dataclass(frozen=True)
+class QueryGraph:
+    """Nodes in topological order. `streams` names the node whose output a derived stream is."""
+
+    nodes: dict[str, Node]
+    streams: dict[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __getitem__(self, node_id: str) -> Node:
+        return self.nodes[node_id]
+
+    def __getstate__(self) -> dict[str, object]:
+        # Without what is only remembered: equal graphs have equal pickles.
+        return {"nodes": self.nodes, "streams": self.streams}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def arcs(self) -> tuple[Arc, ...]:
+        return tuple(
+            Arc(source, node.id, port, self[source].schema, self[source].kind)
+            for node in self
+            for port, source in enumerate(node.inputs)
+        )
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return tuple(node for node in self if isinstance(node.operator, Source))
+
+    @property
+    def sinks(self) -> tuple[Node, ...]:
+        return tuple(node for node in self if isinstance(node.operator, Sink))
+
+    def stream_of(self, node_id: str) -> str | None:
+        """The first stream that is named after a node's output."""
+        return self._names.get(node_id)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {node_id: name for name, node_id in reversed(self.streams.items())}
+
+    def consumers(self, node_id: str) -> tuple[Node, ...]:
+        return self._consumers.get(node_id, ())
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[Node, ...]]:
+        found: dict[str, dict[str, Node]] = {}
+        for node in self:
+            for source in node.inputs:
+                found.setdefault(source, {})[node.id] = node
+        return {source: tuple(nodes.values()) for source, nodes in found.items()}
+
+    def ancestors(self, node_id: str) -> frozenset[str]:
+        """The node and all it is computed from."""
+        found: set[str] = set()
+        waiting = [node_id]
+        while waiting:
+            current = waiting.pop()
+            if current not in found:
+                found.add(current)
+                waiting.extend(self[current].inputs)
+        return frozenset(found)
+
+    def only(self, node_ids: Iterable[str]) -> QueryGraph:
+        """The graph of these nodes, which must be closed under inputs."""
+        kept = set(node_ids)
+        return QueryGraph(
+            {node.id: node for node in self if node.id in kept},
+            {name: node_id for name, node_id in self.streams.items() if node_id in kept},
+        )
+
+    def components(self) -> tuple[frozenset[str], ...]:
+        """Weakly connected parts (X1), in the order of their first node."""
+        leader = {node_id: node_id for node_id in self.nodes}
+
+        def find(node_id: str) -> str:
+            while leader[node_id] != node_id:
+                leader[node_id] = leader[leader[node_id]]
+                node_id = leader[node_id]
+            return node_id
+
+        for arc in self.arcs:
+            leader[find(arc.target)] = find(arc.source)
+        members: dict[str, set[str]] = {}
+        for node_id in self.nodes:
+            members.setdefault(find(node_id), set()).add(node_id)
+        return tuple(frozenset(part) for part in members.values())

@@ -1,0 +1,159 @@
+"""Aggregates over all history with GROUP BY, by the compiled routines of `slicemill.aggregate.compiler`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda, prepare
+from slicemill.columns.keys import Keys
+from slicemill.columns.order import Numbering
+from slicemill.operators import specs as op
+from slicemill.operators.assembly import Assembly, AssemblyState
+from slicemill.operators.making import Making
+from slicemill.operators.over.compiled_step import shared_models, window_calls
+from slicemill.operators.panes.step import shared_windows
+from slicemill.operators.partitioned import Columns, Partitioned
+from slicemill.operators.step import END
+from slicemill.operators.windowed_group.count_windows import count_windows
+from slicemill.scalar.vectors import Vector, from_arrow
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+from slicemill.time import BEGINNING
+
+
+@stored_as("group", version=1)
+@dataclass(slots=True)
+class GroupState:
+    """Per call its partitions' keys and the state of its routines; the rows that wait for answers.
+
+    `first_seqs` has, for each group, the number of its first tuple.
+    """
+
+    keys: list[Keys] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)
+    assembly: AssemblyState = field(default_factory=AssemblyState)
+    first_seqs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    latest_ts: int = 0
+    finished: bool = False
+
+
+class GroupCallsStep:
+    """GROUP BY over all history: a row whenever an aggregate returns, and TERMINATE's at the end of input."""
+
+    def __init__(
+        self, state: GroupState, operator: op.GroupAggregate, udas: Sequence[Uda], making: Making
+    ) -> None:
+        schema = making.schemas[0]
+        self.state = state
+        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
+        self.udas = udas
+        self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
+        self._arguments = Columns([call.arguments for call in operator.calls], schema)
+        keys = [item.expr for item in operator.group_by]
+        self._groups = Partitioned(keys, schema)
+        # Without GROUP BY there is one group, also over no tuple at all.
+        self._always = not keys
+        self._schema = with_system_columns(to_arrow(making.node.schema))
+        self._key_names = [item.name for item in operator.group_by]
+        self._names = [[column.name for column in call.columns] for call in operator.calls]
+        if not state.calls:
+            state.keys = [Keys()]
+            state.calls = [uda.start() for uda in udas]
+        # Last words come behind what was said before.
+        self._numbering = Numbering(making.seq_bits, ranks=True, fans=True)
+        self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state = self.state
+        table = tables[0]
+        groups = self._groups.numbers(table, state.keys[0])
+        ts = table.column(TS).to_numpy()
+        answers = [
+            uda.run(kept, Tuples(_vectors(arguments, types), groups, ts))
+            for uda, kept, arguments, types in zip(
+                self.udas, state.calls, self._arguments.of(table), self._types, strict=True
+            )
+        ]
+        state.latest_ts = max([state.latest_ts, *ts[-1:].tolist()])
+        self._note_firsts(groups, table.column(SEQ).to_numpy())
+        keyed = table.select([TS, SEQ, ARRIVAL])
+        for name, column in zip(self._key_names, state.keys[0].values(groups), strict=True):
+            keyed = keyed.append_column(name, column)
+        out = self._assembly.run(keyed, answers).select(self._schema.names).cast(self._schema)
+        if complete[0] == END and not state.finished:
+            state.finished = True
+            state.latest_ts = max(state.latest_ts, self.latest_elsewhere)
+            out = pa.concat_tables([out, self._terminated()])
+        return out, complete[0]
+
+    @property
+    def latest_ts(self) -> int:
+        return self.state.latest_ts
+
+    def due(self) -> int | None:
+        return None
+
+    def _note_firsts(self, groups: NDArray[np.int32], seqs: NDArray[np.int64]) -> None:
+        known, count = self.state.first_seqs, max(len(self.state.keys[0]), 1)
+        if len(groups) and len(known) < count:
+            # Groups are numbered as they appear.
+            numbers, rows = np.unique(groups, return_index=True)
+            self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
+
+    def _terminated(self) -> pa.Table:
+        """The groups' last words, in order of first appearance, at the time of the last tuple."""
+        state = self.state
+        if not len(state.keys[0]) and not self._always:
+            return self._schema.empty_table()
+        results = [uda.finish(kept) for uda, kept in zip(self.udas, state.calls, strict=True)]
+        count = max(len(state.keys[0]), 1)
+        times = np.full(count, state.latest_ts)
+        numbers = np.arange(count)
+        firsts = state.first_seqs if len(state.first_seqs) else np.zeros(count, np.int64)
+        system = [pa.array(values) for values in (times, firsts, np.zeros(count, np.int64))]
+        rows = pa.table(system, names=[TS, SEQ, ARRIVAL])
+        if self._key_names:
+            values = state.keys[0].values(numbers)
+            rows = pa.table([*rows.columns, *values], names=[TS, SEQ, ARRIVAL, *self._key_names])
+        answers = [
+            Answers(
+                result.groups,
+                np.full(len(result.groups), state.latest_ts),
+                result.columns,
+                np.zeros(len(result.groups), np.bool_),
+                count,
+                count,
+            )
+            for result in results
+        ]
+        out = Assembly(AssemblyState(), self._names).run(rows, answers)
+        return self._numbering.applied(out, 1).select(self._schema.names).cast(self._schema)
+
+
+def warm(making: Making) -> None:
+    """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
+    for maker in (window_calls, shared_models, shared_windows, group_calls, count_windows):
+        step = maker(making)
+        if step is not None:
+            for uda in step.udas:
+                uda.warm()
+
+
+def group_calls(making: Making) -> GroupCallsStep | None:
+    """The step of an aggregate over all history."""
+    operator = making.node.operator
+    if not isinstance(operator, op.GroupAggregate):
+        return None
+    udas = [prepare(call, making.catalog, making.translator.rows_of) for call in operator.calls]
+    state = making.state if isinstance(making.state, GroupState) else GroupState()
+    return GroupCallsStep(state, operator, udas, making)
+
+
+def _vectors(arrays: Sequence[pa.Array], types: Sequence[Any]) -> list[Vector]:
+    return [from_arrow(array, type_) for array, type_ in zip(arrays, types, strict=True)]

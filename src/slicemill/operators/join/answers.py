@@ -1,0 +1,77 @@
+"""What each query gets of the pairs that a run has found: its columns, in the order of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
+from slicemill.operators.join.conditions import Residuals
+from slicemill.operators.join.pairs import Pairs, fetch
+from slicemill.operators.join.windows import Seats
+from slicemill.operators.specs import JoinMember
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type
+
+_TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
+
+# What a query gets from a run: rows, or why there are none.
+Answer: TypeAlias = pa.Table | ExpressionError
+
+
+# The results of a run so far, by query.
+Collected: TypeAlias = dict[str, list[pa.Table]]
+
+
+class Answers:
+    """Makes queries' results of pairs."""
+
+    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: Seats) -> None:
+        self._members = members
+        self._schemas = schemas
+        self._seats = seats
+        self._residuals = Residuals(members, schemas, seats)
+
+    def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
+        """Give each query its part of some pairs; one whose condition fails is noted in `errors`."""
+        self._residuals.test(pairs, errors)
+        pairs = pairs.dropped()
+        for member in self._members:
+            places = pairs.of(self._seats.bits[member.name])
+            if not len(places) or member.name in errors:
+                continue
+            columns = {"_ts": pairs.moments(), "_seq": pairs.seqs(), "_arr": pairs.arrivals()}
+            columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
+            table = pa.table({name: fetch(column, places) for name, column in columns.items()})
+            collected.setdefault(member.name, []).append(table)
+
+    def all_of(self, collected: Collected, errors: dict[str, ExpressionError]) -> list[Answer]:
+        """What each query gets in the end."""
+        return [
+            errors.get(member.name) or _joined(collected.get(member.name) or [self._empty(member)])
+            for member in self._members
+        ]
+
+    def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
+        if column == _TS:
+            return pairs.times(side).view(arrow_type(TIMESTAMP))
+        if column == _NUMBER:
+            return pairs.numbers(side)
+        return pairs.data(side, column, arrow_type(self._type_of(side, column)))
+
+    def _type_of(self, side: int, column: str) -> Type:
+        own = {_TS: TIMESTAMP, _NUMBER: BIGINT}
+        schema = self._schemas[side]
+        return own[column] if column in own else schema.columns[schema.index(column)].type
+
+    def _empty(self, member: JoinMember) -> pa.Table:
+        types = dict.fromkeys(("_ts", "_seq", "_arr"), pa.int64())
+        for name, side, column in member.columns:
+            types[name] = arrow_type(self._type_of(side, column))
+        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

@@ -1,0 +1,102 @@
+"""Rows of one side of a join, grouped by key: new rows that probe, and what a slice holds.
+
+System columns begin with `#`, the stream's own with `.`, so that no name can be both.
+
+    #ts #arrival        of rows in time order (waiting rows)
+    #seq                the row's number; of grouped rows, where queries ask for it
+    #time #first        of grouped rows: their time, and the directory (see `probe`)
+    #hash #key0 …       the key's hash, and its columns where the hash does not say it all
+    #mask0 …            which queries want the row (S19)
+    #number             how many rows of its stream came before it, where queries count rows
+    #deadline           until when a row that is joined itself can be met
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.operators.join import probe
+from slicemill.operators.join.arrays import Hashes, Places, Times, Words
+
+TS, SEQ, ARRIVAL, TIME, FIRST = "#ts", "#seq", "#arrival", "#time", "#first"
+HASH, NUMBER = "#hash", "#number"
+MASK, KEY, DATA, DEADLINE = "#mask", "#key", ".", "#deadline"
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows in order of (hash, time, arrival). `numbers` is empty where nobody counts rows."""
+
+    table: pa.Table
+    times: Times
+    hashes: Hashes
+    first: Places
+    words: Words
+    numbers: Times
+
+    @property
+    def rows(self) -> int:
+        return len(self.times)
+
+
+def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
+    """A column of numbers as one vector."""
+    column = table.column(name)
+    numbers: NDArray[Any] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
+    return numbers
+
+
+def mask_words(table: pa.Table, words: int) -> Words:
+    """Masks as [row, word]; a table that was made for fewer queries lacks the last words."""
+    names = [f"{MASK}{word}" for word in range(words)]
+    if words == 1:
+        return column_numbers(table, names[0]).reshape(-1, 1)
+    columns = [column_numbers(table, name) for name in names if name in table.column_names]
+    masks = np.zeros((table.num_rows, words), np.uint64)
+    for word, column in enumerate(columns[:words]):
+        masks[:, word] = column
+    return masks
+
+
+def opened(table: pa.Table, words: int) -> Block:
+    """The block of a slice's table."""
+    numbers = column_numbers(table, NUMBER) if NUMBER in table.column_names else _NONE
+    return Block(
+        table,
+        column_numbers(table, TIME),
+        column_numbers(table, HASH).view(np.uint64),
+        column_numbers(table, FIRST).view(np.int32),
+        mask_words(table, words),
+        numbers,
+    )
+
+
+def grouped(table: pa.Table, words: int) -> tuple[Block, Places]:
+    """A table in time order, or of blocks in time order, as a block; and where its rows came from."""
+    hashes = column_numbers(table, HASH).view(np.uint64)
+    order = np.empty(len(hashes), np.int32)
+    first = np.empty(len(hashes), np.int32)
+    probe.group(hashes, order, first)
+    sorted_ = table.take(pa.array(order))
+    kept = [name for name in sorted_.column_names if name != FIRST]
+    return opened(sorted_.select(kept).append_column(FIRST, pa.array(first)), words), order
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema; those that the table lacks, which nobody reads from its rows, are filled."""
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            columns.append(table.column(field.name))
+        elif field.name.startswith(DATA):
+            columns.append(pa.nulls(table.num_rows, field.type))
+        else:
+            columns.append(pa.array(np.zeros(table.num_rows, field.type.to_pandas_dtype())))
+    return pa.table(columns, schema=schema)

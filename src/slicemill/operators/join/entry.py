@@ -1,0 +1,87 @@
+"""How rows enter a join: with the hash of their key and the mask of the queries that want them.
+
+Rows without a key, or that nobody wants, are left outside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.join.arrays import Times
+from slicemill.operators.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
+from slicemill.operators.join.conditions import Selections
+from slicemill.operators.join.hashing import hash_keys
+from slicemill.operators.join.slices.coverage import columns_kept
+from slicemill.operators.join.windows import Seats, counts_rows
+from slicemill.operators.specs import SharedJoin
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type
+
+
+class Entry:
+    """The way into one side of a join; `schema` is that of the rows inside."""
+
+    def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> None:
+        self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
+        self._selections = Selections(operator.members, side, schema, seats)
+        self._deadlines = operator.deadlines if side == 0 else ()
+        self.schema = _schema(operator, side, schema, seats)
+
+    def prepared(
+        self, table: pa.Table, numbers: Times | None, errors: dict[str, ExpressionError]
+    ) -> pa.Table:
+        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`."""
+        hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
+        rows = np.arange(table.num_rows)
+        words = self._selections.masks(table, errors)
+        wanted = words.any(axis=1)
+        if hashed.valid is not None:
+            wanted &= hashed.valid
+        if not wanted.all():
+            table, words, rows = table.filter(pa.array(wanted)), words[wanted], rows[wanted]
+        columns = [table.column(name) for name in ("_ts", "_seq", "_arr")]
+        columns.append(pa.array(hashed.hashes[rows]))
+        columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
+        if numbers is not None:
+            columns.append(pa.array(numbers[rows]))
+        if self._deadlines:
+            ends = [_microseconds(table, name) + length for name, length in self._deadlines]
+            columns.append(pa.array(np.minimum.reduce(ends)))
+        columns += [column.take(pa.array(rows)) for column in hashed.columns]
+        names = [name for name in self.schema.names if name.startswith(DATA)]
+        columns += [table.column(name.removeprefix(DATA)) for name in names]
+        return pa.table(columns, schema=self.schema)
+
+
+def asks_for_numbers(operator: SharedJoin, side: int) -> bool:
+    """Does a query want to know the numbers of this side's rows?"""
+    asked = ((of, column) for member in operator.members for _, of, column in member.columns)
+    return (side, "_number") in asked
+
+
+def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
+    """The types of the key columns that are kept, as `hash_keys` gives them."""
+    none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
+    return tuple(column.type for column in hash_keys(none, 0).columns)
+
+
+def _schema(operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> pa.Schema:
+    members = operator.members
+    fields = [*(pa.field(name, pa.int64()) for name in (TS, SEQ, ARRIVAL)), pa.field(HASH, pa.uint64())]
+    fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
+    if any(counts_rows(member.windows[side]) for member in members):
+        fields.append(pa.field(NUMBER, pa.int64()))
+    if operator.deadlines and side == 0:
+        fields.append(pa.field(DEADLINE, pa.int64()))
+    fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(key_types(operator))]
+    read = frozenset[str]().union(*(columns_kept(member, side) for member in members))
+    return pa.schema(
+        [*fields, *(pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read)]
+    )
+
+
+def _microseconds(table: pa.Table, name: str) -> Times:
+    return np.asarray(table.column(name).cast(pa.int64()).to_numpy())

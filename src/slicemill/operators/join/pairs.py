@@ -1,0 +1,175 @@
+"""Pairs that a run has found, with which queries want them: columns are fetched, and conditions tested.
+
+Pairs are found slice by slice, and by key, so that what they fetch lies together. `places` says where each
+goes in the order of results; everything that is fetched is in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.operators.join import placing
+from slicemill.operators.join.arrays import Places, Times, Words
+from slicemill.operators.join.block import DATA, DEADLINE, KEY, SEQ, TIME, Block
+from slicemill.operators.join.windows import WORD_BITS
+
+_RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """New rows of a side, grouped: the numbers and arrivals of their pairs, their place among all new rows,
+    and how many rows of the other side came before them."""
+
+    block: Block
+    seqs: Times
+    arrivals: Times
+    ranks: Places
+    seen: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pairs of new rows of a `side` with rows of one block of the other side."""
+
+    side: int
+    block: Block
+    probes: Places
+    rows: Places
+    places: Places
+
+
+@dataclass(slots=True)
+class Pairs:
+    new: Sequence[Probing]
+    found: list[Found]
+    wanted: Words
+    _fetched: dict[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.wanted)
+
+    def moments(self) -> pa.Array:
+        """The timestamps of results: those of the rows that probed."""
+        return self._of_probes("now", lambda probing: probing.block.times)
+
+    def seqs(self) -> pa.Array:
+        return self._of_probes("seq", lambda probing: probing.seqs)
+
+    def arrivals(self) -> pa.Array:
+        return self._of_probes("arrival", lambda probing: probing.arrivals)
+
+    def times(self, side: int) -> pa.Array:
+        return self._column(side, TIME, pa.int64())
+
+    def numbers(self, side: int) -> pa.Array:
+        return self._column(side, SEQ, pa.int64())
+
+    def data(self, side: int, column: str, kind: pa.DataType) -> pa.Array:
+        return self._column(side, DATA + column, kind)
+
+    def compare_keys(self, kinds: Sequence[pa.DataType]) -> None:
+        """Hashes are equal: nobody wants a pair whose keys are not."""
+        for place, kind in enumerate(kinds):
+            left, right = (self._column(side, f"{KEY}{place}", kind) for side in (0, 1))
+            same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
+            if not same.all():
+                self.wanted[~same] = 0
+
+    def keep_deadlines(self) -> None:
+        """Nobody wants a pair whose left tuple, joined itself, has a member that has left its window."""
+        over = self.moments().to_numpy() >= self._column(0, DEADLINE, pa.int64()).to_numpy()
+        if over.any():
+            self.wanted[over] = 0
+
+    def dropped(self) -> Pairs:
+        """The pairs that somebody wants still."""
+        keep: NDArray[np.bool_] = np.any(self.wanted, axis=1)
+        if keep.all():
+            return self
+        renumbered = (np.cumsum(keep) - 1).astype(np.int32)
+        found: list[Found] = []
+        for part in self.found:
+            mine = keep[part.places]
+            places = renumbered[part.places[mine]]
+            found.append(replace(part, probes=part.probes[mine], rows=part.rows[mine], places=places))
+        return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]))
+
+    def of(self, bit: int) -> Places:
+        """The places of one query's pairs."""
+        found: Places = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        return found
+
+    # -- fetching --------------------------------------------------------------------------------------
+
+    def _of_probes(self, name: str, of: Callable[[Probing], Times]) -> pa.Array:
+        if name not in self._fetched:
+            out = np.empty(len(self), np.int64)
+            for found in self.found:
+                values = of(self.new[found.side]).view(np.uint64)
+                placing.scatter(values, found.probes, found.places, out.view(np.uint64))
+            self._fetched[name] = pa.array(out)
+        return self._fetched[name]
+
+    def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
+        """A column of one side; a slice that lacks it has no row whose value matters."""
+        known = f"{side}{name}"
+        if known not in self._fetched:
+            sources = [self._source(found, side, name) for found in self.found]
+            plain = all(values is not None and values.null_count == 0 for values, _ in sources)
+            fetch = self._scattered if plain and width(kind) else self._taken
+            self._fetched[known] = fetch(sources, kind)
+        return self._fetched[known]
+
+    def _source(self, found: Found, side: int, name: str) -> tuple[pa.Array | None, Places]:
+        block, places = found.block, found.rows
+        if found.side == side:
+            block, places = self.new[side].block, found.probes
+        # A grouped block has one piece a column.
+        held = name in block.table.column_names
+        return block.table.column(name).chunk(0) if held else None, places
+
+    def _scattered(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+        out = np.empty(len(self), _RAW[width(kind)])
+        for found, (values, rows) in zip(self.found, sources, strict=True):
+            placing.scatter(raw(values), rows, found.places, out)
+        return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
+
+    def _taken(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+        parts = [
+            pa.nulls(len(rows), kind) if values is None else values.take(pa.array(rows))
+            for values, rows in sources
+        ]
+        order = np.empty(len(self), np.int32)
+        order[np.concatenate([found.places for found in self.found])] = np.arange(len(self))
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def fetch(column: pa.Array, places: Places) -> pa.Array:
+    """The values at places that rise: all of them are the column itself."""
+    if len(places) == len(column):
+        return column
+    if column.null_count or not width(column.type):
+        return column.take(pa.array(places))
+    out = np.empty(len(places), _RAW[width(column.type)])
+    placing.gather(raw(column), places, out)
+    return pa.Array.from_buffers(column.type, len(out), [None, pa.py_buffer(out)])
+
+
+def width(kind: pa.DataType) -> int:
+    """How many bits a value has, if it is a plain number of 32 or 64; else 0."""
+    plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
+    return int(kind.bit_width) if plain else 0
+
+
+def raw(column: pa.Array) -> NDArray[Any]:
+    """The bits of plain numbers."""
+    kind = _RAW[width(column.type)]
+    return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]

@@ -1,0 +1,212 @@
+"""The compiled loops that find pairs: rows are grouped by key, partners looked up, masks and ages compared.
+
+Rows of a block are sorted by (hash, time). Its directory has an entry per row: `first[b]` is the first row
+whose hash falls into the b-th part of all hashes, so a key is found in one look, whatever the block's size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from slicemill.columns.sorting import sort_by
+from slicemill.operators.join.arrays import (
+    Hashes,
+    Places,
+    Times,
+    Word,
+    Words,
+    hashes_in,
+    places_in,
+    places_out,
+    times_in,
+    word_in,
+    words_in,
+    words_out,
+)
+from slicemill.operators.join.loops import loop
+
+_SHORT = 16  # rows up to which a group is put in order by insertion
+
+
+@njit(cache=True, inline="always")
+def _part(hash_: Any, parts: Any) -> Any:
+    """In which of so many equal parts of all 64-bit numbers a hash lies."""
+    return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
+
+
+@loop(types.void(hashes_in, places_out, places_out))
+def group(hashes: Hashes, order: Places, first: Places) -> None:
+    """The rows in order of their hashes, equal ones as they were, and the directory of that order."""
+    rows = len(hashes)
+    first[:] = 0
+    for row in range(rows):
+        first[_part(hashes[row], rows)] += 1
+    total = 0
+    for part in range(rows):
+        count = first[part]
+        first[part] = total
+        total += count
+    for row in range(rows):
+        part = _part(hashes[row], rows)
+        order[first[part]] = row
+        first[part] += 1
+    for part in range(rows - 1, 0, -1):
+        first[part] = first[part - 1]
+    if rows:
+        first[0] = 0
+    for part in range(rows):
+        start = first[part]
+        end = first[part + 1] if part + 1 < rows else rows
+        if end - start <= _SHORT:
+            for place in range(start + 1, end):
+                row = order[place]
+                hash_ = hashes[row]
+                before = place - 1
+                while before >= start and hashes[order[before]] > hash_:
+                    order[before + 1] = order[before]
+                    before -= 1
+                order[before + 1] = row
+        else:
+            same = True
+            for place in range(start + 1, end):
+                same = same and hashes[order[place]] == hashes[order[start]]
+            if not same:
+                sort_by(order, hashes, start, end)
+
+
+@njit(cache=True, inline="always")
+def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
+    """The first row of start … end that is not before (hash, bound)."""
+    while end - start > 8:
+        middle = (start + end) >> 1
+        if hashes[middle] < hash_ or (hashes[middle] == hash_ and numbers[middle] < bound):
+            start = middle + 1
+        else:
+            end = middle
+    while start < end and (hashes[start] < hash_ or (hashes[start] == hash_ and numbers[start] < bound)):
+        start += 1
+    return start
+
+
+@loop(
+    types.int64(
+        hashes_in, times_in, times_in, types.int64, types.int64,
+        hashes_in, places_in, times_in, times_in, types.int64, types.int64,
+        types.int64, places_out, places_out,
+    )
+)  # fmt: skip
+def find_spans(
+    probe_hashes: Hashes,
+    probe_times: Times,
+    probe_seen: Times,
+    reach_us: int,
+    reach_rows: int,
+    hashes: Hashes,
+    first: Places,
+    times: Times,
+    numbers: Times,
+    latest: int,
+    earliest: int,
+    at_same_time: int,
+    starts: Places,
+    ends: Places,
+) -> int:
+    """For each probe the rows of its key that came before it and are within reach; how many in all.
+
+    Reaches are below 0 where no query has a window of that kind. `latest` and `earliest` are the block's last
+    and first time; a row of the probe's own time came before it if `at_same_time` is 1.
+    """
+    rows = len(hashes)
+    total = 0
+    forever = np.int64(2**63 - 1)
+    for probe in range(len(probe_hashes)):
+        starts[probe] = 0
+        ends[probe] = 0
+        now = probe_times[probe]
+        before = now + at_same_time
+        if before <= earliest:
+            continue
+        bound = -forever if reach_us == forever else now - reach_us + 1
+        if reach_rows < 0 and bound > latest:
+            continue
+        hash_ = probe_hashes[probe]
+        part = _part(hash_, rows)
+        start = np.int64(first[part])
+        end = np.int64(first[part + 1]) if part + 1 < rows else rows
+        if start == end:
+            continue
+        if reach_rows < 0:
+            begin = _first_at(hashes, times, start, end, hash_, bound)
+        else:
+            begin = _first_at(hashes, numbers, start, end, hash_, probe_seen[probe] - reach_rows)
+            if reach_us >= 0:
+                begin = min(begin, _first_at(hashes, times, start, end, hash_, bound))
+        stop = _first_at(hashes, times, begin, end, hash_, before)
+        starts[probe] = begin
+        ends[probe] = stop
+        total += stop - begin
+    return total
+
+
+@loop(
+    types.int64(
+        places_in, places_in, places_in, types.int64, types.int64,
+        times_in, times_in, words_in, times_in, times_in, words_in, word_in,
+        times_in, words_in, times_in, words_in, places_out, places_out, words_out,
+    )
+)  # fmt: skip
+def find_pairs(
+    starts: Places,
+    ends: Places,
+    ranks: Places,
+    first_rank: int,
+    end_rank: int,
+    probe_times: Times,
+    probe_seen: Times,
+    probe_words: Words,
+    times: Times,
+    numbers: Times,
+    words: Words,
+    live: Word,
+    ends_us: Times,
+    bits_us: Words,
+    ends_rows: Times,
+    bits_rows: Words,
+    probes: Places,
+    rows: Places,
+    wanted: Words,
+) -> int:
+    """The pairs that some query wants, of the probes with these ranks, and which queries; how many pairs.
+
+    `ends_us` has the ends of windows, rising, and `bits_us` the queries that reach beyond the one before
+    (S49); the same for windows that count rows. `live` has the queries that rows of this block may go to.
+    """
+    found = 0
+    width = words.shape[1]
+    for probe in range(len(starts)):
+        if starts[probe] == ends[probe] or not first_rank <= ranks[probe] < end_rank:
+            continue
+        now = probe_times[probe]
+        at_us = len(ends_us)
+        at_rows = len(ends_rows)
+        for row in range(starts[probe], ends[probe]):
+            # Rows get younger, so that the slices they are in come nearer.
+            while at_us > 0 and ends_us[at_us - 1] > now - times[row]:
+                at_us -= 1
+            if len(ends_rows):
+                while at_rows > 0 and ends_rows[at_rows - 1] > probe_seen[probe] - numbers[row] - 1:
+                    at_rows -= 1
+            some = np.uint64(0)
+            for word in range(width):
+                reached = bits_us[at_us, word] | bits_rows[at_rows, word]
+                bits = probe_words[probe, word] & words[row, word] & live[word] & reached
+                wanted[found, word] = bits
+                some |= bits
+            if some:
+                probes[found] = probe
+                rows[found] = row
+                found += 1
+    return found

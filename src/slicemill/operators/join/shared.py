@@ -1,0 +1,299 @@
+"""The shared window join of two streams, set at a time.
+
+A run takes the rows before the time up to which both inputs are complete. They probe the other side's slices
+and each other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
+(timestamp, input, arrival), then by the older one, oldest first.
+
+A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. Where the
+plan says that what is stored for another query is what it would have stored itself, it gets that too (S23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.order import SEQ_BITS, fanned_out, ranked, ranked_bits
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.join import placing, probe
+from slicemill.operators.join.answers import Answer, Answers, Collected
+from slicemill.operators.join.arrays import Places, Times
+from slicemill.operators.join.block import (
+    ARRIVAL,
+    SEQ,
+    TIME,
+    TS,
+    Block,
+    column_numbers,
+    grouped,
+)
+from slicemill.operators.join.conditions import Selections
+from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
+from slicemill.operators.join.pairs import Found, Pairs, Probing
+from slicemill.operators.join.side import Served, Side
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.windows import FOREVER, Seats, reach_of
+from slicemill.operators.specs import SharedJoin
+from slicemill.scalar.rows import ExpressionError
+
+PAIRS_PER_BLOCK = 1 << 19
+_SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
+SIDES = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Rows that new rows of a `side` probe, and where each finds its partners."""
+
+    side: int
+    block: Block
+    live: NDArray[np.uint64]
+    starts: Places
+    ends: Places
+
+
+class Join:
+    """The join of a plan, with what it has kept."""
+
+    def __init__(
+        self,
+        operator: SharedJoin,
+        schemas: Sequence[Schema],
+        state: JoinState,
+        newcomers: Covers | None = None,
+        seq_bits: int = SEQ_BITS,
+    ) -> None:
+        """`newcomers` are members that are new, also if there was one of the same name and form before."""
+        self.state = state
+        self._asked = [asks_for_numbers(operator, side) for side in SIDES]
+        self._seq_bits = seq_bits
+        self._members = operator.members
+        self._schemas = schemas
+        self._deadlines = bool(operator.deadlines)
+        self._key_types = key_types(operator)
+        new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
+        known, before = state.seats, state.seats.without(new)
+        state.seats = before.taken_by(operator.members)
+        self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
+        self._sides = [
+            Side(
+                state.sides[side],
+                state.seats,
+                side,
+                self._entries[side].schema,
+                state.measures.writing,
+                self._asked[side],
+            )
+            for side in SIDES
+        ]
+        self._reaches = [side.reach for side in self._sides]
+        # What a selection said of stored rows that cannot be told.
+        self._problems: dict[str, ExpressionError] = {}
+        if known.members and before != state.seats:
+            for number, side in enumerate(self._sides):
+                side.change(state.seats.stayed(before), self._served(new, number, known))
+            state.measures.begin_anew()
+        self._answers = Answers(operator.members, schemas, state.seats)
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
+
+        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        """
+        self._reaches = [
+            reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
+        ]
+
+    def _names(self) -> set[str]:
+        return {member.name for member in self._members}
+
+    def _served(self, newcomers: Covers, side: int, known: Seats) -> list[Served]:
+        """The newcomers to whom rows go as well that are stored for others, which may be gone by now."""
+        served = []
+        for name, by in newcomers.items():
+            other = known.members.get(by[side] or "")
+            if other is None:
+                continue
+            member = self.state.seats.members[name]
+            if member.selections[side] == other.selections[side]:
+                member = replace(member, selections=(None, None))
+            chosen = Selections([member], side, self._schemas[side], self.state.seats)
+            served.append(Served(name, known.mask([other.name]), partial(_holds, chosen, self._problems)))
+        return served
+
+    def next_ts(self) -> int | None:
+        """The timestamp of the first row that waits."""
+        return min((ts for side in self._sides if (ts := side.next_ts()) is not None), default=None)
+
+    def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
+        """New rows of both sides, each in time order, `until` being complete; an answer for each member."""
+        errors, self._problems = self._problems, {}
+        for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
+            if table.num_rows:
+                numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
+                kept.arrive(entry.prepared(table, numbers, errors))
+        passed = [self._moments(side, until) for side in SIDES]
+        new = self._grouped([side.ready(until) for side in self._sides], passed)
+        collected: Collected = {}
+        for pairs in self._pairs(new):
+            self._answers.add(pairs, collected, errors)
+        for kept, moments in zip(self._sides, passed, strict=True):
+            kept.pass_by(moments)
+        # At the end of time nobody comes any more, and nothing has to be put in order.
+        if until < FOREVER:
+            self._measure(new, until)
+            for kept, rows in zip(self._sides, new, strict=True):
+                kept.add(rows.block, until)
+        bits = ranked_bits(self._seq_bits)
+        return [
+            answer if isinstance(answer, ExpressionError) else fanned_out(answer, bits)
+            for answer in self._answers.all_of(collected, errors)
+        ]
+
+    def _measure(self, new: Sequence[Probing], until: int) -> None:
+        """Note what has come, and plan the cuts when there is much news."""
+        measures = self.state.measures
+        begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
+        if not begins:
+            return
+        elapsed_s = measures.time_passes(min(begins), until)
+        for kept, seen, rows in zip(self._sides, measures.sides, new, strict=True):
+            window_s = kept.reach.longest_s
+            if window_s is not None and elapsed_s > 0:
+                held = sum(stored.rows for stored in kept.state.slices)
+                seen.time_passes(held, rows.block.rows, elapsed_s, window_s)
+                # Rows lie in the order of their hashes: the first ones are as good as any.
+                seen.sample(*kept.wanting(rows.block, _SAMPLED))
+        if measures.is_due():
+            for side, kept in enumerate(self._sides):
+                cuts = measures.cuts(side, kept.reach)
+                kept.state.cuts_us = None if cuts is None else tuple(round(c * 1_000_000) for c in cuts.used)
+
+    # -- pairs are found -------------------------------------------------------------------------------
+
+    def _moments(self, side: int, until: int) -> Times:
+        """The times of all rows of the stream that are met in this run, where rows are counted."""
+        moments = self._sides[side].state.moments
+        return moments if until == FOREVER else moments[: np.searchsorted(moments, until)]
+
+    def _grouped(self, ready: Sequence[pa.Table], passed: Sequence[Times]) -> list[Probing]:
+        times = [column_numbers(table, TS) for table in ready]
+        new: list[Probing] = []
+        for side, table in zip(SIDES, ready, strict=True):
+            # At equal timestamps the first input comes first.
+            where: Literal["left", "right"] = "left" if side == 0 else "right"
+            other = np.searchsorted(times[1 - side], times[side], side=where)
+            ranks = (np.arange(len(other)) + other).astype(np.int32)
+            met = np.searchsorted(passed[1 - side], times[side], side=where)
+            seen = self._sides[1 - side].state.seen + met.astype(np.int64)
+            names = [TIME if name == TS else name for name in table.column_names]
+            kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
+            block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+            arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
+            caused = ranked(seqs, side, self._seq_bits)
+            new.append(Probing(block, caused[order], arrivals[order], ranks[order], seen[order]))
+        return new
+
+    def _targets(self, new: Sequence[Probing]) -> list[_Target]:
+        targets: list[_Target] = []
+        for side in SIDES:
+            rows, other, reach = new[side].block, self._sides[1 - side], self._reaches[1 - side]
+            if not rows.rows:
+                continue
+            for block, live, earliest, latest in self._met_by(new, side):
+                starts, ends = (np.empty(rows.rows, np.int32) for _ in range(2))
+                found = probe.find_spans(
+                    rows.hashes, rows.times, new[side].seen, reach.longest_us, reach.most_rows,
+                    block.hashes, block.first, block.times, other.numbers(block),
+                    latest, earliest, side, starts, ends,
+                )  # fmt: skip
+                if found:
+                    targets.append(_Target(side, block, live, starts, ends))
+        return targets
+
+    def _met_by(
+        self, new: Sequence[Probing], side: int
+    ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
+        """Blocks that new rows of a side may meet, oldest first; who may get their rows; their times."""
+        other, rows = self._sides[1 - side], new[1 - side].block
+        for stored, block in other.blocks(int(new[side].block.times.min())):
+            yield block, stored.live, stored.earliest, stored.latest
+        if rows.rows:
+            yield rows, other.everybody, int(rows.times.min()), int(rows.times.max())
+
+    def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
+        """All pairs in the order of their newer tuples, a bounded number at a time."""
+        targets = self._targets(new)
+        total = new[0].block.rows + new[1].block.rows
+        for first, end in _borders(targets, new, total):
+            pairs = self._placed(
+                [self._found(target, new, first, end) for target in targets], new, first, end
+            )
+            if not len(pairs):
+                continue
+            if self._key_types:
+                pairs.compare_keys(self._key_types)
+            if self._deadlines:
+                pairs.keep_deadlines()
+            yield pairs
+
+    def _found(
+        self, target: _Target, new: Sequence[Probing], first: int, end: int
+    ) -> tuple[Found, NDArray[np.uint64]]:
+        """The pairs with the rows of one block, not yet in their places, and who wants them."""
+        probing, other = new[target.side], self._sides[1 - target.side]
+        inside = (probing.ranks >= first) & (probing.ranks < end)
+        most = int((target.ends - target.starts)[inside].sum())
+        probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
+        wanted = np.empty((most, self.state.seats.words), np.uint64)
+        reach = self._reaches[1 - target.side]
+        block, measures = target.block, self.state.measures
+        with measures.probing.doing(most):
+            count = probe.find_pairs(
+                target.starts, target.ends, probing.ranks, first, end,
+                probing.block.times, probing.seen, probing.block.words,
+                block.times, other.numbers(block), block.words, target.live,
+                reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
+            )  # fmt: skip
+        measures.sides[1 - target.side].compared += most
+        places = np.empty(count, np.int32)
+        return Found(target.side, block, probes[:count], rows[:count], places), wanted[:count]
+
+    def _placed(
+        self, parts: list[tuple[Found, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
+    ) -> Pairs:
+        """Pairs in the order of the tuples that probed; those of one tuple as found, oldest slice first."""
+        counts = np.zeros(end - first, np.int32)
+        for found, _ in parts:
+            placing.count_by_rank(found.probes, new[found.side].ranks, first, counts)
+        begins = np.cumsum(counts, dtype=np.int32) - counts
+        wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
+        for found, bits in parts:
+            placing.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
+            placing.scatter_words(bits, found.places, wanted)
+        return Pairs(new, [found for found, _ in parts], wanted)
+
+
+def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(selections.masks(table, errors).any(axis=1))
+
+
+def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ranks with a bounded number of pairs each, or a single tuple."""
+    counts = np.zeros(total, np.int64)
+    for target in targets:
+        counts[new[target.side].ranks] += target.ends - target.starts
+    reached = np.cumsum(counts)
+    first = 0
+    while first < total:
+        before = int(reached[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(reached, before + PAIRS_PER_BLOCK, side="right")))
+        yield first, end
+        first = end

@@ -1,0 +1,306 @@
+"""What one side of a join keeps: rows that wait for the other side, and slices of rows that can be met.
+
+Slices are in the order of time. New rows become a slice; small ones are merged as they age, so that a row is
+written again a few times only, and there are few slices to look into. Rows that nobody can reach any more are
+left out whenever a slice is written, and a slice is written anew when a good part of it has become such
+(retention by mask, S19): that is a tuple's step from one slice of the chain to the next. At which ages that
+is worth its price the plan says (`plan.slices.set_wise`), from what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.slice import Slice
+from slicemill.operators.join import retain
+from slicemill.operators.join.arrays import Times, Words
+from slicemill.operators.join.block import (
+    ARRIVAL,
+    DATA,
+    FIRST,
+    MASK,
+    NUMBER,
+    SEQ,
+    TIME,
+    TS,
+    Block,
+    column_numbers,
+    conformed,
+    grouped,
+    mask_words,
+    opened,
+)
+from slicemill.operators.join.measures import Timed
+from slicemill.operators.join.state import SideState, Stored, table_of
+from slicemill.operators.join.windows import FOREVER, Reach, Seats, reach_of
+
+# The longest window is cut into about so many slices: they go as a whole when their time is over.
+_SLICES_PER_WINDOW = 8
+_REWRITE_SHARE = 4  # where nothing is planned: written anew when one row in so many is of no use any more
+_SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A query that is new, whose rows of before are those of another query on which its selection holds.
+
+    `by` is the mask of that other query at the seat which it had when they were stored.
+    """
+
+    name: str
+    by: NDArray[np.uint64]
+    holds: Callable[[pa.Table], NDArray[np.bool_]]
+
+
+class Side:
+    """One side of a join, with the queries it has now."""
+
+    def __init__(
+        self,
+        state: SideState,
+        seats: Seats,
+        side: int,
+        schema: pa.Schema,
+        writing: Timed | None = None,
+        asked: bool = False,
+    ) -> None:
+        """`asked`: a query wants to know the numbers of rows."""
+        self.numbered = NUMBER in schema.names
+        self.state = state
+        self.reach: Reach = reach_of(seats, side)
+        self.schema = schema  # of rows that wait
+        left_out = (ARRIVAL,) if asked else (ARRIVAL, SEQ)
+        stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name not in left_out]
+        self._slice_schema = pa.schema(stored)
+        self._seats = seats
+        self._writing = writing or Timed()
+        self.everybody = seats.mask(list(seats.members))
+
+    def change(self, stayed: list[str], served: Sequence[Served] = ()) -> None:
+        """Queries have come and gone: rows from before are there for those that stayed, and those served."""
+        allowed, words = self._seats.mask(stayed), self._seats.words
+        state = self.state
+        for index, held in enumerate(state.waiting):
+            table = conformed(table_of(held), self.schema)
+            masks = mask_words(table, words) & allowed
+            self._share(served, table_of(held), None, table, masks)
+            table = _masked(table, masks)
+            state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
+        for index, stored in enumerate(state.slices):
+            live = stored.live
+            stored.live = _wide(live, words) & allowed
+            block = stored.block(words)
+            if served:
+                table = conformed(block.table, self._slice_schema)
+                masks = block.words & stored.live
+                self._share(served, block.table, live, table, masks)
+                table = _masked(table, masks).append_column(FIRST, pa.array(block.first))
+                state.slices[index] = self._stored(opened(table, words))
+            else:
+                stored.wanted, stored.last = self._counted(block, stored.live)
+        state.cuts_us = None
+        if not self.numbered:
+            state.seen, state.moments = 0, np.zeros(0, np.int64)
+
+    def _share(
+        self,
+        served: Sequence[Served],
+        before: pa.Table,
+        live: NDArray[np.uint64] | None,
+        table: pa.Table,
+        masks: Words,
+    ) -> None:
+        """Rows that were there for one query (if `live` still has it) are there for another as well."""
+        plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
+        for one in served:
+            bits = one.by if live is None else one.by & _wide(live, len(one.by))
+            theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
+            masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
+
+    def numbers_for(self, moments: Times) -> Times:
+        """Numbers for rows that come, all there are in the stream, at these times."""
+        begun = self.state.seen + len(self.state.moments)
+        self.state.moments = np.concatenate([self.state.moments, moments])
+        return np.arange(begun, begun + len(moments))
+
+    # -- rows that wait --------------------------------------------------------------------------------
+
+    def arrive(self, table: pa.Table) -> None:
+        """Rows that have come, in time order."""
+        if table.num_rows:
+            self.state.waiting.append(table)
+
+    def ready(self, until: int) -> pa.Table:
+        """The rows before a time, all of them at the end of time; the others wait on."""
+        state = self.state
+        found: list[pa.Table] = []
+        while state.waiting:
+            table = table_of(state.waiting[0]).slice(state.taken)
+            times = column_numbers(table, TS)
+            count = len(times) if until == FOREVER else int(np.searchsorted(times, until))
+            if count:
+                found.append(table.slice(0, count))
+            if count < len(times):
+                state.taken += count
+                break
+            state.waiting.pop(0)
+            state.taken = 0
+        self._store_waiting()
+        whole = pa.concat_tables(found) if found else self.schema.empty_table()
+        return whole.combine_chunks()
+
+    def _store_waiting(self) -> None:
+        """Many rows wait in slices, which are stored once; a few as they are."""
+        waiting = self.state.waiting
+        for index, table in enumerate(waiting):
+            if isinstance(table, Slice):
+                continue
+            if table.num_rows >= _SMALL_ROWS:
+                waiting[index] = Slice(table)
+            elif index == 0 and self.state.taken:
+                # Copied, so that what has gone on is not kept with it.
+                waiting[0] = table.take(pa.array(np.arange(self.state.taken, table.num_rows)))
+                self.state.taken = 0
+
+    def next_ts(self) -> int | None:
+        """The timestamp of the first row that waits."""
+        if not self.state.waiting:
+            return None
+        return int(table_of(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
+
+    def pass_by(self, moments: Times) -> None:
+        """Rows of the stream that have been met, with or without a key."""
+        self.state.seen += len(moments)
+        self.state.moments = self.state.moments[len(moments) :]
+
+    # -- slices ----------------------------------------------------------------------------------------
+
+    def blocks(self, earliest_probe: int) -> list[tuple[Stored, Block]]:
+        """The slices that a probe at or after this time may reach, oldest first."""
+        words = self._seats.words
+        return [
+            (stored, stored.block(words))
+            for stored in self.state.slices
+            if stored.rows and self._can_reach(stored, earliest_probe, self.state.seen)
+        ]
+
+    def add(self, block: Block, now: int) -> None:
+        """Keep new rows that can still be met, and put the slices in order."""
+        state = self.state
+        if block.rows and not self._alive(block, self.everybody, now).all():
+            words = self._seats.words
+            block, _ = grouped(self._kept(block, self.everybody, now).combine_chunks(), words)
+        if block.rows:
+            state.slices.append(self._stored(block))
+        state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
+        while len(state.slices) > 1 and self._should_merge(*state.slices[-2:]):
+            younger, older = state.slices.pop(), state.slices.pop()
+            state.slices += self._written([older, younger], now)
+        written: list[Stored] = []
+        for stored in state.slices:
+            wasted = stored.rows >= _SMALL_ROWS and self._is_wasted(stored, now)
+            written += self._written([stored], now) if wasted else [stored]
+        state.slices = written
+
+    def _is_wasted(self, stored: Stored, now: int) -> bool:
+        """Is it worth writing a slice anew, without the rows that nobody can reach any more?"""
+        unwanted = stored.rows - sum(stored.last.values())  # by queries that are gone
+        over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
+        cuts = self.state.cuts_us
+        if cuts is None:
+            return (unwanted + sum(over.values())) * _REWRITE_SHARE > stored.rows
+        passed = max((cut for cut in cuts if now - stored.latest >= cut), default=-1)
+        at_a_cut = any(self.reach.windows[name][0] <= passed for name in over)
+        return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
+
+    def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Of some rows, how many each query wants, and is the last one to want."""
+        return self._counted(replace(block, words=block.words[:rows]), self.everybody)
+
+    def _should_merge(self, older: Stored, younger: Stored) -> bool:
+        if older.rows > 2 * younger.rows:
+            return False
+        longest = self.reach.longest_us
+        if self.reach.counts or longest == FOREVER:
+            return True
+        return (younger.latest - older.earliest) * _SLICES_PER_WINDOW <= longest
+
+    def _written(self, parts: list[Stored], now: int) -> list[Stored]:
+        """Slices as one, without the rows that nobody can reach any more."""
+        words = self._seats.words
+        with self._writing.doing(sum(part.rows for part in parts)):
+            kept = [self._kept(part.block(words), part.live, now) for part in parts]
+            whole = pa.concat_tables(kept).combine_chunks()
+            return [self._stored(grouped(whole, words)[0])] if whole.num_rows else []
+
+    def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
+        """The rows that can still be met by a query that wants them, their masks naming no others."""
+        table = _masked(conformed(block.table, self._slice_schema), block.words & live)
+        return table.filter(pa.array(self._alive(block, live, now)))
+
+    def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
+        reach = self.reach
+        alive = np.empty(block.rows, np.bool_)
+        retain.find_alive(
+            block.times, self.numbers(block), block.words, live, now, self.state.seen,
+            reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
+        )  # fmt: skip
+        return alive
+
+    def numbers(self, block: Block) -> Times:
+        """The numbers of rows; those of rows from before anybody counted do not matter."""
+        counted = len(block.numbers) or not self.reach.counts
+        return block.numbers if counted else np.zeros(block.rows, np.int64)
+
+    def _stored(self, block: Block) -> Stored:
+        wanted, last = self._counted(block, self.everybody)
+        known = {
+            "rows": block.rows,
+            "earliest": int(block.times.min()),
+            "latest": int(block.times.max()),
+            "last_number": int(block.numbers.max()) if len(block.numbers) else -1,
+            "live": self.everybody,
+            "wanted": wanted,
+            "last": last,
+        }
+        stored = Stored(Slice(block.table), known)
+        stored._block = block
+        return stored
+
+    def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
+        reach = self.reach
+        wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
+        retain.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
+        return tuple(  # type: ignore[return-value]
+            {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
+            for counts in (wanted, last)
+        )
+
+    def _can_reach(self, stored: Stored, now: int, seen: int) -> bool:
+        return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
+
+    def _reaches(self, name: str, stored: Stored, now: int, seen: int | None = None) -> bool:
+        """Can a query still reach some row of a slice, from this time on?"""
+        window_us, window_rows = self.reach.windows[name]
+        met = self.state.seen if seen is None else seen
+        return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
+
+
+def _wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
+    """A mask in so many words, more or fewer than it had."""
+    wide = np.zeros(words, np.uint64)
+    wide[: len(mask)] = mask[:words]
+    return wide
+
+
+def _masked(table: pa.Table, masks: Words) -> pa.Table:
+    for word in range(masks.shape[1]):
+        place = table.schema.get_field_index(f"{MASK}{word}")
+        column = pa.array(np.ascontiguousarray(masks[:, word]))
+        table = table.set_column(place, table.schema.field(place), column)
+    return table

@@ -1,0 +1,132 @@
+"""A query that comes later, and the state that others have collected (S23).
+
+What is stored for one query serves another on the same stream if it is all that the other would have stored:
+no selection stood before it, or the same one, and its columns are there. Each stream is looked at by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from slicemill.esl.types.expression import columns_of
+from slicemill.esl.types.query import Frame
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import JoinMember, Part, SharedJoin
+
+# By member that is new: on each side, the member whose rows are for it as well.
+Covers: TypeAlias = Mapping[str, tuple[str | None, str | None]]
+
+
+def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
+    """The columns of one side that a query's results or conditions need of stored rows."""
+    read = {column for _, of, column in member.columns if of == side}
+    for name in columns_of(member.residual) if member.residual is not None else ():
+        of, _, column = name.partition(".")
+        read |= {column} if int(of) == side else set()
+    return frozenset(read)
+
+
+def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
+    """Is all that a newcomer may ask of one side's past among what is stored for another query?"""
+    wanted = newcomer.selections[side]
+    needed = columns_kept(newcomer, side)
+    if stored.selections[side] != wanted:
+        if stored.selections[side] is not None or wanted is None:
+            return False
+        needed |= columns_of(wanted)
+    in_time = all(one.windows[side].frame is Frame.RANGE for one in (stored, newcomer))
+    return in_time and "_number" not in needed and needed <= columns_kept(stored, side)
+
+
+def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
+    """For each newcomer the query with the longest window whose state serves it, side by side."""
+    return {
+        one.name: (_longest_serving(one, others, 0), _longest_serving(one, others, 1)) for one in newcomers
+    }
+
+
+def complete_from(
+    newcomer: JoinMember,
+    others: Mapping[str, JoinMember],
+    covered: Covers,
+    since: Mapping[str, int],
+    now: int,
+) -> int | None:
+    """From when on the results of a query that comes `now` are those of one that was always there.
+
+    `since` has the times from which the others have been there, for those that have not been there always.
+    None where a window never ends.
+    """
+    ends = [now]
+    for side, name in enumerate(covered[newcomer.name]):
+        window = newcomer.windows[side].extent
+        stored = now
+        if name is not None:
+            reach = others[name].windows[side].extent
+            begun = since.get(name)
+            stored = min(now, max(-(2**63) if reach is None else now - reach, begun or -(2**63)))
+        if window is None:
+            if stored > -(2**63):
+                return None
+        else:
+            ends.append(stored + window)
+    return max(ends)
+
+
+def longest_us(member: JoinMember) -> int | None:
+    """The longest window of a query; None where one never ends or counts rows."""
+    ends = [window.extent if window.frame is Frame.RANGE else None for window in member.windows]
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def admitted(
+    members: Mapping[str, Sequence[JoinMember]],
+    joining: Collection[str],
+    newcomers: Covers,
+    since: Mapping[str, int | None],
+) -> tuple[Covers, dict[str, int | None]]:
+    """Let queries that join have what is stored for others already, where it serves them.
+
+    `members` are those behind each query, `since` has the time from which each counts tuples; both also for
+    those that join, whose time is now. `newcomers` have joined, and nothing is stored for them so far. Gives
+    all newcomers, and the times: for one that is served, as if it had come so much earlier.
+    """
+    stored = [
+        (query, member)
+        for query, found in members.items()
+        for member in found
+        if query not in joining and member.name not in newcomers
+    ]
+    others = {member.name: member for _, member in stored}
+    began = {member.name: ts for query, member in stored if (ts := since[query]) is not None}
+    found, times = dict(newcomers), dict(since)
+    for query in joining:
+        covered = covers(members[query], list(others.values()))
+        found.update(covered)
+        now = since[query]
+        if now is not None:
+            known = [
+                whole - longest
+                for member in members[query]
+                if (whole := complete_from(member, others, covered, began, now)) is not None
+                and (longest := longest_us(member)) is not None
+            ]
+            times[query] = max(known, default=now)
+    return found, times
+
+
+def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
+    """The members of shared joins that a result comes from."""
+    for node in sorted(graph.ancestors(root)):
+        part = graph[node].operator
+        shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
+        if isinstance(part, Part) and isinstance(shared, SharedJoin):
+            yield next(member for member in shared.members if member.name == part.member)
+
+
+def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: int) -> str | None:
+    serving = [one for one in others if serves(one, newcomer, side)]
+    longest = max(serving, key=lambda one: one.windows[side].extent or 2**63, default=None)
+    return None if longest is None else longest.name

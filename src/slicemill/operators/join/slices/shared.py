@@ -1,0 +1,35 @@
+"""The chain of a shared join of the plan: what the formulas expect of it (S15, S17-S20)."""
+
+from __future__ import annotations
+
+from slicemill.esl.types.query import Frame, Window
+from slicemill.operators.join.slices.chain import PlannedChain, mem_opt
+from slicemill.operators.join.slices.members import Member, Side
+from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
+from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.specs import JoinMember, SharedJoin
+
+_SECOND_US = 1_000_000
+
+
+def planned_chain(join: SharedJoin) -> PlannedChain | None:
+    """The slices of a join and their cost, for what was measured or is assumed; None where windows count rows
+    or never end."""
+    if not all(_in_time(window) for member in join.members for window in member.windows):
+        return None
+    known = join.measured or ASSUMED
+    members = tuple(
+        Member(member.name, tuple(_side(known, member, side) for side in (0, 1))) for member in join.members
+    )
+    return mem_opt(Workload(members, known.rates, known.matching))
+
+
+def _side(known: Statistics, member: JoinMember, side: int) -> Side:
+    window, selection = member.windows[side].extent, member.selections[side]
+    assert window is not None
+    passing = 1.0 if selection is None else known.passing.get((member.name, side), known.selected)
+    return Side(window / _SECOND_US, selection, passing)
+
+
+def _in_time(window: Window) -> bool:
+    return window.frame is Frame.RANGE and bool(window.extent)

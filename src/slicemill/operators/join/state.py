@@ -1,0 +1,104 @@
+"""What a join keeps between runs: who is there, rows that wait, slices, and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.slice import Cuts, Held, Slice
+from slicemill.operators.join.arrays import Times
+from slicemill.operators.join.block import TS, Block, column_numbers, opened
+from slicemill.operators.join.measures import Measures
+from slicemill.operators.join.slices.statistics import Statistics
+from slicemill.operators.join.windows import Seats, reach_of
+from slicemill.shedding.report import Report
+from slicemill.storage.codec import register, stored_as
+
+
+class Stored:
+    """A slice, and what is known of its rows without opening it."""
+
+    def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
+        self.slice = slice_
+        self.rows: int = known["rows"]
+        self.earliest: int = known["earliest"]
+        self.latest: int = known["latest"]
+        self.last_number: int = known["last_number"]
+        self.live: NDArray[np.uint64] = known["live"]
+        self.wanted: dict[str, int] = known["wanted"]  # rows by query
+        self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
+        self._block: Block | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """All but the block, which is made of the slice when it is first asked for."""
+        return {name: value for name, value in vars(self).items() if name != "_block"}
+
+    def block(self, words: int) -> Block:
+        if self._block is None or self._block.words.shape[1] != words:
+            self._block = opened(self.slice.table, words)
+        return self._block
+
+
+@stored_as("join.side", version=1)
+@dataclass(slots=True)
+class SideState:
+    """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
+
+    Both are kept only while rows are numbered.
+    """
+
+    waiting: list[Slice | pa.Table] = field(default_factory=list)
+    taken: int = 0  # rows of the first waiting table that have gone on
+    slices: list[Stored] = field(default_factory=list)
+    cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
+    seen: int = 0
+    moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def held(self) -> list[Held]:
+        found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
+        for number, waiting in enumerate(self.waiting):
+            stored = waiting if isinstance(waiting, Slice) else None
+            times = column_numbers(table_of(waiting), TS)[0 if number else self.taken :]
+            found.append(Held(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
+        return found
+
+
+@stored_as("join", version=1)
+@dataclass(slots=True)
+class JoinState:
+    seats: Seats = field(default_factory=lambda: Seats({}, {}))
+    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+    measures: Measures = field(default_factory=Measures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
+
+    def held(self) -> list[Held]:
+        """What each side's slices hold, oldest first, and what waits."""
+        return [
+            Held(f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted)
+            for number, side in enumerate(self.sides)
+            for part in side.held()
+        ]
+
+    def statistics(self) -> Statistics | None:
+        """What was measured, for the planner's formulas."""
+        return self.measures.statistics()
+
+    def cuts(self) -> list[Cuts]:
+        """Where each side is cut, of those for which that is planned, beside what is measured by now."""
+        found: list[Cuts] = []
+        for number, side in enumerate(self.sides):
+            cuts = self.measures.cuts(number, reach_of(self.seats, number))
+            if cuts is not None and side.cuts_us is not None:
+                found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
+        return found
+
+
+register("join.stored", 1, Stored, Stored.plain, lambda plain: Stored(plain["slice"], plain))
+
+
+def table_of(held: Slice | pa.Table) -> pa.Table:
+    return held.table if isinstance(held, Slice) else held

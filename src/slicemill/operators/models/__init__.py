@@ -1,0 +1,1 @@
+"""Models with OVER of several queries, which share their cores (C14)."""

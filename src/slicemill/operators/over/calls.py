@@ -1,0 +1,339 @@
+"""All calls with OVER of one operator, whole tables at a time.
+
+    windows = WindowCalls(calls, schema)
+    table, complete = windows.run(new_rows, complete)
+
+Gives what `reference.window_aggregate` gives, in the same order, wherever the input is cut into runs.
+Partitions, sorting and the bounds of windows are shared by calls with the same PARTITION BY and window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregate.functions import stored_arguments
+from slicemill.columns.intervals import Places
+from slicemill.columns.keys import Keys, distinct_keys, whole
+from slicemill.columns.order import SEQ_BITS, ranked
+from slicemill.columns.slice import Slice
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Schema
+from slicemill.metrics.due import released_by_time
+from slicemill.operators.over.events import (
+    ANSWERED,
+    OPEN,
+    SILENT,
+    Events,
+    answered,
+    joined,
+    released,
+    silenced,
+)
+from slicemill.operators.over.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.vectors import arrow_type, numbers
+from slicemill.storage.codec import stored_as
+
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+_SYSTEM = (TS, SEQ, ARRIVAL)
+_BEGINNING, _END = -(2**63), 2**63 - 1
+_FEW_KEYS = 1000
+
+
+@stored_as("over.partitions", version=1)
+@dataclass(slots=True)
+class PartitionState:
+    """The partitions met so far, and how many tuples each has had."""
+
+    keys: Keys = field(default_factory=Keys)
+    crowded: int = _FEW_KEYS  # so many keys are worth a look for some to forget
+    arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@stored_as("over", version=1)
+@dataclass(slots=True)
+class WindowState:
+    """All that is kept from run to run: `now` is how far time is known, `sequence` counts tuples."""
+
+    partitions: list[PartitionState]
+    groups: list[GroupState]
+    sequence: int = 0
+    now: int = _BEGINNING
+    waiting: Events | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A group, the PARTITION BY and the calls that it belongs to."""
+
+    group: Group
+    partitioning: int
+    calls: tuple[int, ...]
+
+
+class WindowCalls:
+    """The calls of one operator."""
+
+    def __init__(
+        self,
+        calls: Sequence[WindowCall],
+        schema: Schema,
+        state: WindowState | None = None,
+        seq_bits: int = SEQ_BITS,
+    ) -> None:
+        self._calls = calls
+        self._seq_bits = seq_bits
+        self._names = list(schema.names)
+        self._types = [arrow_type(call.columns[0].type) for call in calls]
+        partitions = list(dict.fromkeys(call.partition_by for call in calls))
+        arguments = [call.arguments[: stored_arguments(call)] for call in calls]
+        self._columns = list(dict.fromkeys(expr for of_call in arguments for expr in of_call))
+        self._groups = _grouped(calls, partitions, self._columns, arguments)
+        self._partition_sizes = [len(exprs) for exprs in partitions]
+        keys: list[Expr] = [expr for exprs in partitions for expr in exprs]
+        self._evaluate = compile_many([*keys, *self._columns], schema)
+        self._waits = any(placed.group.waits for placed in self._groups)
+        self._active = any(call.window.active for call in calls)
+        self.state = state or WindowState(
+            [PartitionState() for _ in partitions], [GroupState() for _ in self._groups]
+        )
+
+    def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
+        """New rows in order, and a time below which no later one is; the same of the output."""
+        state = self.state
+        names = [*_SYSTEM, *self._names]
+        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        table = pa.table([table.column(name) for name in names], names=names)
+        keys, columns = self._evaluated(table)
+        table = table.combine_chunks()
+        came = table
+        if self._active and len(table):
+            seqs = ranked(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
+            table = table.set_column(1, SEQ, pa.array(seqs))
+        ts: Places = numbers(table.column(TS).combine_chunks())
+        before, now = state.now, max([state.now, complete, *ts[-1:].tolist()])
+        sequence = state.sequence + np.arange(len(table))
+        if not len(table) and (not self._waits or now == before):
+            return self._output(table, [self._nothing(place) for place in range(len(self._calls))]), min(
+                complete, self._held()
+            )
+        spans = self._spans(keys, len(table), before, now)
+        found = []
+        for placed, kept in zip(self._groups, state.groups, strict=True):
+            new = _new_rows(came, ts, sequence, columns, placed.group)
+            found.append(placed.group.run(kept, spans[placed.partitioning], new))
+        state.sequence, state.now = state.sequence + len(table), now
+        for place, span in enumerate(spans):
+            partition = state.partitions[place]
+            partition.arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
+            self._forget(place)
+        out = self._held_back(table, sequence, found) if self._waits else self._at_once(table, found)
+        return out, min(complete, self._held())
+
+    def due(self) -> int | None:
+        """How far the input must be complete for something held back to come out."""
+        found = (
+            placed.group.due(kept, self.state.now)
+            for placed, kept in zip(self._groups, self.state.groups, strict=True)
+        )
+        return min((due for due in found if due is not None), default=None)
+
+    # -- input -----------------------------------------------------------------------------------------
+
+    def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
+        """The keys of rows for each PARTITION BY, and all arguments."""
+        found = []
+        for outcome in self._evaluate(table):
+            if isinstance(outcome, ExpressionError):
+                raise outcome
+            found.append(whole(outcome))
+        of_keys = sum(self._partition_sizes)
+        keys, start = [], 0
+        for size in self._partition_sizes:
+            keys.append(found[start : start + size])
+            start += size
+        return keys, found[of_keys:]
+
+    def _spans(self, keys: list[list[pa.Array]], rows: int, before: int, now: int) -> list[Span]:
+        spans = []
+        for state, columns in zip(self.state.partitions, keys, strict=True):
+            numbered = state.keys.number(distinct_keys(columns, rows), columns)
+            count = max(len(state.keys), 1)
+            arrived = np.concatenate([state.arrived, np.zeros(count - len(state.arrived), np.int64)])
+            spans.append(Span(numbered, count, arrived, before, now))
+        return spans
+
+    # -- output ----------------------------------------------------------------------------------------
+
+    def _at_once(self, table: pa.Table, found: Sequence[Answers]) -> pa.Table:
+        """Every call answers when a tuple arrives, or never."""
+        first = self.state.sequence - len(table)
+        values: list[pa.Array] = [None] * len(self._calls)
+        some = np.zeros(len(table), np.bool_)
+        for placed, answers in zip(self._groups, found, strict=True):
+            source = np.full(len(table), -1)
+            source[answers.sequence - first] = np.arange(len(answers.sequence))
+            some |= source >= 0
+            places = pa.array(source, mask=source < 0)
+            for call, column in zip(placed.calls, answers.values, strict=True):
+                values[call] = column.take(places)
+        if not some.all():
+            chosen = pa.array(some)
+            table, values = table.filter(chosen), [column.filter(chosen) for column in values]
+        return self._output(table, values)
+
+    def _held_back(self, table: pa.Table, sequence: Places, found: Sequence[Answers]) -> pa.Table:
+        """Some call answers later, or when a tuple leaves."""
+        calls = range(len(self._calls))
+        nulls = [pa.nulls(len(table), type_) for type_ in self._types]
+        marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
+        arrived = Events(table, sequence, np.zeros(len(table), np.bool_), marks, nulls)
+        waited = [] if self.state.waiting is None else [self.state.waiting]
+        expired = [self._expiries(place, answers) for place, answers in enumerate(found)]
+        events = joined([*waited, arrived, *_merged([part for part in expired if part is not None])])
+        for placed, answers in zip(self._groups, found, strict=True):
+            for call, values in zip(placed.calls, answers.values, strict=True):
+                answered(events, call, answers.sequence, values)
+                silenced(events, call, answers.overtaken)
+        out, waiting = released(events)
+        self.state.waiting = waiting if len(waiting) else None
+        return self._output(self._released(out), out.values)
+
+    def _released(self, out: Events) -> pa.Table:
+        """Rows that leave; those that had to wait for the end of a slot, or for an expiry, say so."""
+        ts = out.ts
+        until = np.where(out.expiry, ts, _BEGINNING)
+        for placed in self._groups:
+            window = placed.group.window
+            if window.slide is not None and not placed.group.by_rows:
+                for call in placed.calls:
+                    slots = (ts // window.slide + 1) * window.slide
+                    waited = ~out.expiry & (out.marks[call] == ANSWERED)
+                    until = np.where(waited, np.maximum(until, slots), until)
+        arrivals = numbers(out.tuples.column(ARRIVAL).combine_chunks())
+        found = np.where(until > _BEGINNING, released_by_time(until), arrivals)
+        return out.tuples.set_column(2, ARRIVAL, pa.array(found))
+
+    def _expiries(self, place: int, answers: Answers) -> Events | None:
+        """Rows for tuples that left a window, at the time when they did."""
+        if answers.expired is None:
+            return None
+        placed = self._groups[place]
+        names = [*_SYSTEM, *self._names]
+        tuples = answers.expired.select([TUPLE + name for name in names]).rename_columns(names)
+        extent = placed.group.window.extent
+        assert extent is not None
+        left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
+        # At equal timestamps tuples that come are before those that leave.
+        seqs = ranked(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
+        tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
+        rows = len(tuples)
+        events = Events(
+            tuples,
+            numbers(answers.expired.column(SEQUENCE).combine_chunks()),
+            np.ones(rows, np.bool_),
+            [np.full(rows, SILENT, np.int8) for _ in self._calls],
+            [pa.nulls(rows, type_) for type_ in self._types],
+        )
+        for call, values in zip(placed.calls, answers.expired_values, strict=True):
+            events.marks[call] = np.full(rows, ANSWERED, np.int8)
+            events.values[call] = values
+        return events
+
+    def _nothing(self, call: int) -> pa.Array:
+        return pa.nulls(0, self._types[call])
+
+    def _output(self, tuples: pa.Table, values: Sequence[pa.Array]) -> pa.Table:
+        columns = [tuples.column(name) for name in (*_SYSTEM, *self._names)]
+        names = [*_SYSTEM, *self._names, *(call.columns[0].name for call in self._calls)]
+        return pa.table([*columns, *values], names=names)
+
+    def _held(self) -> int:
+        """The lowest timestamp that something held back may have."""
+        if self.state.waiting is not None:
+            return int(self.state.waiting.ts[0])
+        due = self.due()
+        return _END if due is None else due - 1
+
+    # -- partitions that are gone ------------------------------------------------------------------------
+
+    def _forget(self, place: int) -> None:
+        """Let go of partitions without rows, when they are many and nothing of them has to be remembered."""
+        state = self.state.partitions[place]
+        groups = [
+            (placed.group, kept)
+            for placed, kept in zip(self._groups, self.state.groups, strict=True)
+            if placed.partitioning == place
+        ]
+        if len(state.keys) <= state.crowded or any(group.counts_forever for group, _ in groups):
+            return
+        alive = np.zeros(len(state.keys), np.bool_)
+        for _, kept in groups:
+            for piece in kept.slices:
+                alive[numbers(piece.table.column(KEY).combine_chunks())] = True
+        state.crowded = max(state.crowded, 2 * int(alive.sum()))
+        if len(state.keys) <= state.crowded:
+            return
+        renumbered = state.keys.keep(alive)
+        state.arrived = state.arrived[alive]
+        for _, kept in groups:
+            kept.slices = [_with_keys(piece, renumbered) for piece in kept.slices]
+
+
+def _grouped(
+    calls: Sequence[WindowCall],
+    partitions: Sequence[tuple[Expr, ...]],
+    columns: Sequence[Expr],
+    arguments: Sequence[tuple[Expr, ...]],
+) -> list[Placed]:
+    """Calls by PARTITION BY and window; without a beginning, each keeps its own past."""
+    members: dict[tuple[int, Window, int | None], list[int]] = {}
+    for place, call in enumerate(calls):
+        alone = place if call.window.extent is None else None
+        members.setdefault((partitions.index(call.partition_by), call.window, alone), []).append(place)
+    placed = []
+    for (partitioning, window, _), found in members.items():
+        used = [[columns.index(expr) for expr in arguments[place]] for place in found]
+        placed.append(Placed(Group(window, [calls[p] for p in found], used), partitioning, tuple(found)))
+    return placed
+
+
+def _new_rows(
+    table: pa.Table, ts: Places, sequence: Places, columns: Sequence[pa.Array], group: Group
+) -> pa.Table:
+    """What a group keeps of new tuples: the arguments of its calls, and all columns to expire actively."""
+    new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
+    new |= {str(place): columns[place] for place in group.columns}
+    if group.window.active:
+        new |= {TUPLE + name: table.column(name) for name in table.column_names}
+    return pa.table(new)
+
+
+def _merged(parts: list[Events]) -> list[Events]:
+    """Expiries of one tuple from windows of one length are one row."""
+    if len(parts) < 2:
+        return parts
+    together = joined(parts)
+    ts, sequence = together.ts, together.sequence
+    first = np.ones(len(together), np.bool_)
+    first[1:] = (ts[1:] != ts[:-1]) | (sequence[1:] != sequence[:-1])
+    row = np.cumsum(first) - 1
+    merged = together.take(np.flatnonzero(first))
+    for call, marks in enumerate(together.marks):
+        places = np.flatnonzero(marks == ANSWERED)
+        source = np.full(len(merged), -1)
+        source[row[places]] = places
+        merged.marks[call] = np.where(source >= 0, ANSWERED, SILENT).astype(np.int8)
+        merged.values[call] = together.values[call].take(pa.array(source, mask=source < 0))
+    return [merged]
+
+
+def _with_keys(piece: Slice, renumbered: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Slice:
+    numbers_ = renumbered[numbers(piece.table.column(KEY).combine_chunks())]
+    return Slice(piece.table.set_column(0, KEY, pa.array(numbers_)))

@@ -1,0 +1,362 @@
+"""Calls that share a PARTITION BY and a window: what is kept for them from run to run, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.columns import Rows, Windows
+from slicemill.aggregate.functions import counts_ones, function_of, is_numbered
+from slicemill.aggregate.synopses import is_one
+from slicemill.columns.intervals import (
+    FOREVER,
+    Mask,
+    Places,
+    by_partition,
+    ends_until,
+    last_of_each,
+    running,
+    starts_from,
+)
+from slicemill.columns.pieces import kept, kept_from
+from slicemill.columns.slice import Slice
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.operators.over.past import put_together
+from slicemill.scalar.vectors import numbers
+from slicemill.storage.codec import stored_as
+
+KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
+_EARLIEST = -(2**63)
+
+
+@stored_as("over.group", version=1)
+@dataclass(slots=True)
+class GroupState:
+    """Rows that later windows still reach back to, in order of arrival.
+
+    The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
+    of each partition in all time. `past` is what is left of the rows of a window without a beginning,
+    `summaries` what they come to where rows do not tell it.
+    """
+
+    slices: list[Slice] = field(default_factory=list)
+    passed: int = 0
+    ones: dict[int, Places] = field(default_factory=dict)
+    past: pa.Table | None = None
+    summaries: NDArray[np.object_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The run's tuples, their partitions, and the time before and after them."""
+
+    partitions: NDArray[np.int32]
+    count: int  # of partitions
+    arrived: Places  # tuples of each partition in earlier runs
+    before: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Values for tuples by their sequence numbers; for those that were overtaken in their slot there is none.
+
+    `expired` are values for tuples that left the window, with these.
+    """
+
+    sequence: Places
+    values: list[pa.Array]
+    overtaken: Places
+    expired: pa.Table | None = None
+    expired_values: list[pa.Array] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Rows by partition: `order` has their places in order of arrival; `kept` came in earlier runs.
+
+    Of those, only `looked_at` are here: nobody asks for partitions without a new tuple.
+    """
+
+    table: pa.Table
+    kept: int
+    looked_at: Mask
+    order: Places
+    partitions: NDArray[np.int32]
+    ts: Places
+    head: Places
+    numbers: Places | None
+    ones: dict[int, Places]
+
+    @property
+    def fresh(self) -> Mask:
+        return self.order >= self.kept
+
+
+class Group:
+    """Evaluates the calls of one window; `places` says which columns are each call's arguments."""
+
+    def __init__(self, window: Window, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
+        self.window = window
+        self._functions = [function_of(call) for call in calls]
+        self._places = places
+        self.columns = sorted({column for of_call in places for column in of_call})
+        self._ones = [place for place, call in enumerate(calls) if counts_ones(call)]
+        self.by_rows = window.frame is Frame.ROWS
+        self.waits = window.active or (window.slide is not None and not self.by_rows)
+        self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
+        # Counts over all time have to outlive the rows of a partition.
+        self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
+
+    def run(self, state: GroupState, span: Span, new: pa.Table) -> Answers:
+        """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
+        rows = self._sorted(state, span, new)
+        starts = self._starts(rows)
+        asked, overtaken = self._asked(rows, span)
+        seen = self._rows(rows, self._summaries(state, rows))
+        windows = Windows(starts[asked], asked + 1)
+        answers = Answers(
+            _numpy(rows.table, SEQUENCE)[rows.order[asked]],
+            self._values(seen, windows),
+            _numpy(rows.table, SEQUENCE)[rows.order[overtaken]],
+            *self._expired(rows, span, seen),
+        )
+        self._keep(state, rows, span, seen)
+        return answers
+
+    def due(self, state: GroupState, now: int) -> int | None:
+        """How far time has to pass for something to come out."""
+        if not self.waits or now == 2**63 - 1:
+            return None
+        if self.window.slide is not None:
+            end = _slot_end(now, self.window.slide)
+            tables = [piece.table for piece in state.slices] + ([state.past] if state.past else [])
+            in_slot = any(len(t) and (_numpy(t, TIME) >= end - self.window.slide).any() for t in tables)
+            return end if in_slot else None
+        for piece in state.slices:
+            left = _left(_numpy(piece.table, TIME), self._extent, now)
+            if len(left):
+                return int(left[0]) + self._extent + 1
+        return None
+
+    @property
+    def _extent(self) -> int:
+        return FOREVER if self.window.extent is None else min(self.window.extent, FOREVER)
+
+    # -- rows ------------------------------------------------------------------------------------------
+
+    def _sorted(self, state: GroupState, span: Span, new: pa.Table) -> Sorted:
+        table = new.add_column(0, KEY, pa.array(span.partitions))
+        before_now = _kept_rows(state)
+        looked_at = self._looked_at(before_now, span)
+        old = int(looked_at.sum())
+        zeros = pa.array(np.zeros(len(new), np.int64))
+        counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
+        for name in counted:
+            table = table.append_column(name, zeros)
+        if self.window.extent is None:
+            table = table.append_column(WEIGHT, pa.array(np.ones(len(new), np.int64)))
+        if before_now is not None:
+            chosen = before_now if old == len(before_now) else before_now.filter(pa.array(looked_at))
+            table = pa.concat_tables([chosen, table])
+        partitions = _numpy(table, KEY)
+        order, sorted_partitions, head = by_partition(partitions, span.count)
+        fresh = order >= old
+        found = {}
+        for name in counted:
+            mask, before = fresh, span.arrived
+            if name != NUMBER:
+                place = int(name.removeprefix(_ones("")))
+                argument = table.column(str(self._places[place][0])).combine_chunks()
+                mask = fresh & is_one(argument)[order]
+                before = _padded(state.ones.get(place), span.count)
+                state.ones[place] = before + np.bincount(sorted_partitions[mask], minlength=span.count)
+            total = running(sorted_partitions, mask, before) - (name == NUMBER)
+            found[name] = np.where(fresh, total, _numpy(table, name)[order])
+            stored = np.empty(len(order), np.int64)
+            stored[order] = found[name]
+            table = table.set_column(table.schema.get_field_index(name), name, pa.array(stored))
+        return Sorted(
+            table,
+            old,
+            looked_at,
+            order,
+            sorted_partitions,
+            _numpy(table, TIME)[order],
+            head,
+            found.get(NUMBER),
+            {place: found[_ones(place)] for place in self._ones},
+        )
+
+    def _looked_at(self, rows: pa.Table | None, span: Span) -> Mask:
+        """Kept rows of partitions with new tuples; all of them where time alone lets something out."""
+        if rows is None:
+            return np.zeros(0, np.bool_)
+        if self.waits:
+            return np.ones(len(rows), np.bool_)
+        present = np.zeros(span.count, np.bool_)
+        present[span.partitions] = True
+        found: Mask = present[_numpy(rows, KEY)]
+        return found
+
+    def _rows(self, rows: Sorted, summaries: NDArray[np.object_] | None) -> list[Rows]:
+        """What each function sees."""
+        taken: dict[int, pa.Array] = {}
+        order = pa.array(rows.order)
+        weights = _numpy(rows.table, WEIGHT)[rows.order] if WEIGHT in rows.table.column_names else None
+        seen = []
+        for place, columns in enumerate(self._places):
+            for column in columns:
+                if column not in taken:
+                    taken[column] = rows.table.column(str(column)).combine_chunks().take(order)
+            arguments = [taken[column] for column in columns]
+            seen.append(
+                Rows(rows.partitions, arguments, weights, rows.numbers, rows.ones.get(place), summaries)
+            )
+        return seen
+
+    def _values(self, seen: Sequence[Rows], windows: Windows) -> list[pa.Array]:
+        return [f.answers(rows, windows) for f, rows in zip(self._functions, seen, strict=True)]
+
+    def _summaries(self, state: GroupState, rows: Sorted) -> NDArray[np.object_] | None:
+        if state.summaries is None:
+            return None
+        all_ = np.empty(len(rows.order), np.object_)
+        all_[: rows.kept] = state.summaries[rows.looked_at]
+        return all_[rows.order]
+
+    # -- windows ---------------------------------------------------------------------------------------
+
+    def _starts(self, rows: Sorted) -> Places:
+        window = self.window
+        if window.extent is None:
+            return rows.head
+        if self.by_rows:
+            return np.maximum(np.arange(len(rows.order)) - self._extent, rows.head)
+        latest = rows.ts if window.slide is None else _slot_end(rows.ts, window.slide)
+        return starts_from(rows.head, rows.ts, latest - self._extent)
+
+    def _asked(self, rows: Sorted, span: Span) -> tuple[Places, Places]:
+        """The rows that are answered now, and those of which it is known that they are not."""
+        slide, nobody = self.window.slide, np.zeros(0, np.int64)
+        if slide is None:
+            return np.flatnonzero(rows.fresh), nobody
+        if self.by_rows:
+            assert rows.numbers is not None
+            yields = (rows.numbers + 1) % slide == 0
+            return np.flatnonzero(rows.fresh & yields), np.flatnonzero(rows.fresh & ~yields)
+        ends = _slot_end(rows.ts, slide)
+        last = last_of_each(rows.partitions)
+        last[:-1] |= ends[1:] != ends[:-1]
+        waited = ends > span.before
+        return np.flatnonzero(last & waited & (ends <= span.now)), np.flatnonzero(~last & waited)
+
+    def _expired(
+        self, rows: Sorted, span: Span, seen: Sequence[Rows]
+    ) -> tuple[pa.Table | None, list[pa.Array]]:
+        if not self.window.active:
+            return None, []
+        leaves = rows.ts + self._extent
+        ends = ends_until(rows.head, rows.ts, leaves)
+        # Nothing comes out when the window is empty then (X13).
+        going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
+        places = np.flatnonzero(going)
+        values = self._values(seen, Windows(places + 1, ends[places]))
+        return rows.table.take(pa.array(rows.order[places])), values
+
+    # -- what is kept ----------------------------------------------------------------------------------
+
+    def _keep(self, state: GroupState, rows: Sorted, span: Span, seen: Sequence[Rows]) -> None:
+        if self.window.extent is None:
+            self._keep_past(state, rows, span, seen[0])
+            return
+        new = rows.table.slice(rows.kept).combine_chunks()
+        if not self.by_rows and self.window.slide is None:
+            passed = self._passed([*(piece.table for piece in state.slices), new], span)
+            state.slices, state.passed = kept_from(state.slices, new, passed)
+            return
+        # Nothing has changed for partitions that were not looked at.
+        needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
+        places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
+        needed[places[rows.order]] = self._needed(rows, span)
+        state.slices = kept(state.slices, new, needed)
+
+    def _keep_past(self, state: GroupState, rows: Sorted, span: Span, seen: Rows) -> None:
+        closed = np.ones(len(rows.order), np.bool_)
+        if self.waits:
+            assert self.window.slide is not None
+            closed = _slot_end(rows.ts, self.window.slide) <= span.now
+        table = rows.table.take(pa.array(rows.order))
+        texts = str(self._places[0][0]) if self._places[0] else ""
+        past, summaries = put_together(self._functions[0], seen, closed, table, WEIGHT, texts)
+        if state.past is not None and not rows.looked_at.all():
+            others = ~rows.looked_at
+            past = pa.concat_tables([state.past.filter(pa.array(others)), past]).combine_chunks()
+            if state.summaries is not None or summaries is not None:
+                older = np.full(int(others.sum()), None)
+                if state.summaries is not None:
+                    older[:] = state.summaries[others]
+                newer = np.full(len(past) - len(older), None) if summaries is None else summaries
+                summaries = np.concatenate([older, newer])
+        state.past, state.summaries = past, summaries
+
+    def _passed(self, tables: Sequence[pa.Table], span: Span) -> int:
+        """How many of the oldest rows no window reaches any more, where time alone decides."""
+        limit, passed = max(span.now - self._extent, _EARLIEST), 0
+        for table in tables:
+            found = int(np.searchsorted(_numpy(table, TIME), limit))
+            passed += found
+            if found < len(table):
+                break
+        return passed
+
+    def _needed(self, rows: Sorted, span: Span) -> Mask:
+        """The rows that windows of tuples to come, or of open slots, still reach."""
+        window = self.window
+        if self.by_rows:
+            places = np.arange(len(rows.order))
+            last = np.flatnonzero(last_of_each(rows.partitions))
+            behind: Places = last[np.searchsorted(last, places)] - places
+            return behind < self._extent
+        assert window.slide is not None
+        end = _slot_end(span.now, window.slide)
+        in_window = rows.ts >= max(end - self._extent, _EARLIEST)
+        candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)
+        reached: Mask = in_window | candidate
+        return reached
+
+
+def _kept_rows(state: GroupState) -> pa.Table | None:
+    """In order of arrival, but for the oldest that nobody needs."""
+    if state.past is not None:
+        return state.past
+    if not state.slices:
+        return None
+    return pa.concat_tables([piece.table for piece in state.slices]).slice(state.passed)
+
+
+def _ones(place: int | str) -> str:
+    return f"ones{place}"
+
+
+def _numpy(table: pa.Table, name: str) -> Any:
+    return numbers(table.column(name).combine_chunks())
+
+
+def _padded(counts: Places | None, length: int) -> Places:
+    known = np.zeros(0, np.int64) if counts is None else counts
+    return np.concatenate([known, np.zeros(length - len(known), np.int64)])
+
+
+def _slot_end(ts: Any, slide: int) -> Any:
+    return (ts // slide + 1) * slide
+
+
+def _left(ts: Places, extent: int, now: int) -> Places:
+    """Times of tuples that have not expired."""
+    return ts[ts + extent >= now]

@@ -1,0 +1,152 @@
+"""What runs for window calls: a routine for each call, and one for all models over the same window.
+
+Models go together if they began together: then their windows hold the same tuples, always. A model that comes
+later has seen less, so it has a routine of its own, or shares one with those that came with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicemill.aggregate.compiler.prepare import Uda, prepare
+from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.together import model_calls
+from slicemill.aggregate.frame import frame_over
+from slicemill.aggregate.interpreter.relations import Source
+from slicemill.aggregate.model_calls import Asked, asked_by, go_together
+from slicemill.columns.keys import Keys
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.schema import Column
+from slicemill.operators.assembly import AssemblyState
+from slicemill.storage.codec import stored_as
+
+
+@stored_as("calls.member", version=1)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The calls of one query, and the columns that are read of its rows."""
+
+    calls: tuple[WindowCall, ...]
+    columns: tuple[Column, ...]
+
+
+@stored_as("calls.routine", version=1)
+@dataclass(slots=True)
+class RoutineState:
+    """A routine for a call of one member, or for the models that are `asked`."""
+
+    partition_by: tuple[Expr, ...]
+    window: Window
+    call: WindowCall | None
+    asked: tuple[Asked, ...] = ()
+    arguments: tuple[Expr, ...] = ()
+    kept: Any = None
+
+
+@stored_as("calls.member_state", version=1)
+@dataclass(slots=True)
+class MemberState:
+    """`answers` has for each call the number of its routine, and the model that it asks there."""
+
+    member: Member
+    answers: list[tuple[int, Asked | None]]
+    assembly: AssemblyState = field(default_factory=AssemblyState)
+
+
+@stored_as("calls", version=1)
+@dataclass(slots=True)
+class CallsState:
+    """What window calls keep, by member and by routine; partitions are numbered by their keys."""
+
+    keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
+    members: dict[str, MemberState] = field(default_factory=dict)
+    routines: dict[int, RoutineState] = field(default_factory=dict)
+    begun: int = 0  # how many routines there have been
+
+    def adopt(self, members: Mapping[str, Member], newcomers: Sequence[str], catalog: Catalog) -> None:
+        """Go on with these members: those that are new begin together, and what only others had is gone."""
+        known = {
+            name: state
+            for name, state in self.members.items()
+            if name not in newcomers and members.get(name) == state.member
+        }
+        first = self.begun
+        self.members = {
+            name: known.get(name)
+            or MemberState(member, [self._begin(call, first, catalog) for call in member.calls])
+            for name, member in members.items()
+        }
+        wanted: dict[int, list[Asked]] = {}
+        for state in self.members.values():
+            for number, asked in state.answers:
+                wanted.setdefault(number, []).extend([] if asked is None else [asked])
+        self.routines = {number: self.routines[number] for number in sorted(wanted)}
+        for number, asked_still in wanted.items():
+            _forget(self.routines[number], asked_still)
+
+    def _begin(self, call: WindowCall, first: int, catalog: Catalog) -> tuple[int, Asked | None]:
+        """The routine for a new call, which may be one that has begun just now, from number `first` on."""
+        asked = asked_by(call, catalog)
+        if asked is None or not _has_machine_code(asked, call.window):
+            number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))
+            return number, None
+        for number, routine in self.routines.items():
+            if number >= first and _takes(routine, asked, call):
+                break
+        else:
+            number = self._add(RoutineState(call.partition_by, call.window, None))
+        routine = self.routines[number]
+        routine.asked = tuple(dict.fromkeys((*routine.asked, asked)))
+        return number, asked
+
+    def _add(self, routine: RoutineState) -> int:
+        self.routines[self.begun] = routine
+        self.begun += 1
+        return self.begun - 1
+
+
+def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
+    """Can a model be run by a routine of others?"""
+    if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
+        return False
+    return go_together(routine.asked, asked)
+
+
+def _has_machine_code(asked: Asked, window: Window) -> bool:
+    try:
+        model_calls((asked,), frame_over(window))
+    except Unfit:
+        return False
+    return True
+
+
+def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
+    """Let go of the models that nobody asks any more."""
+    if routine.kept is None or all(asked in wanted for asked in routine.asked):
+        return
+    calls = model_calls(routine.asked, frame_over(routine.window), routine.arguments)
+    routine.asked = calls.only(wanted, routine.kept).asked
+
+
+class Routine:
+    """A routine that is ready to run."""
+
+    def __init__(self, state: RoutineState, catalog: Catalog, tables: Source) -> None:
+        self.state = state
+        self.uda: Uda
+        if state.call is not None:
+            self.uda = prepare(state.call, catalog, tables)
+        else:
+            calls = model_calls(state.asked, frame_over(state.window), state.arguments or None)
+            state.arguments = calls.arguments
+            self.uda = calls.uda
+        if state.kept is None:
+            state.kept = self.uda.start()
+
+    def columns(self, asked: Asked | None) -> list[int]:
+        """Where its answers have those to a call."""
+        return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

@@ -1,0 +1,169 @@
+"""Entries: what the tuples of one pane, one key and one set of conditions have in common.
+
+Entries are columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first tuple),
+`rows`, and those of each partial. They are in the order of their panes, as tuples are in that of their times,
+and within a pane in the order of their first tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.groups import first_of_group, sum_by_group
+from slicemill.operators.panes.partials import Columns, Partial, taken
+from slicemill.scalar.vectors import numbers
+
+_SPARE_CELLS = 4
+_OWN = ("start", "key", "pattern", "seq", "rows")
+
+Partials = Mapping[str, Partial]  # by name
+
+
+def entries_of(
+    panes: tuple[Ints, Ints],
+    cells: tuple[Ints, int],
+    seqs: Ints,
+    lifted: Mapping[str, Columns],
+    partials: Partials,
+) -> tuple[Columns, Ints]:
+    """The entries of rows, without key and pattern, and the first row of each.
+
+    `cells` numbers what keys and patterns there are among the rows, and says how many.
+    """
+    starts, borders = panes
+    slot, pane, count = _slots(cells[0], cells[1], borders)
+    first = first_of_group(slot, count)
+    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _counted(slot, count)}
+    for name, columns in lifted.items():
+        entries |= _stored(name, partials[name].reduce(columns, slot, count))
+    return entries, first
+
+
+def cells_of(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
+    """One number for each combination of key and pattern among some rows, and how many there are."""
+    if n_patterns == 1:
+        return codes, n_codes
+    both = codes * n_patterns + patterns
+    if n_codes * n_patterns <= _SPARE_CELLS * len(both):
+        return both, n_codes * n_patterns  # some of them empty, which costs less than to number the others
+    encoded = pc.dictionary_encode(pa.array(both))
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _counted(slot: Ints, count: int) -> Ints:
+    return np.bincount(slot, minlength=count).astype(np.int64)
+
+
+@njit(cache=True)
+def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
+    """The entry of each row, the pane of each entry."""
+    latest = np.full(n_cells, -1, np.int64)
+    slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
+    count = 0
+    for p in range(len(borders) - 1):
+        first = count
+        for i in range(borders[p], borders[p + 1]):
+            c = cells[i]
+            if latest[c] < first:
+                latest[c], pane[count] = count, p
+                count += 1
+            slot[i] = latest[c]
+    return slot, pane[:count], count
+
+
+def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Columns:
+    """Entries of the same group as one; the first of them has the group's first tuple."""
+    first = first_of_group(group, count)
+    made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
+    made["rows"] = sum_by_group(entries["rows"], group, count)
+    for name, partial in partials.items():
+        made |= _stored(name, partial.reduce(_own(entries, name), group, count))
+    return made
+
+
+def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
+    """Entries one after the other; what some lack is filled in, what nobody asks for is left out."""
+    made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
+    for name, partial in partials.items():
+        own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
+        made |= _stored(name, partial.joined(own))
+    return made
+
+
+def no_entries() -> Columns:
+    return {name: np.empty(0, np.int64) for name in _OWN}
+
+
+def picked(entries: Columns, places: Ints) -> Columns:
+    return {name: taken(column, places) for name, column in entries.items()}
+
+
+def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
+    """Two sets of entries as one; a pane that both have is the last of one and the first of the other."""
+    border = newer["start"][0]
+    head = int(np.searchsorted(older["start"], border))
+    tail = int(np.searchsorted(newer["start"], border, side="right"))
+    whole = joined([older, newer], partials)
+    if head == len(older["start"]):
+        return whole
+    last = len(older["start"]) + tail
+    codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
+    _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
+    # Within a pane, entries stay in the order of their first tuples.
+    ranks = np.empty(len(firsts), np.int64)
+    ranks[np.argsort(firsts)] = np.arange(len(firsts))
+    group = np.concatenate((np.arange(head), head + ranks[group]))
+    count = int(group.max()) + 1
+    rest = len(whole["start"]) - last
+    return reduced(whole, np.concatenate((group, count + np.arange(rest))), count + rest, partials)
+
+
+def partial_columns(entries: Columns, name: str) -> Columns:
+    return _own(entries, name)
+
+
+def _own(entries: Columns, name: str) -> Columns:
+    prefix = f"{name}|"
+    return {column.removeprefix(prefix): v for column, v in entries.items() if column.startswith(prefix)}
+
+
+def _stored(name: str, columns: Columns) -> dict[str, Any]:
+    return {f"{name}|{field}": values for field, values in columns.items()}
+
+
+# -- storage ---------------------------------------------------------------------------------------------
+
+
+def to_table(entries: Columns) -> pa.Table:
+    return pa.table({name: _to_arrow(column) for name, column in entries.items()})
+
+
+def from_table(table: pa.Table) -> Columns:
+    return {name: _from_arrow(name, table.column(name)) for name in table.column_names}
+
+
+def _to_arrow(column: Any) -> pa.Array:
+    if isinstance(column, np.ndarray) and column.dtype == object:
+        return pa.array([_bytes(value) for value in column.tolist()], pa.large_binary())
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+def _from_arrow(name: str, column: pa.ChunkedArray) -> Any:
+    whole = column.combine_chunks()
+    if name.endswith("|x"):
+        array: NDArray[Any] = np.empty(len(whole), object)
+        array[:] = [int.from_bytes(value, "little", signed=True) for value in whole.to_pylist()]
+        return array
+    return whole if name.endswith("|value") else numbers(whole)
+
+
+def _bytes(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)

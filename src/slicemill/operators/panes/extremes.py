@@ -1,0 +1,145 @@
+"""Minima and maxima of panes, and of any span of them: a table of minima is looked at in two places (C17)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.groups import least_of_group
+from slicemill.operators.panes.partials import Columns, Named, taken
+from slicemill.operators.panes.spans import Places, Spans
+from slicemill.scalar.vectors import arrow_type, boolean_array, fixed_width, numbers, validity
+
+_FLIP = np.int64(2**63 - 1)
+_NOTHING = 2**63 - 1
+_RANKED = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
+_PLAIN = (
+    Kind.BOOLEAN,
+    Kind.INT,
+    Kind.BIGINT,
+    Kind.DOUBLE,
+    Kind.TIMESTAMP,
+    Kind.DATE,
+    Kind.INTERVAL,
+)
+
+
+def sortable(type_: Type) -> bool:
+    """Can a minimum or maximum of these be kept?"""
+    return type_.kind in _PLAIN or type_.kind in _RANKED
+
+
+class Extreme(Named):
+    """The least or the greatest value; NaN is the greatest."""
+
+    def __init__(self, expr: Expr, greatest: bool) -> None:
+        super().__init__("greatest" if greatest else "least", expr)
+        self._greatest = greatest
+
+    def lift(self, column: pa.Array, places: Ints) -> Columns:  # noqa: ARG002
+        if self.type.kind in _RANKED:
+            return {"value": column}
+        rank = _rank(numbers(column))
+        rank = ~rank if self._greatest else rank
+        valid = validity(column)
+        return {"rank": rank if valid is None else np.where(valid, rank, _NOTHING)}
+
+    def reduce(self, columns: Columns, group: Ints, groups: int) -> Columns:
+        if "rank" in columns:
+            return {"rank": columns["rank"][least_of_group(columns["rank"], group, groups)]}
+        ranks, _ = self._ranks(columns["value"])
+        return {"value": taken(columns["value"], least_of_group(ranks, group, groups))}
+
+    def missing(self, count: int) -> Columns:
+        if self.type.kind in _RANKED:
+            return {"value": pa.nulls(count, arrow_type(self.type))}
+        return {"rank": np.full(count, _NOTHING)}
+
+    def index(self, columns: Columns, begin: Ints) -> Extremes:
+        values = None
+        if "rank" in columns:
+            ranks = columns["rank"]
+        else:
+            ranks, values = self._ranks(columns["value"])
+        longest = int(np.diff(begin).max(initial=1))
+        return Extremes(ranks, values, longest, self)
+
+    def _ranks(self, column: pa.Array) -> tuple[Ints, pa.Array]:
+        """Where each value stands in the order of the distinct ones, and these in order."""
+        encoded = column.dictionary_encode()
+        order = pc.array_sort_indices(
+            encoded.dictionary, order="descending" if self._greatest else "ascending"
+        )
+        places = np.empty(len(order), np.int64)
+        places[order.to_numpy()] = np.arange(len(order))
+        valid = validity(encoded.indices)
+        codes = numbers(encoded.indices)
+        values = encoded.dictionary.take(order)
+        if not len(order):
+            return np.full(len(column), _NOTHING), values
+        if valid is None:
+            return places[codes], values
+        return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
+
+    def shown(self, ranks: Ints, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
+        if values is not None:
+            places = np.where(known, ranks, 0)
+            return values.take(pa.array(places, mask=~known))
+        plain = ~ranks if self._greatest else ranks
+        if self.type.kind is Kind.DOUBLE:
+            plain = np.where(plain >= 0, plain, plain ^ _FLIP).view(np.float64)
+        target = arrow_type(self.type)
+        valid = None if known.all() else known
+        if self.type.kind is Kind.BOOLEAN:
+            return pc.if_else(boolean_array(known), boolean_array(plain != 0), None)
+        width = np.dtype(f"i{target.bit_width // 8}") if self.type.kind is not Kind.DOUBLE else plain.dtype
+        return fixed_width(plain.astype(width), valid, target)
+
+
+def _rank(values: NDArray[Any]) -> Ints:
+    """Whole numbers in the order of the values: the bits of a double, with those of negative ones turned."""
+    if values.dtype != np.float64:
+        return values.astype(np.int64)
+    one_zero = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    return np.where(one_zero >= 0, one_zero, one_zero ^ _FLIP)
+
+
+class Extremes:
+    """Of each stretch of 2^j entries the least rank: any span is covered by two of them (C17)."""
+
+    def __init__(self, ranks: Ints, values: pa.Array | None, longest: int, partial: Extreme) -> None:
+        self._values = values
+        self._partial = partial
+        levels = [ranks]
+        while 2 ** len(levels) <= longest:
+            last, reach = levels[-1], 2 ** (len(levels) - 1)
+            level = last.copy()
+            level[: len(last) - reach] = np.minimum(last[: len(last) - reach], last[reach:])
+            levels.append(level)
+        self._levels = np.stack(levels)
+
+    def over(self, spans: Spans, known: NDArray[np.bool_]) -> pa.Array:
+        return self._partial.shown(_least(self._levels, spans.lo, spans.hi), self._values, known)
+
+
+@njit(cache=True)
+def _least(levels: NDArray[np.int64], lo: Places, hi: Places) -> Ints:
+    out = np.empty(len(lo), np.int64)
+    for i in range(len(lo)):
+        length = hi[i] - lo[i]
+        if length == 0:
+            out[i] = _NOTHING
+            continue
+        level = 0
+        while length >> (level + 1):
+            level += 1
+        out[i] = min(levels[level, lo[i]], levels[level, hi[i] - (1 << level)])
+    return out

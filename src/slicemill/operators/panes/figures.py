@@ -1,0 +1,130 @@
+"""Built-in aggregates from partials: which ones each needs, and what it makes of them for a set of spans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.extremes import Extreme, sortable
+from slicemill.operators.panes.partials import Edge, Known, Partial
+from slicemill.operators.panes.spans import Spans
+from slicemill.operators.panes.sums import Sum, Totals, variances
+from slicemill.operators.panes.view import View
+from slicemill.scalar.decimals import from_unscaled
+from slicemill.scalar.vectors import arrow_type, fixed_width
+
+Call: TypeAlias = AggregateCall | WindowCall
+
+_NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
+_BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop": 0, "stddev_pop": 0}
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An aggregate call that panes can answer: the partials it needs, and its column for spans of a view."""
+
+    partials: tuple[Partial, ...]
+    over: Callable[[View, Spans], pa.Array]
+
+
+def figure_of(call: Call) -> Figure | None:
+    """How panes answer a call of a built-in; None if they cannot."""
+    if call.distinct:
+        return None
+    if call.name == "count" and not call.arguments:
+        return Figure((), lambda view, spans: pa.array(view.index("").over(spans)))
+    if len(call.arguments) != 1 or len(call.columns) != 1:
+        return None
+    argument, type_ = call.arguments[0], call.columns[0].type
+    known = Known(argument)
+    if call.name == "count":
+        return Figure((known,), lambda view, spans: pa.array(view.index(known.name).over(spans)))
+    if call.name in ("min", "max") and sortable(argument.type):
+        return _extreme(known, Extreme(argument, call.name == "max"))
+    if call.name in ("first", "last") and (sortable(argument.type) or argument.type.kind is Kind.MONTHS):
+        edge = Edge(argument, call.name == "last")
+        return Figure((edge,), lambda view, spans: view.index(edge.name).over(spans))
+    if argument.type.kind not in _NUMBERS:
+        return None
+    if call.name == "sum":
+        return _total(known, Sum(argument), call, type_)
+    if call.name == "avg" and argument.type.kind is not Kind.DECIMAL:
+        return _mean(known, Sum(argument))
+    if call.name in _BIAS:
+        return _variance(argument, known, _BIAS[call.name], call.name.startswith("stddev"))
+    return None
+
+
+def _extreme(known: Known, extreme: Extreme) -> Figure:
+    def over(view: View, spans: Spans) -> pa.Array:
+        return view.index(extreme.name).over(spans, view.index(known.name).over(spans) > 0)
+
+    return Figure((known, extreme), over)
+
+
+def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
+    def over(view: View, spans: Spans) -> pa.Array:
+        totals: Totals = view.index(sum_.name).over(spans)
+        valid = view.index(known.name).over(spans) > 0
+        if type_.kind is Kind.DOUBLE:
+            return _doubles(totals.doubles(), valid)
+        assert totals.whole is not None, "sums of doubles are doubles"
+        if type_.kind is Kind.DECIMAL:
+            return _decimals(totals.whole, valid, type_)
+        whole = totals.whole
+        if whole.dtype == object:
+            if len(whole) and not -_LARGEST <= min(whole) <= max(whole) <= _LARGEST:
+                raise SlicemillError(f"sum({render(call.arguments[0])}) does not fit into {type_}")
+            whole = whole.astype(np.int64)
+        return fixed_width(whole, None if valid.all() else valid, pa.int64())
+
+    return Figure((known, sum_), over)
+
+
+def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.Array:
+    if whole.dtype != object and valid.all():
+        return from_unscaled(whole, type_)
+    scale = type_.scale or 0
+    values = [
+        Decimal(digits).scaleb(-scale) if known else None
+        for digits, known in zip(whole.tolist(), valid.tolist(), strict=True)
+    ]
+    return pa.array(values, arrow_type(type_))
+
+
+def _mean(known: Known, sum_: Sum) -> Figure:
+    def over(view: View, spans: Spans) -> pa.Array:
+        count: Ints = view.index(known.name).over(spans)
+        return _doubles(view.index(sum_.name).over(spans).means(count), count > 0)
+
+    return Figure((known, sum_), over)
+
+
+def _variance(argument: Expr, known: Known, bias: int, root: bool) -> Figure:
+    first, second = Sum(argument), Sum(argument, 2)
+
+    def over(view: View, spans: Spans) -> pa.Array:
+        count: Ints = view.index(known.name).over(spans)
+        totals = [view.index(sum_.name).over(spans) for sum_ in (first, second)]
+        found = variances(totals[0], totals[1], count, bias)
+        return _doubles(np.sqrt(found) if root else found, count > bias)
+
+    return Figure((known, first, second), over)
+
+
+def _doubles(values: NDArray[np.float64], valid: NDArray[np.bool_]) -> pa.Array:
+    return fixed_width(values, None if valid.all() else valid, pa.float64())

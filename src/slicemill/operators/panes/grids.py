@@ -1,0 +1,66 @@
+"""Panes (M35): where time is cut, and what is kept of the tuples in between.
+
+RANGE w SLIDE s has windows that end at the multiples of s and begin w before. Panes are cut at all these
+edges, for all windows that share them, and nowhere else. That is never finer than the grid of the greatest
+common divisor, and often much coarser:
+
+    RANGE 7 SLIDE 10     ends    0         10        20
+                         begins     3         13        23          4 edges in 20, where the gcd, 1, has 20
+
+`KEPT` says what panes keep for each aggregate; of one that is not there they keep the values. The kernels'
+counterpart is `slicemill.operators.panes.figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind
+
+Call: TypeAlias = AggregateCall | WindowCall
+
+_SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+KEPT: dict[str, tuple[str, ...]] = {
+    "count": ("count",),
+    "sum": ("count", "sum"),
+    "avg": ("count", "sum"),
+    "min": ("least",),
+    "max": ("greatest",),
+    "first": ("first",),
+    "last": ("last",),
+    **dict.fromkeys(_SQUARES, ("count", "sum", "sum of squares")),
+}
+_NO_ORDER = (Kind.PERIOD, Kind.MONTHS, Kind.NULL, Kind.ANY)
+
+
+def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Steps and offsets of the edges of windows (range, slide); those that lie on others are left out.
+
+    >>> edge_grids([(60, 10), (40, 20)]), edge_grids([(7, 10)])
+    (((10, 0),), ((10, 0), (10, 3)))
+    """
+    found = sorted({(slide, offset) for length, slide in windows for offset in (0, -length % slide)})
+    return tuple(
+        grid
+        for grid in found
+        if not any(
+            finer != grid and grid[0] % finer[0] == 0 and (grid[1] - finer[1]) % finer[0] == 0
+            for finer in found
+        )
+    )
+
+
+def kept_in_panes(call: Call, catalog: Catalog) -> bool:
+    """Can results be put together from partial results of panes?"""
+    if call.name not in KEPT or call.distinct or catalog.aggregates(call.name) != (None, None):
+        return False
+    kinds = [argument.type.kind for argument in call.arguments]
+    if call.name == "count":
+        return True
+    if call.name == "avg":
+        return kinds[0] not in (Kind.DECIMAL, Kind.NULL, Kind.ANY)
+    return kinds[0] not in _NO_ORDER

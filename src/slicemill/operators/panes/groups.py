@@ -1,0 +1,38 @@
+"""Figures by group: rows or entries that are put together have the same number in `group`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from slicemill.operators.panes.edges import Ints
+
+
+@njit(cache=True)
+def first_of_group(group: Ints, groups: int) -> Ints:
+    first = np.empty(groups, np.int64)
+    for i in range(len(group) - 1, -1, -1):
+        first[group[i]] = i
+    return first
+
+
+@njit(cache=True)
+def sum_by_group(values: NDArray[Any], group: Ints, groups: int) -> Ints:
+    total = np.zeros(groups, np.int64)
+    for i in range(len(group)):
+        total[group[i]] += values[i]
+    return total
+
+
+@njit(cache=True)
+def least_of_group(values: Ints, group: Ints, groups: int) -> Ints:
+    """The place of the least value of each group, of equal ones the first."""
+    place = np.full(groups, -1, np.int64)
+    for i in range(len(group)):
+        g = group[i]
+        if place[g] < 0 or values[i] < values[place[g]]:
+            place[g] = i
+    return place

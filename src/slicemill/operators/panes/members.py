@@ -1,0 +1,257 @@
+"""How each kind of member answers: GROUP BY over windows of FROM, by partials or by values, and OVER."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
+from slicemill.esl.types.schema import Column, Kind
+from slicemill.metrics.due import released_by_time
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.figures import Figure
+from slicemill.operators.panes.partials import Partial, Values
+from slicemill.operators.panes.selection import Mask
+from slicemill.operators.panes.spans import Places, Spans, spans_at, spans_of
+from slicemill.operators.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
+from slicemill.operators.panes.view import View
+from slicemill.scalar.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_SLOT, _KEY = "_slot", "_key"
+
+Row = tuple[object, ...]
+# The rows that the calls of a member give for the arguments of some tuples, one list per call.
+Evaluate = Callable[[Sequence[Sequence[Row]]], Sequence[Row]]
+
+
+def first_end_after(ts: int, slide: int) -> int:
+    return min((ts // slide + 1) * slide, NEVER)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """GROUP BY over `[RANGE length SLIDE slide]`: a row per key and window that holds one of its tuples."""
+
+    length: int
+    slide: int
+    key_names: tuple[str, ...]
+    figures: Mapping[str, Figure]  # by the name of the column
+    columns: tuple[Column, ...]
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+
+    def holds(self, ts: Ints) -> Mask:
+        """Which times are in a window; where windows slide by more than their length, some are in none."""
+        return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
+
+    def due(self, state: MemberState) -> int | None:
+        """The next window that can hold something; None if none can before a tuple comes."""
+        if state.oldest is None or state.newest is None:
+            return None
+        end = first_end_after(max(state.closed, state.oldest), self.slide)
+        return end if state.newest >= end - self.length else None
+
+    def since(self, state: MemberState) -> int:
+        """Panes that begin earlier are of no use any more."""
+        if state.closed == BEGINNING:
+            return BEGINNING
+        return first_end_after(state.closed, self.slide) - self.length
+
+    held = due
+
+    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = self._spans(view, state, until)
+        found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
+        return self._table(view, keys, spans, found)
+
+    def _spans(self, view: View, state: MemberState, until: int) -> Spans:
+        """The windows that have ended since, by their ends, then by the first tuples of groups."""
+        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        seqs = view.columns["seq"][spans.lo]
+        falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
+        return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
+
+    def _table(self, view: View, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
+        # Time releases them, when their windows end.
+        arrays: dict[str, Any] = {
+            "_ts": spans.end,
+            "_seq": view.columns["seq"][spans.lo],
+            "_arr": np.zeros(len(spans), np.int64),
+        }
+        groups = dict(zip(self.key_names, view.shown_keys(keys.values), strict=True))
+        for column in self.columns:
+            if column.name in groups:
+                arrays[column.name] = _taken(groups[column.name], spans.rank)
+            elif column.name == "window_end":
+                arrays[column.name] = fixed_width(spans.end, None, _INSTANT)
+            elif column.name == "window_start":
+                arrays[column.name] = fixed_width(spans.end - self.length, None, _INSTANT)
+            else:
+                arrays[column.name] = found[column.name]
+        return pa.table(arrays)
+
+
+def _taken(column: pa.Array, places: Places) -> pa.Array:
+    plain = pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type)
+    if plain and not column.null_count:
+        return fixed_width(numbers(column)[places], None, column.type)
+    return column.take(pa.array(places))
+
+
+@dataclass(frozen=True)
+class ValueGroups(Groups):
+    """The same for aggregates that need all values of a window: users' own, as the reference runs them."""
+
+    calls: tuple[tuple[Values, ...], ...]
+    returned: tuple[Column, ...]  # the columns of all calls
+    evaluate: Evaluate
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(values for call in self.calls for values in call)
+
+    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = self._spans(view, state, until)
+        count = len(view.start)
+        arguments = []
+        for call in self.calls:
+            columns = [to_values(from_arrow(view.index(v.name), v.type), count) for v in call]
+            arguments.append(list(zip(*columns, strict=True)) if columns else [()] * count)
+        places: list[int] = []
+        rows: list[Row] = []
+        for place, (lo, hi) in enumerate(zip(spans.lo.tolist(), spans.hi.tolist(), strict=True)):
+            made = self.evaluate([values[lo:hi] for values in arguments])
+            places += [place] * len(made)
+            rows += made
+        chosen = np.array(places, np.int64)
+        repeated = spans.take(chosen)
+        columns_of_calls = zip(*rows, strict=True) if rows else [()] * len(self.returned)
+        found = {
+            column.name: to_arrow(from_values(values, column.type), len(rows))
+            for column, values in zip(self.returned, columns_of_calls, strict=True)
+            if column.type.kind is not Kind.ANY
+        }
+        return self._table(view, keys, repeated, found)
+
+
+@dataclass(frozen=True)
+class KernelGroups(ValueGroups):
+    """The same for built-in aggregates, such as a median: by the kernels that answer calls with OVER.
+
+    A call without function is for somebody else to answer.
+    """
+
+    functions: tuple[ColumnStatistic | None, ...]
+
+    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = self._spans(view, state, until)
+        # The kernels want windows whose ends never go back: those of a key after those of another.
+        order = np.argsort(spans.rank, kind="stable")
+        windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        found = self.found(view, windows)
+        taken = {name: array.take(pa.array(back)) for name, array in found.items()}
+        return self._table(view, keys, spans, taken)
+
+    def found(self, view: View, windows: Windows) -> dict[str, pa.Array]:
+        """The column of each call, with a value for each window."""
+        partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
+        found = {}
+        for call, function, column in zip(self.calls, self.functions, self.returned, strict=True):
+            if function is not None:
+                rows = Rows(partitions, [view.index(values.name) for values in call])
+                found[column.name] = function.answers(rows, windows)
+        return found
+
+
+@dataclass(frozen=True)
+class Yields:
+    """`OVER (PARTITION BY … RANGE … SLIDE slide)`: the last tuple of each key in a slot gets the results."""
+
+    slide: int
+    figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and what is computed
+    columns: tuple[Column, ...]
+
+    @property
+    def length(self) -> int:
+        return max(length for length, _ in self.figures.values())
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(partial for _, figure in self.figures.values() for partial in figure.partials)
+
+    @property
+    def carried(self) -> list[str]:
+        """Columns of the tuple itself."""
+        return [column.name for column in self.columns if column.name not in self.figures]
+
+    def holds(self, ts: Ints) -> Mask:
+        """All times: each tuple may be the last of its slot."""
+        return np.ones(len(ts), np.bool_)
+
+    def due(self, state: MemberState) -> int | None:
+        return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
+
+    def held(self, state: MemberState) -> int | None:
+        """No later row is older than the oldest tuple that waits."""
+        return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
+
+    def since(self, state: MemberState) -> int:
+        if state.closed == BEGINNING:
+            return BEGINNING
+        return first_end_after(state.closed, self.slide) - self.length
+
+    def take(self, state: MemberState, table: pa.Table, keys: Ints) -> None:
+        """New tuples: each overtakes the one of its key that waits in the same slot."""
+        chosen = table.select(["_ts", "_seq", *self.carried])
+        ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
+        chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
+        if state.waiting is not None:
+            chosen = pa.concat_tables([state.waiting, chosen])
+        slots, numbers = (chosen.column(name).to_numpy() for name in (_SLOT, _KEY))
+        kept = _last_of_slots(slots, numbers, int(numbers.max(initial=0)) + 1)
+        state.waiting = chosen.take(pa.array(kept)).combine_chunks() if len(kept) else None
+
+    def answer(self, view: View, state: MemberState, until: int) -> pa.Table:
+        assert state.waiting is not None
+        ready = state.waiting.column(_SLOT).to_numpy() <= until
+        rows = state.waiting.filter(pa.array(ready))
+        rest = state.waiting.filter(pa.array(~ready)).combine_chunks()
+        state.waiting = rest if rest.num_rows else None
+        ranks, ends = view.ranks(rows.column(_KEY).to_numpy()), rows.column(_SLOT).to_numpy()
+        spans: dict[int, Spans] = {}
+        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.carried)}
+        arrays["_arr"] = released_by_time(ends)
+        for name, (length, figure) in self.figures.items():
+            if length not in spans:
+                spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
+            arrays[name] = figure.over(view, spans[length])
+        names = ("_ts", "_seq", "_arr", *(column.name for column in self.columns))
+        return pa.table({name: arrays[name] for name in names})
+
+
+@njit(cache=True)
+def _last_of_slots(slots: Ints, keys: Ints, n_keys: int) -> Ints:
+    """The places of the last tuple of each key in each slot; tuples are in order, slots too."""
+    slot_seen = np.full(n_keys, -(2**63), np.int64)
+    kept = np.empty(len(slots), np.int64)
+    count = 0
+    for i in range(len(slots) - 1, -1, -1):
+        if slot_seen[keys[i]] != slots[i]:
+            slot_seen[keys[i]] = slots[i]
+            kept[count] = i
+            count += 1
+    return kept[:count][::-1].copy()
+
+
+Member = Groups | Yields

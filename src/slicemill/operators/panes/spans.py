@@ -1,0 +1,128 @@
+"""Which entries each window of a query holds: spans of a view, whose entries are ordered by key and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from slicemill.operators.panes.edges import Ints
+
+Places: TypeAlias = NDArray[np.int32]
+
+_ENDS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Entries lo to hi of the key with this rank, for windows that end at `end`."""
+
+    end: Ints
+    rank: Places
+    lo: Places
+    hi: Places
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def take(self, places: NDArray[np.int64]) -> Spans:
+        return Spans(self.end[places], self.rank[places], self.lo[places], self.hi[places])
+
+
+def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, until: int) -> Spans:
+    """The windows that end after `after`, at `until` at the latest, and hold something; by end, then key.
+
+    >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
+    >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
+    ([10, 20, 30, 30], [0, 0, 0, 1], [0, 0, 1, 2], [1, 2, 2, 3])
+    """
+    if not len(start):
+        return Spans(np.empty(0, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
+    oldest, newest = int(start.min()), int(start.max())
+    first = max(after // slide, oldest // slide) * slide + slide
+    last = min(until, newest + length) // slide * slide
+    parts = []
+    for block in range(first, last + 1, _ENDS_AT_ONCE * slide):
+        count = min(_ENDS_AT_ONCE, (last - block) // slide + 1)
+        counts = _count(begin, start, length, slide, block, count)
+        filled = _fill(begin, start, length, slide, block, np.cumsum(counts) - counts, int(counts.sum()))
+        ends = np.repeat(block + slide * np.arange(count), counts)
+        parts.append(Spans(ends, *filled))
+    if len(parts) == 1:
+        return parts[0]
+    return Spans(
+        np.concatenate([np.empty(0, np.int64), *(part.end for part in parts)]),
+        *(
+            np.concatenate([np.empty(0, np.int32), *(getattr(part, name) for part in parts)])
+            for name in ("rank", "lo", "hi")
+        ),
+    )
+
+
+@njit(cache=True)
+def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count: int) -> Ints:
+    counts = np.zeros(count, np.int64)
+    for k in range(len(begin) - 1):
+        lo, hi, stop = begin[k], begin[k], begin[k + 1]
+        j = 0
+        while j < count:
+            end = first + j * slide
+            while hi < stop and start[hi] < end:
+                hi += 1
+            while lo < hi and start[lo] < end - length:
+                lo += 1
+            if lo < hi:
+                counts[j] += 1
+                j += 1
+            elif hi < stop:
+                # Nothing before the next entry: on to the first end behind it.
+                j = max(j + 1, (start[hi] - first) // slide + 1)
+            else:
+                break
+    return counts
+
+
+@njit(cache=True)
+def _fill(
+    begin: Ints, start: Ints, length: int, slide: int, first: int, place: Ints, results: int
+) -> tuple[Places, Places, Places]:
+    ranks, los, his = np.empty(results, np.int32), np.empty(results, np.int32), np.empty(results, np.int32)
+    for k in range(len(begin) - 1):
+        lo, hi, stop = begin[k], begin[k], begin[k + 1]
+        j = 0
+        while j < len(place):
+            end = first + j * slide
+            while hi < stop and start[hi] < end:
+                hi += 1
+            while lo < hi and start[lo] < end - length:
+                lo += 1
+            if lo < hi:
+                p = place[j]
+                ranks[p], los[p], his[p] = k, lo, hi
+                place[j] = p + 1
+                j += 1
+            elif hi < stop:
+                j = max(j + 1, (start[hi] - first) // slide + 1)
+            else:
+                break
+    return ranks, los, his
+
+
+def spans_at(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> Spans:
+    """The window that ends at `end` for each key given by rank, -1 for a key without entries."""
+    lo, hi = _search(begin, start, length, rank, end)
+    return Spans(end, np.maximum(rank, 0).astype(np.int32), lo, hi)
+
+
+@njit(cache=True)
+def _search(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> tuple[Places, Places]:
+    los, his = np.zeros(len(rank), np.int32), np.zeros(len(rank), np.int32)
+    for i in range(len(rank)):
+        if rank[i] >= 0:
+            own = start[begin[rank[i]] : begin[rank[i] + 1]]
+            los[i] = begin[rank[i]] + np.searchsorted(own, end[i] - length)
+            his[i] = begin[rank[i]] + np.searchsorted(own, end[i])
+    return los, his

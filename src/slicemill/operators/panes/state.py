@@ -1,0 +1,215 @@
+"""What shared windows keep from run to run: entries and keys in slices, and a little about each member.
+
+Slices are merged as they come, so that each is more than twice as long as the next: there are few of them,
+and a row is written again a few times only. A pane that is still open simply has entries in several slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.keys import DistinctKeys, Keys, Numbers
+from slicemill.columns.slice import Slice
+from slicemill.operators.panes.edges import Ints
+from slicemill.operators.panes.entries import Partials, from_table, joined, merged, no_entries, to_table
+from slicemill.operators.panes.partials import Columns
+from slicemill.storage.codec import register, stored_as
+
+BEGINNING = -(2**63) + 1
+NEVER = 2**63 - 1
+
+_SMALL = 1 << 12
+_FEW = 1 << 10
+
+
+def _unbalanced(slices: Sequence[Slice]) -> bool:
+    return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
+
+
+@stored_as("panes.entries", version=1)
+@dataclass
+class Store:
+    """Entries in slices, in the order of their panes; `single` ones, of one tuple each, stay apart."""
+
+    single: bool = False
+    slices: list[Slice] = field(default_factory=list)
+
+    def append(self, entries: Columns, partials: Partials) -> None:
+        self.slices.append(Slice(to_table(entries)))
+        while _unbalanced(self.slices):
+            newer, older = (from_table(self.slices.pop().table) for _ in range(2))
+            together = joined([older, newer], partials) if self.single else merged(older, newer, partials)
+            self.slices.append(Slice(to_table(together)))
+
+    def all(self, partials: Partials) -> Columns:
+        return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
+
+    def keep(self, needed: Callable[[Ints, Ints], NDArray[np.bool_]]) -> None:
+        """Release what is not needed any more; a large slice is written anew when half of it is not."""
+        kept = []
+        for part in self.slices:
+            alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
+            count = int(alive.sum())
+            if count == len(alive) or 2 * count >= len(alive) > _SMALL:
+                kept.append(part)
+            elif count:
+                kept.append(Slice(part.table.filter(pa.array(alive))))
+        self.slices = kept
+
+    def used(self, column: str, count: int) -> NDArray[np.bool_]:
+        """Which of so many keys or patterns have entries."""
+        alive = np.zeros(count, np.bool_)
+        for part in self.slices:
+            alive[part.table.column(column).to_numpy()] = True
+        return alive
+
+    def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
+        """Give keys or patterns that are used other numbers."""
+        self.slices = [Slice(_renumbered(part.table, column, numbers)) for part in self.slices]
+
+    @property
+    def rows(self) -> int:
+        return sum(part.table.num_rows for part in self.slices)
+
+
+class StoredKeys:
+    """The numbers of keys, stored as slices of the keys that are new."""
+
+    def __init__(self) -> None:
+        self._keys = Keys()
+        self._slices: list[Slice] = []
+        self._stored = 0
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def number(self, keys: DistinctKeys, columns: Sequence[Any]) -> Numbers:
+        return self._keys.number(keys, columns)
+
+    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
+        return self._keys.values(numbers)
+
+    def keep(self, alive: NDArray[np.bool_]) -> Numbers:
+        self._slices, self._stored = [], 0
+        return self._keys.keep(alive)
+
+    def stored(self) -> list[Slice]:
+        """The slices that have all keys."""
+        if self._stored < len(self._keys):
+            new = self._keys.values(np.arange(self._stored, len(self._keys)))
+            if new:
+                self._slices.append(Slice(_key_table(new)))
+            self._stored = len(self._keys)
+            while _unbalanced(self._slices):
+                newer, older = self._slices.pop().table, self._slices.pop().table
+                self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
+        return self._slices
+
+    @staticmethod
+    def restored(slices: list[Slice]) -> StoredKeys:
+        keys = StoredKeys()
+        keys._slices = slices
+        if slices:
+            keys._keys = Keys.restored(pa.concat_tables([part.table for part in slices]).columns)
+            keys._stored = len(keys._keys)
+        return keys
+
+
+register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
+
+
+def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
+    return pa.table({str(place): column for place, column in enumerate(columns)})
+
+
+@stored_as("panes.member", version=1)
+@dataclass
+class MemberState:
+    """`closed`: windows that end up to here are answered. Panes of its tuples begin from oldest to newest.
+
+    `waiting` has tuples whose slot is open, the last one of each key (OVER).
+    """
+
+    definition: object
+    closed: int = BEGINNING
+    oldest: int | None = None
+    newest: int | None = None
+    waiting: pa.Table | None = None
+    failure: str | None = None
+
+
+@stored_as("panes", version=1)
+@dataclass
+class PaneState:
+    """`patterns`: the members that take the tuples of an entry; `values` are entries of single tuples."""
+
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    entries: Store = field(default_factory=Store)
+    values: Store = field(default_factory=lambda: Store(single=True))
+    patterns: list[frozenset[str]] = field(default_factory=list)
+    members: dict[str, MemberState] = field(default_factory=dict)
+    seen: int = 0
+    newest: int = BEGINNING
+
+    def adopt(self, definitions: dict[str, object]) -> None:
+        """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""
+        known = {
+            name: member
+            for name, member in self.members.items()
+            if name in definitions and member.definition == definitions[name]
+        }
+        self.members = {name: known.get(name) or MemberState(what) for name, what in definitions.items()}
+        self.patterns = [pattern & known.keys() for pattern in self.patterns]
+
+    def pattern(self, names: frozenset[str]) -> int:
+        if names not in self.patterns:
+            self.patterns.append(names)
+        return self.patterns.index(names)
+
+    def release(self, since: dict[str, int]) -> None:
+        """Forget entries that begin before all of their members' windows, and keys without entries."""
+        horizon = np.array(
+            [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
+        )
+
+        def needed(start: Ints, pattern: Ints) -> NDArray[np.bool_]:
+            return np.asarray(start >= horizon[pattern])
+
+        stores = (self.entries, self.values)
+        for store in stores:
+            store.keep(needed)
+        if len(self.keys) > 2 * sum(store.rows for store in stores) + _FEW:
+            self._forget_keys()
+        if len(self.patterns) > _FEW:
+            self._forget_patterns()
+
+    def _forget_keys(self) -> None:
+        alive = self.entries.used("key", len(self.keys)) | self.values.used("key", len(self.keys))
+        for member in self.members.values():
+            if member.waiting is not None:
+                alive[member.waiting.column("_key").to_numpy()] = True
+        numbers = self.keys.keep(alive)
+        for store in (self.entries, self.values):
+            store.renumber("key", numbers)
+        for member in self.members.values():
+            if member.waiting is not None:
+                member.waiting = _renumbered(member.waiting, "_key", numbers)
+
+    def _forget_patterns(self) -> None:
+        count = len(self.patterns)
+        alive = self.entries.used("pattern", count) | self.values.used("pattern", count)
+        if 2 * int(alive.sum()) < count:
+            self.patterns = [p for p, used in zip(self.patterns, alive.tolist(), strict=True) if used]
+            for store in (self.entries, self.values):
+                store.renumber("pattern", np.cumsum(alive) - 1)
+
+
+def _renumbered(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]]) -> pa.Table:
+    changed = numbers[table.column(column).to_numpy()].astype(np.int64)
+    return table.set_column(table.column_names.index(column), column, pa.array(changed))

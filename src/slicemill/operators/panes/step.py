@@ -1,0 +1,168 @@
+"""Aggregates over sliding windows of time, for all queries of one stream and key at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.definition import align, base_of, evaluate
+from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
+from slicemill.aggregate.result_types import declared
+from slicemill.columns.order import Numbering
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import conjunction
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Schema
+from slicemill.operators import specs as op
+from slicemill.operators.making import Making
+from slicemill.operators.panes.figures import Figure, figure_of
+from slicemill.operators.panes.grids import Call, edge_grids
+from slicemill.operators.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
+from slicemill.operators.panes.model_groups import ModelGroups, models_together
+from slicemill.operators.panes.partials import Values
+from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.state import PaneState
+from slicemill.operators.panes.windows import SharedWindows
+from slicemill.operators.step import Part
+from slicemill.reference.translate import Translator
+from slicemill.rows import Row
+from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+
+
+class SharedWindowsStep:
+    """Members that are new in the plan count what comes from now on; what those that left had is released."""
+
+    def __init__(
+        self,
+        shared: op.SharedWindows,
+        schema: Schema,
+        state: PaneState,
+        translator: Translator,
+        newcomers: Collection[str],
+        seq_bits: int,
+    ) -> None:
+        members = {member.name: _member(member, translator) for member in shared.members}
+        # Twice, since a newcomer is new also if there was one of the same name and form before.
+        state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
+        state.adopt({member.name: member for member in shared.members})
+        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        # A user's aggregate may return several rows for a window.
+        self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
+        self._members = tuple(members.values())
+        self._windows = SharedWindows(
+            Input(schema, shared.keys),
+            members,
+            {member.name: conjunction(member.conditions) for member in shared.members},
+            edge_grids(window for member in shared.members for window in member.windows),
+            state,
+        )
+
+    @property
+    def udas(self) -> list[Uda]:
+        """What runs as machine code of its own: the models of its members."""
+        return [made.models.uda for made in self._members if isinstance(made, ModelGroups)]
+
+    @property
+    def state(self) -> PaneState:
+        return self._windows.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+        parts: list[Part] = []
+        answers = self._windows.run(tables[0], complete[0])
+        for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
+            if isinstance(answer, SlicemillError):
+                parts.append(answer)
+            else:
+                table, until = answer
+                made = schema.empty_table() if table is None else numbering.applied(table.cast(schema))
+                parts.append((made, until))
+        return parts
+
+    def due(self) -> int | None:
+        return self._windows.due()
+
+
+def shared_windows(making: Making) -> SharedWindowsStep | None:
+    operator = making.node.operator
+    if not isinstance(operator, op.SharedWindows):
+        return None
+    state = making.state if isinstance(making.state, PaneState) else PaneState()
+    newcomers = making.newcomers.keys()
+    return SharedWindowsStep(
+        operator, making.schemas[0], state, making.translator, newcomers, making.seq_bits
+    )
+
+
+def _member(member: op.WindowMember, translator: Translator) -> Member:
+    operator = member.operator
+    if isinstance(operator, op.WindowAggregate):
+        lengths = [length for length, _ in member.windows]
+        figures = {
+            call.columns[0].name: (length, _figure(call))
+            for call, length in zip(operator.calls, lengths, strict=True)
+        }
+        return Yields(member.windows[0][1], figures, member.columns)
+    (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
+    if not member.partial:
+        return _by_value(member, operator, names, translator)
+    read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
+    return Groups(length, slide, names, read, member.columns)
+
+
+def _by_value(
+    member: op.WindowMember, operator: op.RelationAggregate, names: tuple[str, ...], translator: Translator
+) -> ValueGroups:
+    (length, slide), columns = member.windows[0], member.columns
+    calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
+    returned = tuple(column for call in operator.calls for column in call.columns)
+    run, catalog = _by_reference(operator, translator), translator.catalog
+    models = models_together(operator.calls, catalog)
+    kernels = [has_group_kernel(call, catalog) for call in operator.calls]
+    functions = tuple(
+        function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
+    )
+    if models is not None and len(models.asked) + sum(kernels) == len(kernels):
+        return ModelGroups(length, slide, names, {}, columns, calls, returned, run, functions, models)
+    if not all(kernels):
+        return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
+    return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
+
+
+def calls_read(member: op.WindowMember) -> list[AggregateCall]:
+    """The calls of GROUP BY over windows whose results somebody reads."""
+    assert isinstance(member.operator, op.RelationAggregate)
+    read = {column.name for column in member.columns}
+    return [call for call in member.operator.calls if call.columns[0].name in read]
+
+
+def has_group_kernel(call: Call, catalog: Catalog) -> bool:
+    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
+    defined = catalog.aggregates(call.name) != (None, None)
+    return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
+
+
+def _figure(call: Call) -> Figure:
+    figure = figure_of(call)
+    assert figure is not None, "the plan says that panes can answer it"
+    return figure
+
+
+def _by_reference(operator: op.RelationAggregate, translator: Translator) -> Evaluate:
+    """The calls over the arguments of a window's tuples, as the reference engine has it."""
+    definitions = []
+    for call in operator.calls:
+        definition = translator.lookup(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        definitions.append(definition)
+    bases = [base_of(definition) for definition in definitions]
+
+    def run(arguments: Sequence[Sequence[Row]]) -> Sequence[Row]:
+        returned = [evaluate(base, rows) for base, rows in zip(bases, arguments, strict=True)]
+        return align(definitions, returned)
+
+    return run

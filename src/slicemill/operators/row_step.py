@@ -1,0 +1,154 @@
+"""Operators without a kernel of their own: the step hosts the operator of the reference engine.
+
+It is handed its tuples in order, as far as all inputs are complete. What the hosted operator gives does not
+say which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of
+one with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an
+order that rows of one timestamp have by their values: any order will do that is the same in all cells.
+
+Hosted are: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
+priority_sample), a user's own with a base and a window version, or a user's own over a join or a count of
+rows that slides; joins of three and more streams over counts of rows; and runs under a budget of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.columns.order import Numbering
+from slicemill.columns.rows import timed_rows, to_table
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.step import END
+from slicemill.reference.coalesce_shedding import SheddingCoalesce
+from slicemill.reference.operator import Holding, Operator, Restorable
+from slicemill.rows import Row, Timed
+from slicemill.shedding.report import Report
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ
+from slicemill.storage.codec import stored_as
+
+# A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
+Arrived: TypeAlias = tuple[Timed, int, int]
+Caused: TypeAlias = tuple[Timed, int | None, int]
+
+
+@stored_as("rows", version=1)
+@dataclass(slots=True)
+class RowState:
+    """What a hosted operator keeps from run to run: its own state and tuples that have to wait.
+
+    The operator itself is made from the plan.
+    """
+
+    operator: Any
+    waiting: list[list[Arrived]] = field(default_factory=list)
+    next_seq: int = 0
+    finished: bool = False
+
+
+class RowStep:
+    """Hosts an operator of the reference engine; `numbering` is that of one with keys.
+
+    Tuples of several inputs go in by (timestamp, input, number), and only those earlier than what is
+    complete on every input: whatever the borders between runs, the operator sees the same sequence.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        schemas: Sequence[Schema],
+        output: Schema,
+        numbering: Numbering | None = None,
+        known: RowState | None = None,
+    ) -> None:
+        assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"
+        self._operator = operator
+        self._schemas = schemas
+        self._output = output
+        self._numbering = numbering
+        self._waiting: list[list[Arrived]] = [[] for _ in schemas]
+        self._next_seq = 0
+        self._finished = False
+        if known is not None:
+            operator.restore(known.operator)
+            self._waiting, self._next_seq, self._finished = known.waiting, known.next_seq, known.finished
+
+    @property
+    def state(self) -> RowState:
+        assert isinstance(self._operator, Restorable), "it was when the step was made"
+        return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):
+            waiting += _arrived(table, schema)
+        until = min(complete)
+        operator = self._operator
+        out: list[Caused] = []
+        for port, (timed, seq, arrival) in self._ready(until):
+            if operator.waits_for_time:
+                out += [(made, None, 0) for made in operator.advance(timed.ts)]
+            out += [(made, seq, arrival) for made in operator.process(port, timed)]
+        if until == END and not self._finished:
+            out += [(made, None, 0) for made in operator.finish()]
+            self._finished = True
+        elif operator.waits_for_time and until > -END:
+            out += [(made, None, 0) for made in operator.advance(until)]
+        held = operator.held_from() if isinstance(operator, Holding) else None
+        return self._table(out), until if held is None else min(until, held)
+
+    def _table(self, out: list[Caused]) -> pa.Table:
+        """Rows in order; what time released has no arrival."""
+        if self._numbering is None:
+            first, self._next_seq = self._next_seq, self._next_seq + len(out)
+            return self._stored(out, range(first, self._next_seq))
+        ranks = [int(cause is None) for _, cause, _ in out]
+        seqs = [_by_values(timed.row) if cause is None else cause for timed, cause, _ in out]
+        order = sorted(range(len(out)), key=lambda place: (out[place][0].ts, ranks[place], seqs[place]))
+        table = self._stored([out[place] for place in order], [seqs[place] for place in order])
+        return self._numbering.applied(table, np.array([ranks[place] for place in order], np.int64))
+
+    def _stored(self, out: list[Caused], seqs: Sequence[int]) -> pa.Table:
+        return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
+
+    @property
+    def shed(self) -> Report | None:
+        """What the operator has dropped for lack of memory, if it may drop anything."""
+        operator = self._operator
+        return operator.report if isinstance(operator, SheddingCoalesce) else None
+
+    def due(self) -> int | None:
+        waiting = [queue[0][0].ts + 1 for queue in self._waiting if queue]
+        operator = self._operator
+        held = operator.due() if isinstance(operator, Holding) else None
+        return min([*waiting, *([] if held is None else [held])], default=None)
+
+    def _ready(self, until: int) -> list[tuple[int, Arrived]]:
+        """Tuples that may go in now, in order; the others wait on."""
+        single = len(self._waiting) == 1
+        ready: list[tuple[int, Arrived]] = []
+        for port, waiting in enumerate(self._waiting):
+            # One input is in order by itself: nothing can come before what is here.
+            count = len(waiting) if single else _count_before(waiting, until)
+            ready += [(port, arrived) for arrived in waiting[:count]]
+            self._waiting[port] = waiting[count:]
+        return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
+
+
+def _arrived(table: pa.Table, schema: Schema) -> list[Arrived]:
+    seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
+    return list(zip(timed_rows(table, schema), seqs, arrivals, strict=True))
+
+
+def _count_before(waiting: list[Arrived], until: int) -> int:
+    if until == END:
+        return len(waiting)
+    return next((i for i, (timed, _, _) in enumerate(waiting) if timed.ts >= until), len(waiting))
+
+
+def _by_values(row: Row) -> int:
+    """A number for a row's values that no other row has, but for one in a million million."""
+    return int.from_bytes(blake2b(repr(row).encode(), digest_size=5).digest())

@@ -1,0 +1,1 @@
+"""Selections and projections, which keep nothing between tuples."""

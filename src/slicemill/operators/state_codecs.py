@@ -1,0 +1,58 @@
+"""Plan data that states hold, as checkpoints store it: what a member is, so that it is known again.
+
+A state keeps the definition of each query that it works for. When the plan changes, a member whose definition
+is still the same goes on with what it has; another one begins anew. All of these classes are values.
+"""
+
+from __future__ import annotations
+
+from slicemill.aggregate.model_calls import Asked
+from slicemill.esl.types import expression, query, relation
+from slicemill.esl.types import schema as types
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.model.model import Model
+from slicemill.model.model import expression as model_of
+from slicemill.operators import specs as operators
+from slicemill.storage.codec import register, stored_as
+
+_CLASSES: dict[str, type] = {
+    "kind": types.Kind,
+    "type": types.Type,
+    "column": types.Column,
+    "schema": types.Schema,
+    "expr.column": expression.ColumnRef,
+    "expr.literal": expression.Literal,
+    "expr.call": expression.Call,
+    "expr.cast": expression.Cast,
+    "expr.case": expression.Case,
+    "expr.argument": expression.Argument,
+    "expr.oldest": expression.Oldest,
+    "expr.query": expression.ScalarQuery,
+    "expr.exists": expression.ExistsQuery,
+    "relation.query": relation.RelationQuery,
+    "relation.input": relation.RelationInput,
+    "item": relation.Item,
+    "aggregate.call": relation.AggregateCall,
+    "frame": query.Frame,
+    "window": query.Window,
+    "window.call": query.WindowCall,
+    "model.asked": Asked,
+    "plan.relation_aggregate": operators.RelationAggregate,
+    "plan.window_aggregate": operators.WindowAggregate,
+    "plan.window_member": operators.WindowMember,
+    "plan.join_member": operators.JoinMember,
+    "plan.age_limit": operators.AgeLimit,
+    "plan.load_budget": LoadBudget,
+}
+
+for _name, _class in _CLASSES.items():
+    stored_as(_name, version=1)(_class)
+
+# A model is its text: what follows from it is computed again.
+register(
+    "model",
+    1,
+    Model,
+    lambda model: {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value},
+    lambda plain: model_of(plain["text"], plain["parameters"], nulls=plain["nulls"]),
+)

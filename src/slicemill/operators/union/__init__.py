@@ -1,0 +1,1 @@
+"""UNION of streams in the order of their timestamps."""

@@ -1,0 +1,110 @@
+"""GROUP BY over the last rows of a stream, `FROM s [ROWS n] WHERE … GROUP BY k`: a row for each tuple.
+
+The window holds rows of all groups, and WHERE selects from it. So the rows of a group that count are those
+whose number in the stream is high enough: a window of OVER with numbers in place of timestamps.
+
+    number    1  2  3  4  5  6                ROWS 3
+    group     a  b  a  a  b  a
+    of a               [a     a)              the tuple 6 sees the rows of a from 4 on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.columns.order import renumbered
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
+from slicemill.operators import specs as op
+from slicemill.operators.making import Making
+from slicemill.operators.over.builtin_step import WindowsStep, builtin_windows
+from slicemill.operators.over.compiled_step import WindowCallsStep, window_calls
+from slicemill.operators.select.step import FilterStep, ProjectStep
+from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items
+from slicemill.storage.arrow_schema import TS
+from slicemill.storage.codec import stored_as
+
+
+@stored_as("count_window", version=1)
+@dataclass(slots=True)
+class CountWindowState:
+    """How many tuples have come, how many rows were given, and what the calls with OVER keep."""
+
+    arrived: int = 0
+    given: int = 0
+    calls: Any = None
+
+
+class CountWindowStep:
+    """`calls` are those with OVER, by the numbers of tuples."""
+
+    def __init__(
+        self,
+        state: CountWindowState,
+        calls: WindowCallsStep | WindowsStep,
+        where: FilterStep | None,
+        project: ProjectStep,
+    ) -> None:
+        self._state = state
+        self._calls = calls
+        self._where = where
+        self._project = project
+
+    @property
+    def state(self) -> CountWindowState:
+        return replace(self._state, calls=self._calls.state)
+
+    @property
+    def udas(self) -> list[Uda]:
+        return self._calls.udas if isinstance(self._calls, WindowCallsStep) else []
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, times = self._state, tables[0].column(TS)
+        first, state.arrived = state.arrived, state.arrived + len(times)
+        table = _at(tables[0], np.arange(first, state.arrived))
+        if self._where is not None:
+            table, _ = self._where.run([table], complete)
+        table, _ = self._calls.run([table], [state.arrived])
+        numbers = table.column(TS).to_numpy()
+        answered = _at(table, times.to_numpy()[numbers - first])
+        out, _ = self._project.run([answered], complete)
+        out = renumbered(out, state.given)
+        state.given += out.num_rows
+        return out, complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+
+def count_windows(making: Making) -> CountWindowStep | None:
+    """The step of an aggregate over the last rows, if calls with OVER say the same."""
+    operator = making.node.operator
+    if not isinstance(operator, op.RelationAggregate) or operator.slide is not None:
+        return None
+    (_, rows), *_ = operator.windows
+    if rows.frame is not Frame.ROWS or not all(same_over(call, making.catalog) for call in operator.calls):
+        return None
+    assert rows.extent is not None, "the binder asks for a window with a beginning"
+    window = Window(Frame.RANGE, rows.extent - 1)
+    state = making.state if isinstance(making.state, CountWindowState) else CountWindowState()
+    over = over_calls(operator, window)
+    (source,) = making.schemas
+    schema = Schema((*source.columns, *(column for call in over for column in call.columns)))
+    node = replace(making.node, operator=op.WindowAggregate(over), schema=schema)
+    inner = replace(making, node=node, state=state.calls)
+    calls = window_calls(inner) or builtin_windows(inner)
+    if calls is None:
+        return None
+    where = None if operator.where is None else FilterStep(operator.where, source)
+    return CountWindowStep(state, calls, where, ProjectStep(shown_items(operator), schema))
+
+
+def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
+    place = table.schema.get_field_index(TS)
+    return table.set_column(place, table.schema.field(place), pa.array(times))

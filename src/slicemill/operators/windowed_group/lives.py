@@ -1,0 +1,231 @@
+"""Aggregates over rows that leave a window in any order: those of a join, or of a count of rows that slides.
+
+A row has a life: it counts from its `time` on, and no more from its `end` on. A joined tuple ends when the
+first of its members leaves its window, which may be long before tuples that came earlier do:
+
+    time     0  1  2  3  4  5  6  7
+    a        [-----------------)            window at 3: a b c
+    b           [--------)                  window at 5: a c
+    c              [--------------)
+
+So windows are no stretches of neighbouring rows. The rows of each are looked for, and put side by side: work
+grows with the number of rows in all windows, but no faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from slicemill.aggregate.columns import Rows, Windows
+from slicemill.aggregate.functions import function_of
+from slicemill.columns.intervals import Mask, Places, by_partition
+from slicemill.columns.keys import distinct_keys, whole
+from slicemill.columns.pieces import kept
+from slicemill.columns.slice import Slice
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.scalar.vectors import arrow_type, numbers
+from slicemill.storage.codec import stored_as
+
+TIME, END = "time", "end"
+_BEGINNING, _NEVER = -(2**63), 2**63 - 1
+_AT_ONCE = 1 << 20  # rows of windows that are put side by side
+
+
+@stored_as("lives", version=1)
+@dataclass(slots=True)
+class LivesState:
+    """Rows that are alive, in order of arrival, and how far time has passed."""
+
+    slices: list[Slice] = field(default_factory=list)
+    now: int = _BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Windows that were answered: when, the row that each goes by, and the value of each call."""
+
+    moments: Places
+    rows: pa.Table
+    values: list[pa.Array]
+
+
+class Lives:
+    """Calls over the rows of each group that are alive: asked by every row, or for all groups at each slide.
+
+    `keys` and `arguments` name the columns of rows that make their group, and those that each call is given.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        keys: Sequence[str],
+        arguments: Sequence[Sequence[str]],
+        slide: int | None,
+        state: LivesState,
+    ) -> None:
+        self.state = state
+        self._functions = [function_of(call) for call in calls]
+        self._types = [arrow_type(call.columns[0].type) for call in calls]
+        self._keys = keys
+        self._arguments = arguments
+        self._slide = slide
+
+    def run(self, new: pa.Table, now: int) -> Found:
+        """New rows in order; no row to come has an earlier time than `now`."""
+        state = self.state
+        now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
+        old = [piece.table for piece in state.slices]
+        rows = pa.concat_tables([*old, new]).combine_chunks()
+        fresh = np.arange(len(rows)) >= len(rows) - len(new)
+        found = self._each(rows, fresh) if self._slide is None else self._sliding(rows, self._slide, now)
+        limit = now if self._slide is None or now == _NEVER else _next(now, self._slide) - 1
+        state.slices = kept(state.slices, new, _numpy(rows, END) > limit)
+        state.now = now
+        return found
+
+    def due(self) -> int | None:
+        """The next end of a window that holds something."""
+        now = self.state.now
+        if self._slide is None or now == _NEVER:
+            return None
+        end: int = _next(now, self._slide)
+        alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
+        return end if alive else None
+
+    def _each(self, rows: pa.Table, fresh: Mask) -> Found:
+        """What new rows see of their groups, themselves included."""
+        order, _, head = self._sorted(rows)
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        asked = np.flatnonzero(fresh[order])
+        parts = []
+        for first, last in _blocks(asked - head[asked] + 1):
+            some = asked[first:last]
+            places, sizes = _alive(head, times, ends, some)
+            parts.append(self._values(rows, order[places], sizes))
+        # By arrival again.
+        arrived = np.argsort(order[asked])
+        values = [column.take(pa.array(arrived)) for column in self._together(parts)]
+        new = rows.filter(pa.array(fresh))
+        return Found(_numpy(new, TIME), new, values)
+
+    def _sliding(self, rows: pa.Table, slide: int, now: int) -> Found:
+        """What each group has in windows that have ended since, by end, then by the group's first row."""
+        order, groups, _ = self._sorted(rows)
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        first = _next(np.maximum(times, self.state.now), slide)
+        last = np.minimum(ends, now) // slide * slide
+        moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
+        for low, high in _periods(first, last, slide):
+            places, at = _expanded(np.maximum(first, low), np.minimum(last, high), slide)
+            # By end; those of one end stay in the order of groups, and of rows in these.
+            by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
+            places, at = places[by_end], at[by_end]
+            begins = np.ones(len(places), np.bool_)
+            begins[1:] = (at[1:] != at[:-1]) | (groups[places[1:]] != groups[places[:-1]])
+            starts = np.flatnonzero(begins)
+            parts.append(self._values(rows, order[places], np.diff(starts, append=len(places))))
+            moments.append(at[starts])
+            firsts.append(order[places[starts]])
+        moment, shown = np.concatenate(moments), np.concatenate(firsts)
+        output = np.lexsort((shown, moment))
+        values = [column.take(pa.array(output)) for column in self._together(parts)]
+        return Found(moment[output], rows.take(pa.array(shown[output])), values)
+
+    def _sorted(self, rows: pa.Table) -> tuple[Places, Places, Places]:
+        """The places of rows by group, in order of arrival within each; these groups, and their heads."""
+        keys = distinct_keys([whole(rows.column(name)) for name in self._keys], len(rows))
+        order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
+        return order, groups.astype(np.int64), head
+
+    def _values(self, rows: pa.Table, places: Places, sizes: Places) -> list[pa.Array]:
+        """The value of each call over windows of so many rows, one after the other."""
+        ends = np.cumsum(sizes)
+        windows = Windows(ends - sizes, ends)
+        numbers_ = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        taken = {
+            name: rows.column(name).combine_chunks().take(pa.array(places))
+            for name in dict.fromkeys(name for names in self._arguments for name in names)
+        }
+        return [
+            function.answers(Rows(numbers_, [taken[name] for name in names]), windows)
+            for function, names in zip(self._functions, self._arguments, strict=True)
+        ]
+
+    def _together(self, parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
+        return [
+            pa.concat_arrays([pa.nulls(0, type_), *(part[place] for part in parts)])
+            for place, type_ in enumerate(self._types)
+        ]
+
+
+def _next(time: Any, slide: int) -> Any:
+    """The first end behind a time."""
+    return (time // slide + 1) * slide
+
+
+def _blocks(counts: Places) -> Iterator[tuple[int, int]]:
+    """Ranges with a bounded total, or of one."""
+    total = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, before + _AT_ONCE, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _periods(first: Places, last: Places, slide: int) -> Iterator[tuple[int, int]]:
+    """Stretches of ends, both included, with a bounded number of rows in their windows; or single ends."""
+    alive = last >= first
+    if not alive.any():
+        return
+    low, final = int(first[alive].min()), int(last[alive].max())
+    while low <= final:
+        high = final
+        while high > low and _entries(first, last, low, high, slide) > _AT_ONCE:
+            high = low + (high - low) // (2 * slide) * slide
+        if _entries(first, last, low, high, slide):
+            yield low, high
+        low = high + slide
+
+
+def _entries(first: Places, last: Places, low: int, high: int, slide: int) -> int:
+    counts = (np.minimum(last, high) - np.maximum(first, low)) // slide + 1
+    return int(np.maximum(counts, 0).sum())
+
+
+def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
+    """Each row once for every end at which it is alive, and these ends."""
+    counts = np.maximum((last - first) // slide + 1, 0)
+    places = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places, first[places] + within * slide
+
+
+@njit(cache=True)
+def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
+    """For each row that asks, those of its group up to itself that are alive then, and how many these are."""
+    most = 0
+    for i in asked:
+        most += i - head[i] + 1
+    places, sizes = np.empty(most, np.int64), np.empty(len(asked), np.int64)
+    count = 0
+    for number, i in enumerate(asked):
+        before = count
+        for j in range(head[i], i + 1):
+            if ends[j] > times[i]:
+                places[count] = j
+                count += 1
+        sizes[number] = count - before
+    return places[:count], sizes
+
+
+def _numpy(table: pa.Table, name: str) -> Places:
+    found: Places = numbers(whole(table.column(name)))
+    return found

@@ -1,0 +1,72 @@
+"""The cell of a key: one for all that GROUP BY and joins take for equal, the same everywhere and always."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.columns.cells import cells_of
+
+INTS = st.sampled_from([None, 0, 1, -1, 7, 2**31 - 1])
+TEXTS = st.sampled_from([None, "", "a", "b", "0", "None"])
+FLOATS = st.sampled_from([None, 0.0, -0.0, 1.0, math.nan, -math.nan, math.inf])
+TYPES = (pa.int32(), pa.string(), pa.float64())
+
+
+def columns(rows: list[Any], width: int) -> list[pa.Array]:
+    return [pa.array([row[place] for row in rows], TYPES[place]) for place in range(width)]
+
+
+def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple("nan" if isinstance(v, float) and math.isnan(v) else v for v in key)
+
+
+@given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=20), st.integers(1, 3), st.integers(1, 70))
+def test_equal_keys_are_in_one_cell(rows: list[Any], width: int, count: int) -> None:
+    cells = cells_of(columns(rows, width), len(rows), count)
+    placed: dict[Any, int] = {}
+    for row, cell in zip(rows, cells.tolist(), strict=True):
+        assert placed.setdefault(canonical(row[:width]), cell) == cell < count
+
+
+@given(st.lists(INTS, min_size=1, max_size=20), st.integers(2, 70))
+def test_integers_of_any_width_agree(values: list[int | None], count: int) -> None:
+    narrow, wide = (
+        cells_of([pa.array(values, kind)], len(values), count) for kind in (pa.int32(), pa.int64())
+    )
+    assert narrow.tolist() == wide.tolist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(range(5_000)),
+        pa.array(np.arange(5_000) * 1_000_000, pa.timestamp("us", tz="UTC")),
+        pa.array(np.arange(5_000) * 0.25),
+        pa.array([f"item {n}" for n in range(5_000)]),
+        pa.array([str(n).encode() for n in range(5_000)]),
+        pa.array([Decimal(n) / 4 for n in range(5_000)], pa.decimal128(12, 2)),
+    ],
+    ids=str,
+)
+def test_keys_are_spread_evenly(column: pa.Array) -> None:
+    rows = np.bincount(cells_of([column], 5_000, 8), minlength=8)
+    # 625 in the mean, with a deviation of 23 if keys are thrown at random.
+    assert rows.min() > 500 and rows.max() < 750
+
+
+def test_a_cell_never_changes() -> None:
+    """State is kept by cell: a home would not find it again."""
+    keys = [pa.array([1, 2, None, 4]), pa.array(["x", "y", None, ""]), pa.array([0.5, -0.0, None, math.nan])]
+    assert cells_of(keys, 4, 1_000).tolist() == [504, 904, 574, 719]
+
+
+def test_without_keys_all_rows_are_in_one_cell() -> None:
+    assert len(set(cells_of([], 3, 5).tolist())) == 1

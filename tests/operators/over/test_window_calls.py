@@ -1,0 +1,207 @@
+"""Models of several queries keep equal cores once, and nobody sees it, whoever comes and goes."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.aggregate.compiler.layout import PYTHON
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.model_calls import Asked
+from slicemill.columns.rows import timed_rows, to_table
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.esl import bind
+from slicemill.esl.types.expression import Expr
+from slicemill.operators.over import routines
+from slicemill.operators.over.routines import CallsState
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import exchanges_of
+from slicemill.plan.units import cut
+from slicemill.rows import Timed
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.time import END
+from support.units import run_cells
+
+STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
+CREATE MODEL spread(x REAL) AS let m = mean(x) in sum((x - m)^2)/n;
+CREATE MODEL far(x REAL) AS let m = mean(x) in sum(abs(x - m)) + max(x);
+CREATE MODEL fading(x REAL) AS sum(x * 0.5^age);
+CREATE MODEL ratio(x REAL, y REAL) AS sum(x/y);
+"""
+SCHEMA = bind(STREAM).catalog.relation("s").schema  # type: ignore[union-attr]
+CALLS = [
+    "mean(x)", "mean(y)", "spread(x)", "spread(y + 1)", "slope(x, y)", "dot(y, x)", "far(x)", "ratio(x, y)",
+    "fading(x, at)", "count(x)",
+]  # fmt: skip
+WINDOWS = [
+    "ROWS 2 PRECEDING",
+    "PARTITION BY k ROWS 2 PRECEDING",
+    "PARTITION BY k RANGE 2 SECONDS PRECEDING",
+    "PARTITION BY k RANGE 4 SECONDS PRECEDING SLIDE 2 SECONDS",
+    "ROWS UNBOUNDED PRECEDING",
+]
+SECOND = 1_000_000
+Runs = list[tuple[list[Timed], int]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that lives from one run to another."""
+
+    calls: tuple[str, ...]
+    window: str
+    where: str
+    first: int
+    last: int
+
+    def text(self, name: str) -> str:
+        calls = ", ".join(f"{call} OVER ({self.window}) AS c{n}" for n, call in enumerate(self.calls))
+        return f"CREATE QUERY {name} AS SELECT k, {calls} FROM s {self.where};"
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    first = draw(st.sampled_from([0, 0, 0, 1]))
+    return Query(
+        tuple(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True))),
+        draw(st.sampled_from(WINDOWS)),
+        draw(st.sampled_from(["", "", "WHERE y > 1"])),
+        first,
+        draw(st.sampled_from([2, 2, first])),
+    )
+
+
+NUMBERS = st.sampled_from([0.1, 0.3, 1.0, 2.5, -7.0, 1e6, 1e200, 0.0, None, math.nan])
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Runs:
+    """Three runs: tuples, and how far the stream is complete behind them."""
+    made, now = [], 0
+    for _ in range(3):
+        tuples = []
+        for _ in range(draw(st.integers(0, 8))):
+            now += draw(st.integers(0, 2)) * SECOND
+            tuples.append(Timed(now, (draw(st.integers(0, 1)), draw(NUMBERS), draw(NUMBERS), now)))
+        made.append((tuples, now))
+    return [*made[:-1], (made[-1][0], END)]
+
+
+def run(
+    texts: dict[str, str],
+    lives: dict[str, range],
+    runs: Runs,
+    cells: int,
+    seen: list[CallsState] | None = None,
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The rows of queries that come and go, with state that is stored and loaded between runs; and errors."""
+    found: dict[str, list[str]] = {name: [] for name in texts}
+    failed: dict[str, str] = {}
+    stored: dict[tuple[str, int], list[list[Any]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, (tuples, until) in enumerate(runs):
+            live = [text for query, text in texts.items() if number in lives[query]]
+            catalog = bind(STREAM + "".join(live)).catalog
+            graph = share(optimize(build_graph(catalog)), catalog)
+            table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
+            kept, stored = stored, {}
+            for unit in cut(graph):
+                plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+                programs = [
+                    UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
+                    for cell in range(plan.cells)
+                ]
+                for outcomes in run_cells(programs, {"s": table}, {"s": until}):
+                    for outcome in outcomes:
+                        failed |= outcome.errors
+                        for log, rows in outcome.tables.items():
+                            found[log] += [repr((t.ts, t.row)) for t in timed_rows(rows, graph[log].schema)]
+                for cell, program in enumerate(programs):
+                    stored[unit.id, cell] = write_checkpoint(folder, program.states)
+                    if seen is not None:
+                        seen += [s for s in program.states.values() if isinstance(s, CallsState)]
+    return {name: sorted(rows) for name, rows in found.items()}, failed
+
+
+ROWS: Runs = [
+    ([Timed(n * SECOND, (n % 2, n * 0.1, 7.0 - n, n * SECOND)) for n in range(first, first + 6)], first + 5)
+    for first in (0, 6, 12)
+]
+OVER = "OVER (PARTITION BY k ROWS 2 PRECEDING)"
+
+
+@cache
+def calls_as_python(
+    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+) -> ModelCalls:
+    return ModelCalls(asked, frame, arguments, PYTHON)
+
+
+@contextmanager
+def as_python() -> Iterator[None]:
+    """The code of models as Python, which need not be compiled; machine code is tested on Spark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routines, "model_calls", calls_as_python)
+        yield
+
+
+@settings(max_examples=15)
+@given(st.lists(queries(), min_size=2, max_size=4), runs(), st.sampled_from([1, 2]))
+def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, cells: int) -> None:
+    texts = {f"q{n}": query.text(f"q{n}") for n, query in enumerate(chosen)}
+    lives = {f"q{n}": range(query.first, query.last + 1) for n, query in enumerate(chosen)}
+    with as_python():
+        found, failed = run(texts, lives, given, cells)
+        assert not failed
+        for name, text in texts.items():
+            assert run({name: text}, lives, given, cells)[0][name] == found[name]
+
+
+def kept(state: CallsState) -> list[tuple[int, int]]:
+    """Of each routine, how many models ask, and how many sums are kept for them."""
+    return [
+        (len(r.asked), sum(name.startswith("vh") for name in r.kept.arrays["S"].dtype.names))
+        for r in state.routines.values()
+    ]
+
+
+def test_cores_are_kept_once_for_all_who_began_together() -> None:
+    """n is counted in any case; then there are the sums of x, x², y and xy."""
+    texts = {
+        "a": f"CREATE QUERY a AS SELECT mean(x) {OVER} AS m, spread(x) {OVER} AS s FROM s;",
+        "b": f"CREATE QUERY b AS SELECT slope(x, y) {OVER} AS l, mean(x) {OVER} AS m FROM s;",
+        "c": f"CREATE QUERY c AS SELECT mean(x) {OVER} AS m FROM s;",
+    }
+    seen: list[CallsState] = []
+    with as_python():
+        run(texts, {"a": range(3), "b": range(2), "c": range(1, 3)}, ROWS, 1, seen)
+    together, with_newcomer, without_b = seen
+    assert kept(together) == [(3, 4)]
+    assert kept(with_newcomer) == [(3, 4), (1, 1)]  # who comes later has seen less
+    assert kept(without_b) == [(2, 2), (1, 1)]  # what only others had is gone
+
+
+def test_a_query_whose_argument_fails_stops_alone() -> None:
+    texts = {
+        "good": f"CREATE QUERY good AS SELECT spread(x) {OVER} AS m FROM s;",
+        "bad": f"CREATE QUERY bad AS SELECT mean(x) {OVER} AS m, mean(10 / k) {OVER} AS z FROM s;",
+    }
+    with as_python():
+        found, failed = run(texts, {"good": range(3), "bad": range(3)}, ROWS, 1)
+        alone, _ = run({"good": texts["good"]}, {"good": range(3)}, ROWS, 1)
+    assert list(failed) == ["bad"] and "zero" in failed["bad"]
+    assert found["good"] == alone["good"]
+    assert found["bad"] == []

@@ -1,0 +1,97 @@
+"""Which rows and columns of a stream are stored: those that some query reads, found by hand here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.test_program import BEYOND_UNITS
+from slicemill.esl import bind
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import Expr, children
+from slicemill.plan.build import build_graph
+from slicemill.plan.needs import Need, needs_of
+from slicemill.plan.optimize import optimize, share
+from support.corpus import Case, Runnable, check_rows, parameters, prepare
+from support.units import run_units
+
+STREAMS = """
+CREATE STREAM s (a int, b int, c varchar, d double, ts timestamp) ORDER BY ts;
+CREATE STREAM t (a int, e int, ts timestamp) ORDER BY ts;
+CREATE TABLE names (id int, name varchar);
+"""
+
+
+def need(query: str, stream: str = "s") -> Need:
+    return needs_of([stream], optimize(build_graph(bind(STREAMS + query).catalog)))[stream]
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("SELECT * FROM s", "a b c d ts"),
+        ("SELECT a FROM s WHERE b > 1", "a b"),
+        ("SELECT 1 AS one FROM s", ""),
+        ("SELECT a FROM s; SELECT c FROM s WHERE d > 0", "a c d"),
+        ("SELECT a FROM s; SELECT c FROM s_late", "a c"),
+        ("SELECT a, avg(d) OVER (PARTITION BY b ROWS 5 PRECEDING) AS m FROM s", "a b d"),
+        ("SELECT b, sum(d) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY b", "b d"),
+        ("SELECT s.c FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS] WHERE s.a = t.a", "a c"),
+        ("SELECT s.d, n.name FROM s, names AS n WHERE s.b = n.id", "b d"),
+        ("SELECT a FROM s UNION ALL SELECT e FROM t", "a"),
+        ("CREATE STREAM u AS SELECT a, c FROM s; SELECT a FROM u", "a c"),
+        ("SELECT reason FROM s_errors", ""),
+        ("SELECT a FROM t", ""),
+    ],
+)
+def test_the_columns_that_some_query_reads_are_needed(query: str, columns: str) -> None:
+    assert need(query).columns == set(columns.split())
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ("SELECT a FROM s", None),
+        ("SELECT a FROM s WHERE b > 1", "b > 1"),
+        ("SELECT a FROM s WHERE b > 1; SELECT a FROM s WHERE b < 0", "b > 1 OR b < 0"),
+        ("SELECT a FROM s WHERE 1 DIV b > 1", None),
+        # What is late is decided after this, and all of it is wanted.
+        ("SELECT a FROM s WHERE b > 1; SELECT a FROM s_late", None),
+        ("SELECT a FROM t", "FALSE"),
+    ],
+)
+def test_rows_that_no_query_wants_are_not_needed(query: str, condition: str | None) -> None:
+    found = need(query).condition
+    assert (None if found is None else render(found, "spark").replace("`", "")) == condition
+
+
+def forgetful(runnable: Runnable) -> Runnable:
+    """The same input with NULL for all that no query reads."""
+    graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
+    events = []
+    for event in runnable.events:
+        stream = runnable.catalog.declared_stream(event.stream)
+        columns = needs_of([stream.name], graph)[stream.name].columns
+        pairs = zip(stream.schema.names, event.row or (), strict=event.row is not None)
+        row = tuple(value if name in columns else None for name, value in pairs)
+        events.append(event if event.row is None else replace(event, row=row))
+    return replace(runnable, events=tuple(events))
+
+
+@pytest.mark.parametrize("case", parameters(BEYOND_UNITS)[::4])  # the whole corpus runs elsewhere
+def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
+    runnable = prepare(case)
+    known = forgetful(runnable)
+    results = run_units(known.catalog, known.events, known.tables, 1, 1)
+    for query, expected in runnable.expected.items():
+        check_rows(expected, results[query.lower()], query)
+
+
+def test_the_condition_of_many_queries_is_not_deep() -> None:
+    found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(100))).condition
+    assert found is not None and depth(found) <= 9
+
+
+def depth(expr: Expr) -> int:
+    return 1 + max((depth(part) for part in children(expr)), default=0)
