@@ -1,4 +1,4 @@
-"""Typed expressions over whole Arrow tables, with the meaning of the reference closures.
+"""Expressions column by column: over whole Arrow tables, with the meaning of the row form.
 
     price_in_cents = compile_vector(expr, schema)
     column = price_in_cents(table)
@@ -17,18 +17,8 @@ import pyarrow as pa
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
 from slicemill.scalar.program import Arrived, Program
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, to_arrow
-
-__all__ = [
-    "ExpressionError",
-    "Outcome",
-    "compile_many",
-    "compile_or_null",
-    "compile_vector",
-    "fallbacks",
-    "vectorised",
-]
 
 # An expression that fails stops its query, not those it is evaluated with.
 Outcome: TypeAlias = pa.ChunkedArray | ExpressionError
@@ -61,7 +51,7 @@ def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived]
 
 
 def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.ChunkedArray]:
-    """The column of an expression over a table; the reference's ExpressionError where a row has no value."""
+    """The column of an expression over a table; an ExpressionError where a row has no value."""
     many = compile_many([expr], schema)
 
     def evaluate(table: Arrived) -> pa.ChunkedArray:
@@ -74,7 +64,7 @@ def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.Chunked
 
 
 def fallbacks(expr: Expr, schema: Schema) -> tuple[Expr, ...]:
-    """The sub-expressions that are evaluated by the reference, once per distinct row of their arguments."""
+    """The sub-expressions that run by the row form, once per distinct row of their arguments."""
     return tuple(step.expr for step in Program([expr], schema).steps if not step.vectorised)
 
 

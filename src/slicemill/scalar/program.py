@@ -1,7 +1,7 @@
 """Expressions evaluated together over a table, block by block.
 
-In a block what one step writes is still in the cache when the next one reads it. What is unsure at the end
-goes to the reference evaluator row by row: it knows the value, or the error with its message.
+In a block what one step writes is still in the cache when the next one reads it. What falls back
+at the end goes to the row form: it knows the value, or the error with its message.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Schema
-from slicemill.scalar.fallback import Reference, representable
-from slicemill.scalar.rows import ExpressionError, compile_expression
+from slicemill.scalar.fallback import RowForm
+from slicemill.scalar.rows import compile_expression
 from slicemill.scalar.steps import Steps
+from slicemill.scalar.values import ExpressionError, representable
 from slicemill.scalar.vectors import Vector, from_arrow, full_length, patched, take, to_values
 
 BLOCK_ROWS = 131_072
@@ -41,35 +42,37 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
 
 
 class Root:
-    """One of the expressions asked for: where its vector is, and the reference for rows in doubt."""
+    """One of the expressions asked for: the index of its vector, and its row form for fallbacks."""
 
-    def __init__(self, expr: Expr, place: int, schema: Schema) -> None:
+    def __init__(self, expr: Expr, index: int, schema: Schema) -> None:
         self.expr = expr
-        self.place = place
+        self.index = index
         read = columns_of(expr)
         self._read = Schema(tuple(column for column in schema if column.name in read))
 
     @cached_property
-    def _reference(self) -> Reference:
+    def _row_form(self) -> RowForm:
         return compile_expression(self.expr, self._read)
 
     def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
-        """The vector without doubt; the first error of the reference is raised, or all are NULL."""
-        if vector.unsure is None:
+        """The vector without fallbacks; the first error of the row form is raised, or all are NULL."""
+        if vector.fallback is None:
             return vector
         rows = batch.num_rows
-        places = np.flatnonzero(np.broadcast_to(vector.unsure, (rows,)))
+        indices = np.flatnonzero(np.broadcast_to(vector.fallback, (rows,)))
         columns = [
-            to_values(take(from_arrow(batch.column(column.name), column.type), places), len(places))
+            to_values(take(from_arrow(batch.column(column.name), column.type), indices), len(indices))
             for column in self._read
         ]
-        given: Iterator[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter([()] * len(places))
+        given: Iterator[tuple[Any, ...]] = (
+            zip(*columns, strict=True) if columns else iter([()] * len(indices))
+        )
         values = [self._value(row, vector, or_null=or_null) for row in given]
-        return replace(patched(vector, rows, places, values), unsure=None)
+        return replace(patched(vector, rows, indices, values), fallback=None)
 
     def _value(self, row: tuple[Any, ...], vector: Vector, *, or_null: bool) -> object:
         try:
-            return representable(self._reference(row), vector.type)
+            return representable(self._row_form(row), vector.type)
         except ExpressionError:
             if or_null:
                 return None
@@ -99,7 +102,7 @@ class Program:
                 if isinstance(results, ExpressionError):
                     continue
                 try:
-                    vector = root.settled(vectors[root.place], batch, or_null=or_null)
+                    vector = root.settled(vectors[root.index], batch, or_null=or_null)
                 except ExpressionError as error:
                     found[index] = error
                 else:
@@ -110,7 +113,7 @@ class Program:
         vectors: list[Vector] = []
         with np.errstate(all="ignore"):
             for step in self.steps:
-                vector = step.run(batch, [vectors[place] for place in step.inputs])
+                vector = step.run(batch, [vectors[index] for index in step.inputs])
                 # Only constants are constant for a kernel, whatever happens to be the same on all rows.
                 vectors.append(full_length(vector, batch.num_rows) if step.inputs else vector)
         return vectors

@@ -27,7 +27,7 @@ from slicemill.esl.types.schema import Column
 from slicemill.operators.over.calls import WindowCalls
 from slicemill.operators.step import END
 from slicemill.rows import Timed
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from support.stored import stored
 
 

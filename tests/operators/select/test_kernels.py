@@ -19,7 +19,8 @@ from slicemill.operators.select.kernels import compile_masks, filter_table, pred
 from slicemill.scalar import program
 from slicemill.scalar.columns import compile_many, compile_vector, fallbacks, vectorised
 from slicemill.scalar.program import Program
-from slicemill.scalar.rows import ExpressionError, compile_condition
+from slicemill.scalar.rows import compile_condition
+from slicemill.scalar.values import ExpressionError
 
 BIDS = Schema((Column("price", t.BIGINT), Column("category", t.INT), Column("channel", t.VARCHAR)))
 PRICE, CATEGORY, CHANNEL = (ColumnRef(column.name, column.type) for column in BIDS)

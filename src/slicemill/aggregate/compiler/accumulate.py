@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from slicemill.aggregate.compiler.layout import MACHINE, default_of
-from slicemill.aggregate.compiler.operators import less
 from slicemill.aggregate.compiler.source import Code, Unfit, Writer, any_null
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.comparison import less_source
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE)
 _ORDERED = (*_NUMBERS, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL)
@@ -66,7 +66,7 @@ class Accumulator:
                 out.line(f"{name} = {before} + {code.value}")
             else:
                 old, new = (name, code.value) if self._name == "max" else (code.value, name)
-                with out.block(f"if {name}_count == 0 or {less(self._types[0].kind, old, new)}:"):
+                with out.block(f"if {name}_count == 0 or {less_source(self._types[0].kind, old, new)}:"):
                     out.line(f"{name} = {code.value}")
             out.line(f"{name}_count += 1")
         if self._name == "sum" and not self._exact:

@@ -41,7 +41,7 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, Seats, reach_of
 from slicemill.operators.specs import SharedJoin
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them

@@ -21,7 +21,8 @@ from slicemill.operators.numbering import has_expiries, returns_many
 from slicemill.operators.over.routines import CallsState, Member, MemberState, Routine
 from slicemill.operators.partitioned import Partitioned
 from slicemill.operators.step import END, Part
-from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 
