@@ -11,6 +11,7 @@ from pathlib import Path
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.shedding.accuracy import Interval
 from slicemill.shedding.chains import NewestTuple, Tuple
+from slicemill.shedding.memories import memory_of
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -66,7 +67,7 @@ EXPERIMENT = Experiment(
 
 def _measured(slot: Slot, ratio: float, scale: Scale, seed: int) -> tuple[float, int]:
     tuples = stream(P, ARRIVALS[scale], seed)
-    memory = Budget(round(ratio * WINDOW), slot).memory()
+    memory = memory_of(Budget(round(ratio * WINDOW), slot))
     found: list[float] = []
     dropped = 0
     for place, tuple_ in enumerate(tuples[:-1]):
