@@ -136,7 +136,7 @@ def _order_column(on_numbers: Test, on_texts: Any, on_doubles: Callable[[Test], 
 
 
 def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
-    """`order`: needs to know which of two comes first, which codes of texts do not tell."""
+    """`order`: needs to know which of two comes first, which codes of strings do not tell."""
 
     def make(types: Types, _result: Type, machine: bool) -> SnippetMaker | None:
         kinds = kinds_of(types)
