@@ -12,7 +12,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import AggregateCall, Returned, evaluate
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Inwindow
-from slicemill.esl import builtins as esl_builtins
+from slicemill.esl.types import builtins as esl_builtins
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.rows import Timed
 

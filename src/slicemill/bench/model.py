@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
+from slicemill.aggregate.model_calls import Asked, jointly
 from slicemill.bench.benchmark import Benchmark
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.model_calls import Asked, jointly
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Frame, Window, WindowCall

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from slicemill.aggregate.compiler.prepare import Tuples
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
-from slicemill.esl.model_calls import Asked
+from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import DOUBLE

@@ -15,6 +15,7 @@ from slicemill.lab.plotting import curve, draw_curves
 from slicemill.lab.shed_runs import ARRIVALS, EVERY, SEEDS, WINDOW, accuracy_of, intervals, mean, stream
 from slicemill.shedding.accuracy import Interval
 from slicemill.shedding.chains import NewestTuple, Tuple
+from slicemill.shedding.memories import memory_of
 
 RATIOS = (0.02, 0.05, 0.1, 0.2, 0.5)
 P = 0.9
@@ -66,7 +67,7 @@ EXPERIMENT = Experiment(
 
 def _measured(slot: Slot, ratio: float, scale: Scale, seed: int) -> tuple[float, int]:
     tuples = stream(P, ARRIVALS[scale], seed)
-    memory = Budget(round(ratio * WINDOW), slot).memory()
+    memory = memory_of(Budget(round(ratio * WINDOW), slot))
     found: list[float] = []
     dropped = 0
     for place, tuple_ in enumerate(tuples[:-1]):

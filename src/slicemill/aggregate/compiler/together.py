@@ -19,9 +19,9 @@ from slicemill.aggregate.compiler.layout import MACHINE
 from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.model_calls import Asked
 from slicemill.aggregate.windows import strategy_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema

@@ -15,8 +15,8 @@ from slicemill.aggregate.compiler.source import Unfit
 from slicemill.aggregate.compiler.together import model_calls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.interpreter.relations import Source
+from slicemill.aggregate.model_calls import Asked, asked_by, go_together
 from slicemill.columns.keys import Keys
-from slicemill.esl.model_calls import Asked, asked_by, go_together
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall

@@ -16,7 +16,7 @@ from slicemill.aggregate.columns import Windows
 from slicemill.aggregate.compiler.prepare import Tuples
 from slicemill.aggregate.compiler.source import Unfit
 from slicemill.aggregate.compiler.together import ModelCalls, model_calls
-from slicemill.esl.model_calls import asked_by, go_together
+from slicemill.aggregate.model_calls import asked_by, go_together
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.panes.grids import Call
 from slicemill.operators.panes.members import KernelGroups

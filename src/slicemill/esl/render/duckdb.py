@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.render_words import type_name
+from slicemill.esl.render.words import type_name
 from slicemill.esl.types.expression import Call, Cast, Expr
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.signatures import SCALARS

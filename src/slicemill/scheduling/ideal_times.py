@@ -9,16 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from slicemill.metrics.figures import IdealTime
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import SharedJoin, WindowJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
-
-
-class IdealTime(NamedTuple):
-    """Seconds: T, and what the last row takes by the longest way, when those that it meets are there."""
-
-    whole_s: float
-    last_s: float
 
 
 class Written(NamedTuple):

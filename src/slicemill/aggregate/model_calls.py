@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import WindowCall

@@ -14,7 +14,8 @@ from typing import Literal as OneOf
 from typing import TypeAlias
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import render_duckdb, render_words
+from slicemill.esl.render import duckdb as render_duckdb
+from slicemill.esl.render import words as render_words
 from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.esl.types import expression as ex
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal
