@@ -1,4 +1,4 @@
-"""Functions of texts. Positions count characters from 1, negative ones from the end, as in SQL and Spark.
+"""Functions of strings. Positions count characters from 1, negative ones from the end, as in SQL and Spark.
 
 Columns are computed by Arrow's functions. Where these count bytes or know fewer letters than Python does,
 columns that are not ASCII run by the row form.
@@ -115,7 +115,7 @@ def _pad_in_duckdb(name: str) -> tuple[str, str]:
 
 
 def _part_column(function: Callable[..., Any]) -> KernelMaker:
-    """A test of texts for a constant part."""
+    """A test of strings for a constant part."""
 
     def make(call: KernelCall) -> Strict | None:
         part = call.constant(1)
@@ -250,7 +250,7 @@ _substring = Function(
     ),
 )
 
-TEXT: dict[str, Function] = {
+STRINGS: dict[str, Function] = {
     "ascii": Function(row=plain(lambda text: ord(text[0]) if text else 0), duckdb=SAME),
     "char_length": _length,
     "chr": Function(row=plain(_chr)),
