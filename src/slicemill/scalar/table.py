@@ -17,7 +17,7 @@ from slicemill.scalar.functions.maths import MATHS
 from slicemill.scalar.functions.patterns import PATTERNS
 from slicemill.scalar.functions.periods import PERIODS, RELATIONS
 from slicemill.scalar.functions.rounding import ROUNDING
-from slicemill.scalar.functions.text import TEXT
+from slicemill.scalar.functions.strings import STRINGS
 from slicemill.scalar.functions.times import TIMES
 from slicemill.scalar.kernel import Kernel, KernelCall
 from slicemill.scalar.values import ExpressionError
@@ -33,13 +33,13 @@ FUNCTIONS: dict[str, Function] = {
     **PATTERNS,
     **PERIODS,
     **ROUNDING,
-    **TEXT,
+    **STRINGS,
     **TIMES,
 }
 
 
 def function_of(name: str, types: Types) -> Function:
-    """What a call means. CONTAINS is a relation of periods and a function of texts."""
+    """What a call means. CONTAINS is a relation of periods and a function of strings."""
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
     function = (RELATIONS if of_periods else FUNCTIONS).get(name)
     if function is None:

@@ -364,7 +364,7 @@ def _truncated(a: int | float | Decimal, b: int | float | Decimal) -> int:
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if not math.isfinite(a) or math.isnan(b):
-        raise ExpressionError(f"{a} DIV {b} is no whole number")
+        raise ExpressionError(f"{a} DIV {b} is no integer")
     return int(EXACT.divide_int(Decimal(a), Decimal(b)))
 
 

@@ -1,8 +1,8 @@
-"""Hashes: Spark's hash and xxhash64, which depend on the type of each value, and digests of texts.
+"""Hashes: Spark's hash and xxhash64, which depend on the type of each value, and digests of strings.
 
-Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's own treatment of the last bytes of a text; XXH64
+Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's own treatment of the last bytes of a string; XXH64
 after Yann Collet. Both start from the seed 42, a value's hash is the seed of the next, NULL changes nothing.
-Rows mask Python's ints to the width, columns of numbers wrap; texts are hashed once per distinct text.
+Rows mask Python's ints to the width, columns of numbers wrap; strings are hashed once per distinct string.
 """
 
 from __future__ import annotations

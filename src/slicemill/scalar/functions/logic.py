@@ -106,7 +106,8 @@ def case_column(type_: Type) -> Free:
         for index in range(len(parts) // 2 * 2 - 2, -1, -2):
             when = parts[index]
             value = _where(holds(when), parts[index + 1], value, type_)
-            value = replace(value, fallback=either(when.fallback, value.fallback))
+            if when.fallback is not None:
+                value = replace(value, fallback=either(when.fallback, value.fallback))
         return value
 
     return choose

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.scalar.function import SAME, Function, plain
-from slicemill.scalar.functions.text import only_ascii
+from slicemill.scalar.functions.strings import only_ascii
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Strict
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Mask, on_arrow
@@ -55,7 +55,7 @@ def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
 
 
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
-    """Whether texts match a pattern; None for a pattern that only the row form judges."""
+    """Whether strings match a pattern; None for a pattern that only the row form judges."""
     if len(escape) != 1 or escape in pattern:
         return None
     inner = pattern.strip("%")

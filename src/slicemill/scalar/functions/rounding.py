@@ -25,7 +25,7 @@ def _whole_row(rounding: str) -> RowMaker:
         if math.isnan(value):
             return 0
         if math.isinf(value):
-            raise ExpressionError("an infinite value has no nearest whole number")
+            raise ExpressionError("an infinite value has no nearest integer")
         return bigint_checked(on_doubles(value))
 
     def make(types: Types, result: Type) -> RowFunction:

@@ -231,7 +231,7 @@ def _double_seconds(value: float) -> int | None:
 def _exact_seconds(value: Decimal) -> int:
     us = value.scaleb(6, context=EXACT)
     if us != us.to_integral_value():
-        raise ExpressionError(f"{value} seconds are no whole number of microseconds; round it")
+        raise ExpressionError(f"{value} seconds are no integer number of microseconds; round it")
     return bigint_checked(int(us))
 
 
@@ -250,7 +250,7 @@ def _scaled(unit_us: int) -> Strict:
     return lambda number: times(in_64_bits(number), unit)
 
 
-# -- from and to texts ------------------------------------------------------------------------------------
+# -- from and to strings ------------------------------------------------------------------------------------
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
