@@ -21,7 +21,7 @@ from slicemill.aggregate.definition import (
     WindowFactory,
     window_version,
 )
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
 
 Question = Callable[[], Returned]
@@ -68,7 +68,7 @@ class Windowed:
 
     __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
 
-    def __init__(self, frame: Frame, window: WindowFactory) -> None:
+    def __init__(self, frame: WindowFrame, window: WindowFactory) -> None:
         self._frame = frame
         self._inwindow = Inwindow()
         self._instance = window(self._inwindow)
@@ -106,7 +106,7 @@ class Tumble:
 
     __slots__ = ("_base", "_end", "_frame", "_run")
 
-    def __init__(self, frame: Frame, base: BaseFactory) -> None:
+    def __init__(self, frame: WindowFrame, base: BaseFactory) -> None:
         self._frame = frame
         self._base = base
         self._run = BaseRun(base)
@@ -138,7 +138,7 @@ class Paned:
 
     __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
 
-    def __init__(self, frame: Frame, panes: Panes) -> None:
+    def __init__(self, frame: WindowFrame, panes: Panes) -> None:
         assert frame.length is not None and frame.slide is not None
         self._pane_length = gcd(frame.length, frame.slide)
         self._pane_base = panes.pane

@@ -10,8 +10,8 @@ from typing import Any
 
 from slicemill.aggregate import definition as aggregate
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
-from slicemill.aggregate.compiler.layout import MACHINE, MANY, Columns
-from slicemill.aggregate.compiler.module import Module, Routine
+from slicemill.aggregate.compiler.layout import MACHINE, MANY, RecordColumns
+from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.compiler.version import CONVERSION, safe
 from slicemill.aggregate.interpreter.lookup import EslAccumulator
@@ -24,9 +24,9 @@ from slicemill.scalar.vectors import Vector, to_values
 
 
 def explain(
-    found: aggregate.Aggregate,
+    found: aggregate.RowAggregate,
     module: Module,
-    routine: Routine,
+    routine: GeneratedRoutine,
     state: CompiledState,
     site: int,
     arguments: Sequence[Vector],
@@ -61,7 +61,9 @@ def explain(
     )
 
 
-def _instance(found: aggregate.Aggregate, made: AggregateCode, reader: _Reader, place: int) -> EslAccumulator:
+def _instance(
+    found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, place: int
+) -> EslAccumulator:
     if made.version.definition.window:
         assert found.window is not None
         inwindow = Inwindow()
@@ -110,7 +112,7 @@ class _Reader:
         if "window" not in self._state.arrays:
             return []
         record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
-        held: Columns = self._module.columns["window"]
+        held: RecordColumns = self._module.columns["window"]
         count = len(self._module.codes["s"].version.definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):

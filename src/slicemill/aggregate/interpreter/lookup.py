@@ -24,7 +24,7 @@ from slicemill.aggregate.definition import (
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.aggregate.interpreter.model import ModelAccumulator
 from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
-from slicemill.aggregate.interpreter.statements import Body, Program, compile_bodies, row_converter
+from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition, State
@@ -34,7 +34,7 @@ from slicemill.esl.types.schema import assignable
 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
-) -> aggregate.Aggregate:
+) -> aggregate.RowAggregate:
     """What the operators run for an aggregate's name; `tables` gives the stored tables that bodies may read.
 
     >>> from slicemill.esl import bind
@@ -51,15 +51,15 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Finds aggregates by name, once each: bodies may call one another."""
 
-    found: dict[tuple[str, bool], aggregate.Aggregate] = {}
+    found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
 
-    def find(name: str, distinct: bool = False) -> aggregate.Aggregate:
+    def find(name: str, distinct: bool = False) -> aggregate.RowAggregate:
         key = (name.lower(), distinct)
         if key not in found:
             found[key] = resolve(name, distinct)
         return found[key]
 
-    def resolve(name: str, distinct: bool) -> aggregate.Aggregate:
+    def resolve(name: str, distinct: bool) -> aggregate.RowAggregate:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
             return _defined(base, window, find, tables)
@@ -73,7 +73,7 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
 
 def _defined(
     base: AggregateDefinition | None, window: AggregateDefinition | None, lookup: Lookup, tables: Source
-) -> aggregate.Aggregate:
+) -> aggregate.RowAggregate:
     versions = [version for version in (base, window) if version is not None]
     name, columns = versions[0].name, len(versions[0].returns)
     if len({len(version.returns) for version in versions}) > 1:
@@ -86,7 +86,7 @@ def _defined(
     algebraic = any(version.algebraic for version in versions)
     if algebraic:
         _check_combines(versions[0])
-    return aggregate.Aggregate(
+    return aggregate.RowAggregate(
         name,
         base=_base_factory(base, lookup, tables) if base is not None else builtin_base,
         window=_window_factory(window, lookup, tables) if window is not None else None,
@@ -114,7 +114,7 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
         make = import_class(definition.external)
         return lambda: ExternalAccumulator(definition, make)
 
-    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.Aggregate:
+    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
         """A base version that calls its own name builds on the built-in aggregate it replaces."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
@@ -171,7 +171,7 @@ class EslAccumulator:
         self._names = definition.arguments.names
         self._to_arguments = row_converter(definition.arguments)
         self._program = program
-        self._body = Body(definition, inwindow, tables)
+        self._body = BodyContext(definition, inwindow, tables)
 
     def initialize(self, args: Args) -> Returned:
         return self._run(State.INITIALIZE, args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.aggregate.interpreter.relations import Environment, Source, compile_query
+from slicemill.aggregate.interpreter.relations import QueryEnvironment, Source, compile_query
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.rows import Row
@@ -17,4 +17,4 @@ def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) ->
     >>> evaluate_relation(catalog.queries["query_1"].query, catalog, lambda name: [(2, 1), (1, 4), (2, 2)])
     [(1, 4), (2, 3)]
     """
-    return compile_query(query, aggregate_lookup(catalog, tables))(Environment(tables))
+    return compile_query(query, aggregate_lookup(catalog, tables))(QueryEnvironment(tables))
