@@ -1,4 +1,4 @@
-"""Aggregates written in ESL give what built-in ones give, in every box of the dispatch table (M31-M37)."""
+"""Aggregates written in ESL give what built-in ones give, with every strategy (M31-M37)."""
 
 from __future__ import annotations
 
@@ -84,24 +84,24 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("box", FRAMES, ids=lambda box: box.name.lower())
+@pytest.mark.parametrize("strategy", FRAMES, ids=lambda strategy: strategy.name.lower())
 @pytest.mark.parametrize("name", WRITTEN)
 @settings(max_examples=40)
 @given(data=st.data(), tuples=streams())
 def test_an_aggregate_written_in_esl_equals_the_built_in_one(
-    name: str, box: Strategy, data: st.DataObject, tuples: list[Timed]
+    name: str, strategy: Strategy, data: st.DataObject, tuples: list[Timed]
 ) -> None:
-    frame = replace(data.draw(FRAMES[box]), partition=key_of)
+    frame = replace(data.draw(FRAMES[strategy]), partition=key_of)
     written, builtin = WRITTEN[name], BUILTINS[name]
-    if box is Strategy.SLIDING:
+    if strategy is Strategy.SLIDING:
         written = replace(written, algebraic=False)
     assert strategy_of(written, frame) in (
-        {box, Strategy.TUMBLE} if written.algebraic else set(Strategy) - {Strategy.PANES}
+        {strategy, Strategy.TUMBLE} if written.algebraic else set(Strategy) - {Strategy.PANES}
     )
     expected = run(builtin, frame, tuples)
     assert run(replace(written, window=None), frame, tuples) == expected
     if not (
-        box is Strategy.ACTIVE and name == "max"
+        strategy is Strategy.ACTIVE and name == "max"
     ):  # what it deletes from the window, it reports no expiry of
         assert run(written, frame, tuples) == expected
 

@@ -15,7 +15,7 @@ from slicemill.reference.window_dispatch import running_call
 
 
 @pytest.mark.parametrize(
-    ("name", "frame", "box"),
+    ("name", "frame", "strategy"),
     [
         ("sum", WindowFrame("RANGE", None), Strategy.UNBOUNDED),
         ("sum", WindowFrame("ROWS", None, slide=5), Strategy.UNBOUNDED),
@@ -29,8 +29,10 @@ from slicemill.reference.window_dispatch import running_call
         ("sum", WindowFrame("RANGE", 9, active=True), Strategy.ACTIVE),
     ],
 )
-def test_the_frame_and_the_aggregate_choose_the_box(name: str, frame: WindowFrame, box: Strategy) -> None:
-    assert strategy_of(BUILTINS[name], frame) is box
+def test_the_frame_and_the_aggregate_choose_the_strategy(
+    name: str, frame: WindowFrame, strategy: Strategy
+) -> None:
+    assert strategy_of(BUILTINS[name], frame) is strategy
 
 
 WINDOW_ONLY = RowAggregate("only", None, lambda inwindow: StatisticWindow(Count(), inwindow), algebraic=True)
@@ -39,11 +41,11 @@ WINDOW_ONLY = RowAggregate("only", None, lambda inwindow: StatisticWindow(Count(
 @pytest.mark.parametrize(
     "frame", [WindowFrame("ROWS", None), WindowFrame("ROWS", 4, slide=5), WindowFrame("ROWS", 4, slide=2)]
 )
-def test_boxes_that_run_the_base_version_refuse_an_aggregate_without_one(frame: WindowFrame) -> None:
+def test_strategies_that_run_the_base_version_refuse_an_aggregate_without_one(frame: WindowFrame) -> None:
     with pytest.raises(SlicemillError, match="only has only a WINDOW version"):
         running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)
 
 
 @pytest.mark.parametrize("frame", [WindowFrame("ROWS", 4), WindowFrame("RANGE", 4, active=True)])
-def test_the_other_boxes_accept_it(frame: WindowFrame) -> None:
+def test_the_other_strategies_accept_it(frame: WindowFrame) -> None:
     running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)

@@ -140,7 +140,7 @@ frames = st.builds(
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=40)
 @given(streams(st.none() | st.integers(-6, 6)), frames, st.booleans())
-def test_every_box_gives_the_definition_of_a_sliding_window(
+def test_every_strategy_gives_the_definition_of_a_sliding_window(
     name: str, tuples: list[Timed], frame: WindowFrame, advance: bool
 ) -> None:
     definition = {**BUILTINS, "median": MEDIAN, "concatenate": CONCATENATE}[name]

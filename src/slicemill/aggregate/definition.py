@@ -1,6 +1,6 @@
 """What an aggregate is to the operators that run it (M29-M32, M35).
 
-An aggregate has up to two independent procedures. The *base* version sees tuples one by one and may return at
+An aggregate has up to two independent versions. The *base* version sees tuples one by one and may return at
 each of them and at the end (TERMINATE). The *window* version also sees the window's content and is told about
 every tuple that leaves it (EXPIRE). Both return through RETURN: a call gives the list of what it inserted
 there, often nothing, often one value, possibly several. Where RETURN has several columns, a value is a tuple.
@@ -62,7 +62,7 @@ class BaseAccumulator(RowAccumulator, Protocol):
     """The running state of a base aggregate for one group."""
 
     def terminate(self) -> Returned:
-        """The result so far; asked of a fresh instance, the result over no tuple at all.
+        """The result so far; asked of a fresh accumulator, the result over no tuple at all.
 
         It leaves the state as it is: cumulative windows ask after every tuple (M31).
         """
@@ -137,25 +137,25 @@ class RowCall:
 class Stepper:
     """Sends the first tuple to INITIALIZE and the others to ITERATE (M30)."""
 
-    __slots__ = ("_instance", "_started")
+    __slots__ = ("_accumulator", "_started")
 
-    def __init__(self, instance: RowAccumulator) -> None:
-        self._instance = instance
+    def __init__(self, accumulator: RowAccumulator) -> None:
+        self._accumulator = accumulator
         self._started = False
 
     def step(self, args: Args) -> Returned:
         if self._started:
-            return self._instance.iterate(args)
+            return self._accumulator.iterate(args)
         self._started = True
-        return self._instance.initialize(args)
+        return self._accumulator.initialize(args)
 
     def state(self) -> tuple[object, bool]:
-        """That of the instance, and whether it has had a tuple."""
-        return self._instance.state(), self._started
+        """That of the accumulator, and whether it has had a tuple."""
+        return self._accumulator.state(), self._started
 
     def restore(self, state: tuple[Any, bool]) -> None:
         kept, self._started = state
-        self._instance.restore(kept)
+        self._accumulator.restore(kept)
 
 
 class BaseRun:
@@ -166,18 +166,18 @@ class BaseRun:
     tumbles, panes and recomputed windows agree.
     """
 
-    __slots__ = ("_instance", "_latest", "_stepper")
+    __slots__ = ("_accumulator", "_latest", "_stepper")
 
     def __init__(self, base: BaseFactory) -> None:
-        self._instance = base()
-        self._stepper = Stepper(self._instance)
+        self._accumulator = base()
+        self._stepper = Stepper(self._accumulator)
         self._latest: Returned = []
 
     def step(self, args: Args) -> None:
         self._latest = self._stepper.step(args)
 
     def value(self) -> Returned:
-        return [*self._latest, *self._instance.terminate()]
+        return [*self._latest, *self._accumulator.terminate()]
 
     def state(self) -> object:
         return self._stepper.state(), self._latest

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
 from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr

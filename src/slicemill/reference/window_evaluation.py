@@ -42,7 +42,7 @@ class Evaluation(Protocol):
 
 
 class Unbounded:
-    """Box 1: the base aggregate, with TERMINATE after the tuple (M31)."""
+    """UNBOUNDED: the base aggregate, with TERMINATE after the tuple (M31)."""
 
     __slots__ = ("_run",)
 
@@ -64,7 +64,7 @@ class Unbounded:
 
 
 class Windowed:
-    """Boxes 2 and 5: expire, then insert, then ITERATE (M32)."""
+    """FINITE and SLIDING: expire, then insert, then ITERATE (M32)."""
 
     __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
 
@@ -102,7 +102,7 @@ class Windowed:
 
 
 class Tumble:
-    """Box 3: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
+    """TUMBLE: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
 
     __slots__ = ("_base", "_end", "_frame", "_run")
 
@@ -134,7 +134,7 @@ class Tumble:
 
 
 class Paned:
-    """Box 4: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
+    """PANES: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
 
     __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
 

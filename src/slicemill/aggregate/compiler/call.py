@@ -89,7 +89,7 @@ class Uda(Protocol):
     def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         """Takes the next tuples; every later one has timestamp `complete` or a greater one.
 
-        An error is the reference's (ExpressionError or SlicemillError); the state is of no use after it.
+        An error is the interpreter's (ExpressionError or SlicemillError); the state is of no use after it.
         """
         ...
 

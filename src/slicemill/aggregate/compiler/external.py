@@ -134,8 +134,8 @@ class ClassCode:
         """What a method returned, in the declared types; several columns as a tuple."""
         if returned is None:
             return None
-        instance = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
-        return instance.checked(returned, method)
+        accumulator = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
+        return accumulator.checked(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
         self.version.shared.facts.add(f"{self.record} reads {argument}")

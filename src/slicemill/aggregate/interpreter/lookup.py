@@ -2,7 +2,7 @@
 
 Aggregates written in ESL are interpreted statement by statement: slow and obviously right.
 
-A name may have a base and a window version, two independent procedures. Where the user has defined neither,
+A name may have a base and a window version, each independent. Where the user has defined neither,
 the built-in aggregate of that name is meant; where only a window version, the base version is the built-in
 one; where only a base version, windows are derived from it.
 """
@@ -23,13 +23,21 @@ from slicemill.aggregate.definition import (
 )
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.aggregate.interpreter.model import ModelAccumulator
-from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
+from slicemill.aggregate.interpreter.relations import (
+    Lookup,
+    QueryEnvironment,
+    Source,
+    compile_query,
+    no_tables,
+)
 from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import assignable
+from slicemill.rows import Row
 
 
 def resolve_aggregate(
@@ -69,6 +77,19 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
         return BUILTINS[key]
 
     return find
+
+
+def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) -> list[Row]:
+    """The rows of an ad hoc query on tables, or of a view over tables (M40), now.
+
+    `tables` gives the rows of a table by its declared name.
+
+    >>> from slicemill.esl import bind
+    >>> catalog = bind("CREATE TABLE t(a int, b int); SELECT a, sum(b) FROM t GROUP BY a ORDER BY a").catalog
+    >>> evaluate_relation(catalog.queries["query_1"].query, catalog, lambda name: [(2, 1), (1, 4), (2, 2)])
+    [(1, 4), (2, 3)]
+    """
+    return compile_query(query, aggregate_lookup(catalog, tables))(QueryEnvironment(tables))
 
 
 def _defined(
@@ -193,6 +214,10 @@ class EslAccumulator:
 
     def restore(self, state: Any) -> None:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
+
+    def run_statement(self, state: State, index: int) -> None:
+        """One statement alone, over the tables and arguments at hand: for its error."""
+        self._program[state][index](self._body)
 
     def _run(self, state: State, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))
