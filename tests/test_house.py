@@ -1,7 +1,7 @@
 """The house rules: which room may import which, how full a room may be, and that a name stands for one thing.
 
-`STILL` lists what breaks a rule today. A new offence fails, and so does an entry that has become untrue: the list
-can only get shorter.
+`STILL` lists what breaks a rule today. A new offence fails, and so does an entry that is no longer true: the
+list can only get shorter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
 from support.package_graph import (
     PACKAGES,
     ROOT,
