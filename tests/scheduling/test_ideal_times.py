@@ -10,13 +10,13 @@ from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.scheduling import composites
 from slicemill.scheduling.adaptive import BatchCost
-from slicemill.scheduling.composites import Join, Joined, JoinSide
 from slicemill.scheduling.ideal_times import Written, ideal_time
-from slicemill.scheduling.segments import SegmentFigures
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.time import wall_clock_us
+from slicemill_lab.charts import composites
+from slicemill_lab.charts.composites import Join, Joined, JoinSide
+from slicemill_lab.charts.segments import SegmentFigures
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 STREAMS = """
