@@ -1,4 +1,4 @@
-"""The proleptic Gregorian calendar, and the texts of dates and timestamps.
+"""The proleptic Gregorian calendar, and the strings of dates and timestamps.
 
 Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
 chrono-compatible low-level date algorithms. All times are UTC. The calendar's formulas are those of rows and
@@ -110,7 +110,7 @@ def last_day(days: Any) -> Any:
     return days_of(year, month, days_in_month(year, month))
 
 
-# -- texts ------------------------------------------------------------------------------------------------
+# -- strings ------------------------------------------------------------------------------------------------
 
 
 def parse_date(text: str) -> int:

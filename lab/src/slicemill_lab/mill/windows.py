@@ -14,10 +14,10 @@ from statistics import median
 from typing import cast
 
 from slicemill.aggregate.definition import (
-    AggregateCall,
-    AggregateDefinition,
+    Aggregate,
     Panes,
-    WindowInstance,
+    RowCall,
+    WindowAccumulator,
     base_of,
     window_version,
 )
@@ -46,19 +46,19 @@ class Cost:
     answers: tuple[float, ...]
 
 
-def defined(esl: str, name: str) -> AggregateDefinition:
+def defined(esl: str, name: str) -> Aggregate:
     return resolve_aggregate(name, bind(esl).catalog)
 
 
-def over_rows(definition: AggregateDefinition, window: int, slide: int | None = None) -> WindowAggregate:
+def over_rows(definition: Aggregate, window: int, slide: int | None = None) -> WindowAggregate:
     """`agg(row) OVER (ROWS window - 1 PRECEDING [SLIDE slide])`."""
-    call = AggregateCall(definition, lambda row: row)
+    call = RowCall(definition, lambda row: row)
     return WindowAggregate([WindowCall(call, Frame("ROWS", window - 1, slide))])
 
 
-def over_all(definition: AggregateDefinition) -> GroupAggregate:
+def over_all(definition: Aggregate) -> GroupAggregate:
     """`SELECT agg(row)` over the bare stream."""
-    return GroupAggregate([AggregateCall(definition, lambda row: row)])
+    return GroupAggregate([RowCall(definition, lambda row: row)])
 
 
 def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
@@ -82,7 +82,7 @@ def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> C
     return Cost(calls / measured, median(times) * 1_000_000, answers)
 
 
-def most_values(definition: AggregateDefinition, window: int, slide: int, rows: Sequence[Row]) -> int:
+def most_values(definition: Aggregate, window: int, slide: int, rows: Sequence[Row]) -> int:
     """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
     windows: list[Inwindow] = []
     operator = over_rows(_watched(definition, windows), window, slide)
@@ -96,11 +96,11 @@ def most_values(definition: AggregateDefinition, window: int, slide: int, rows: 
     return most + in_progress
 
 
-def _watched(definition: AggregateDefinition, windows: list[Inwindow]) -> AggregateDefinition:
+def _watched(definition: Aggregate, windows: list[Inwindow]) -> Aggregate:
     """The same aggregate; the windows it is given are noted."""
     make = window_version(definition)
 
-    def noted(inwindow: Inwindow) -> WindowInstance:
+    def noted(inwindow: Inwindow) -> WindowAccumulator:
         windows.append(inwindow)
         return make(inwindow)
 

@@ -64,7 +64,7 @@ def _percentile(name: str) -> BuiltinAggregate:
 
 def _listagg(name: str) -> BuiltinAggregate:
     return BuiltinAggregate(
-        name, ("text", "text"), lambda _: t.VARCHAR, algebraic=False, optional=1, constant=1
+        name, ("string", "string"), lambda _: t.VARCHAR, algebraic=False, optional=1, constant=1
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicemill.aggregate.compiler.prepare import Uda, prepare
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.together import model_calls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.interpreter.relations import Source
@@ -119,7 +119,7 @@ def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
 def _has_machine_code(asked: Asked, window: Window) -> bool:
     try:
         model_calls((asked,), frame_over(window))
-    except Unfit:
+    except NoCompiledForm:
         return False
     return True
 

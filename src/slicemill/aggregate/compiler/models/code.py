@@ -1,21 +1,20 @@
-"""Models as a procedure of a loop: what is written where a tuple comes, leaves, or a result is asked for.
+"""Models in a loop: what is written where a tuple comes, leaves, or a result is asked for.
 
-Several models over one window are one procedure, which keeps equal cores once (`slicemill.model.joint`).
+Several models over one window are written as one, which keeps equal cores once (`slicemill.model.joint`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
-from slicemill.aggregate.compiler.body import Procedure
 from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import Keeper, Place, simple_keeper
+from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Place, simple_accumulator
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
-from slicemill.aggregate.compiler.models.recomputed import Recomputed
+from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
 from slicemill.aggregate.compiler.source import Code
+from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import State
 from slicemill.model.classify import Way, classify
 from slicemill.model.joint import Condition, Kept, joint
@@ -28,38 +27,47 @@ _LONGEST_WHOLE = "9.2e18"  # what 64 bits hold
 _HEADS = ("rows", "begin", "at", "room")  # of a pool
 
 
-class ModelProcedure(Procedure):
-    """A version that is one model or several. The loop's records and pools hold what its keepers keep."""
+class ModelCode:
+    """Writes a version that is one model or several: records and pools hold what their cores accumulate."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.shared = version.out, version.shared
+        self.definition, self.record = version.definition, version.record
         self.models = self.definition.models
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
-        self.keepers: list[Keeper] = [self._keeper(*kept) for kept in enumerate(self.joint.kept)]
-        self.pools = [pool for keeper in self.keepers for pool in keeper.pools()]
+        self.accumulators: list[AccumulatorCode] = [
+            self._accumulator(*kept) for kept in enumerate(self.joint.kept)
+        ]
+        self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
         self.answers_if = "True"  # the text of whether a tuple that comes is answered
 
-    def _keeper(self, number: int, kept: Kept) -> Keeper:
+    def _accumulator(self, number: int, kept: Kept) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = Place(self.out, self.record, number, count, self._make_room)
         if way is Way.RECOMPUTE:
-            return Recomputed(core, place)
+            return RecomputedCore(core, place)
         if core.weight is None:
-            return simple_keeper(core, place)
+            return simple_accumulator(core, place)
         # Nothing leaves a base version: there any weight can be kept.
         stacked = way is Way.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
-    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[Keeper], bool]]:
-        """For each kind of elements the end of its fields' names, its keepers, and whether any is worn."""
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode], bool]]:
+        """For each kind of elements the end of its fields' names, its accumulators, and if any is worn."""
         for number, conditions in enumerate(self.joint.vectors):
-            both = zip(self.joint.kept, self.keepers, strict=True)
-            mine = [keeper for kept, keeper in both if kept.conditions == conditions]
-            yield str(number), conditions, mine, self.windowed and any(keeper.worn for keeper in mine)
+            both = zip(self.joint.kept, self.accumulators, strict=True)
+            mine = [accumulator for kept, accumulator in both if kept.conditions == conditions]
+            yield (
+                str(number),
+                conditions,
+                mine,
+                self.windowed and any(accumulator.worn for accumulator in mine),
+            )
 
     # -- what the loop asks --------------------------------------------------------------------------------
 
@@ -69,21 +77,21 @@ class ModelProcedure(Procedure):
             extra += [(f"count{end}", "i8"), (f"missing{end}", "i8")]
             extra += [(f"older{end}", "i8")] if worn else []
         extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
-        for keeper in self.keepers:
-            extra += self._fields(keeper).items()
+        for accumulator in self.accumulators:
+            extra += self._fields(accumulator).items()
         return Columns({}, extra=extra)
 
-    def _fields(self, keeper: Keeper) -> dict[str, str]:
+    def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
         """All that the record holds for a core."""
-        found = dict(keeper.fields())
-        if _may_overflow(keeper):
-            found[keeper.place.name("huge")] = "i8"
-        for pool in keeper.pools():
+        found = dict(accumulator.fields())
+        if _may_overflow(accumulator):
+            found[accumulator.place.name("huge")] = "i8"
+        for pool in accumulator.pools():
             found |= {f"{pool}_{part}": "i8" for part in _HEADS}
         return found
 
-    def origins(self, other: ModelProcedure, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Where the state of another procedure has what this one keeps; `numbers` are its models there.
+    def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Where the state of another one has what this one keeps; `numbers` are its models there.
 
         The other has as many models or more, and tells as many apart or fewer. Gives fields of the record,
         then pools, by the names that they have here.
@@ -95,16 +103,18 @@ class ModelProcedure(Procedure):
             old = other.joint.vectors.index(other.joint.conditions[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
             for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
-                to, of = self.keepers[place], other.keepers[origin]
+                to, of = self.accumulators[place], other.accumulators[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
                 pools |= {
-                    self.array(new_pool): other.array(old_pool)
+                    self.version.array(new_pool): other.version.array(old_pool)
                     for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
                 }
         return fields, pools
 
     def pool_columns(self, table: str) -> Columns:
-        return next(keeper.pools()[table] for keeper in self.keepers if table in keeper.pools())
+        return next(
+            accumulator.pools()[table] for accumulator in self.accumulators if table in accumulator.pools()
+        )
 
     def reset(self) -> None:
         names = [name for name, _ in self.columns().extra if not name.endswith(("_begin", "_at", "_room"))]
@@ -135,7 +145,7 @@ class ModelProcedure(Procedure):
     # -- statements ----------------------------------------------------------------------------------------
 
     def statements(self, state: State, bound: bool = True) -> None:
-        self._state, self._bound = state, bound
+        self.version.state, self.version.bound = state, bound
         if state is State.TERMINATE:
             self.answer()
         elif state is State.EXPIRE:
@@ -153,18 +163,18 @@ class ModelProcedure(Procedure):
             out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
             for _, _, mine, worn in self._vectors():
-                for keeper in mine:
-                    keeper.aged(worn)
+                for accumulator in mine:
+                    accumulator.aged(worn)
         names, formulas = self._element()
         images = self._images(formulas)
         for end, conditions, mine, worn in self._vectors():
             with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
-                for keeper in mine:
-                    if isinstance(keeper, Recomputed):
-                        keeper.keep(names, f"{record}.now")
+                for accumulator in mine:
+                    if isinstance(accumulator, RecomputedCore):
+                        accumulator.keep(names, f"{record}.now")
                     else:
-                        keeper.came(self._image(keeper, images, "+"), worn)
+                        accumulator.came(self._image(accumulator, images, "+"), worn)
 
     def _left(self) -> None:
         out, record = self.out, self.record
@@ -173,26 +183,26 @@ class ModelProcedure(Procedure):
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
         for end, conditions, mine, renews in self._vectors():
-            worn = [keeper for keeper in mine if keeper.worn]
+            worn = [accumulator for accumulator in mine if accumulator.worn]
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 if renews:
                     with out.block(f"if {record}.older{end} == 0:"):
                         out.line(f"{record}.older{end} = {record}.count{end}")
-                        for keeper in worn:
-                            keeper.begin_again()
-                for keeper in mine:
-                    again = isinstance(keeper, Recomputed)
-                    keeper.left(_NOTHING if again else self._image(keeper, images, "-"))
+                        for accumulator in worn:
+                            accumulator.begin_again()
+                for accumulator in mine:
+                    again = isinstance(accumulator, RecomputedCore)
+                    accumulator.left(_NOTHING if again else self._image(accumulator, images, "-"))
                 out.line(f"{record}.count{end} -= 1")
                 if renews:
                     out.line(f"{record}.older{end} -= 1")
                     with out.block(f"if {record}.older{end} == 0:"):
-                        for keeper in worn:
-                            keeper.renew()
+                        for accumulator in worn:
+                            accumulator.renew()
 
     def _given_at(self) -> str:
         self.shared.facts.add(f"{self.record} reads at")
-        return self._current("at").value
+        return self.version.current("at").value
 
     def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
         """The columns of the tuple at hand, and what is computed of them."""
@@ -202,7 +212,7 @@ class ModelProcedure(Procedure):
         ):
             argument = self._arguments[column.name]
             self.shared.facts.add(f"{self.record} reads {argument}")
-            code = self._current(argument)
+            code = self.version.current(argument)
             name = self.out.fresh("x")
             value = code.value
             if self.shared.nullable:
@@ -216,12 +226,12 @@ class ModelProcedure(Procedure):
     def _images(self, formulas: Formulas) -> dict[Expr, Pair]:
         """What the cores see of the tuple; 0 where that is too great for a double, which `huge` tells."""
         images: dict[Expr, Pair] = {}
-        for keeper in self.keepers:
-            transform = keeper.core.transform
-            if isinstance(keeper, Recomputed) or transform in images:
+        for accumulator in self.accumulators:
+            transform = accumulator.core.transform
+            if isinstance(accumulator, RecomputedCore) or transform in images:
                 continue
             images[transform] = high, low = formulas.pair(transform)
-            if _may_overflow(keeper):
+            if _may_overflow(accumulator):
                 name = self.out.fresh("image")
                 self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {high}, {low}")
                 with self.out.block(f"if not abs({name}h) < np.inf:"):
@@ -233,11 +243,11 @@ class ModelProcedure(Procedure):
             formulas.pair(condition.of)  # here, so that all that follows can use it
         return images
 
-    def _image(self, keeper: Keeper, images: Mapping[Expr, Pair], sign: str) -> Pair:
+    def _image(self, accumulator: AccumulatorCode, images: Mapping[Expr, Pair], sign: str) -> Pair:
         """As long as an element is too great for it, a core has no value."""
-        image = images[keeper.core.transform]
-        if _may_overflow(keeper):
-            self.out.line(f"{keeper.place.field('huge')} {sign}= {image[0]}_huge")
+        image = images[accumulator.core.transform]
+        if _may_overflow(accumulator):
+            self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
         return image
 
     def _if_element(
@@ -269,7 +279,7 @@ class ModelProcedure(Procedure):
                 null += f" or {self.record}.missing{end} > 0"
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
-        self.give(codes)
+        self.version.give(codes)
 
     def _values(self) -> dict[Expr, Pair]:
         """What the cores come to, and the values of the whole window that some of them need first."""
@@ -283,23 +293,23 @@ class ModelProcedure(Procedure):
                     need(other)
                 names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
                 return
-            keeper = self.keepers[int(name.removeprefix("c"))]
-            for scalar in keeper.core.scalars:
+            accumulator = self.accumulators[int(name.removeprefix("c"))]
+            for scalar in accumulator.core.scalars:
                 need(scalar)
-            if isinstance(keeper, Recomputed):
-                keeper.names = names
-            names[Symbol(name)] = self._value(keeper)
+            if isinstance(accumulator, RecomputedCore):
+                accumulator.names = names
+            names[Symbol(name)] = self._value(accumulator)
 
-        for number in range(len(self.keepers)):
+        for number in range(len(self.accumulators)):
             need(f"c{number}")
         return names
 
-    def _value(self, keeper: Keeper) -> Pair:
-        high, low = keeper.value()
-        if not _may_overflow(keeper):
+    def _value(self, accumulator: AccumulatorCode) -> Pair:
+        high, low = accumulator.value()
+        if not _may_overflow(accumulator):
             return high, low
         name = self.out.fresh("known")
-        self.out.line(f"{name} = {high} if {keeper.place.field('huge')} == 0 else np.nan")
+        self.out.line(f"{name} = {high} if {accumulator.place.field('huge')} == 0 else np.nan")
         return name, low
 
     def _make_room(self, pool: str) -> None:
@@ -309,10 +319,12 @@ class ModelProcedure(Procedure):
             heads = ", ".join(
                 f'{record.upper()}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room")
             )
-            array = self.array(pool)
-            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.place})")
+            array = self.version.array(pool)
+            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.place})")
 
 
-def _may_overflow(keeper: Keeper) -> bool:
+def _may_overflow(accumulator: AccumulatorCode) -> bool:
     """Can it be that a tuple is an element, but what the core sees of it is too great for a double?"""
-    return not isinstance(keeper, Recomputed) and not isinstance(keeper.core.transform, Column | Number)
+    return not isinstance(accumulator, RecomputedCore) and not isinstance(
+        accumulator.core.transform, Column | Number
+    )
