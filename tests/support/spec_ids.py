@@ -60,6 +60,8 @@ def used_ids(path: Path) -> set[str]:
 
 def _prose(path: Path) -> Iterator[str]:
     text = path.read_text()
+    if not _USED.search(text):
+        return
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
     elif path.suffix == ".py":
