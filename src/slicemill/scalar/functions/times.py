@@ -43,6 +43,7 @@ from slicemill.scalar.functions.arithmetic import dates_plus_months, in_64_bits,
 from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, int_checked, unscaled
 from slicemill.scalar.vectors import Mask, Numbers
+from slicemill.time import UNITS_US
 
 # -- fields -----------------------------------------------------------------------------------------------
 
@@ -74,13 +75,8 @@ _UNIT_MONTHS = {
     **dict.fromkeys(("MONTH", "MM", "MON"), 1),
 }
 _UNIT_US = {
-    "DAY": DAY_US,
     "DD": DAY_US,
-    "HOUR": HOUR_US,
-    "MINUTE": MINUTE_US,
-    "SECOND": SECOND_US,
-    "MILLISECOND": 1000,
-    "MICROSECOND": 1,
+    **{unit: UNITS_US[unit] for unit in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")},
 }
 # Timestamps this far from the ends of 64 bits can be moved to the start of any unit.
 _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
