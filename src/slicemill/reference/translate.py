@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slicemill.aggregate.definition import RowCall, comparable
+from slicemill.aggregate.definition import RowCall, comparable, declared
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
-from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame as FrameKind
