@@ -10,7 +10,7 @@ from scalar.evaluation import INPUT, TABLE, TEXTS, bound, by_row, differences, n
 from scalar.random_calls import NAMES, RELATIONS
 from scalar.spark_cases import SCHEMA
 from slicemill.errors import SlicemillError
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.schema import Kind
 from slicemill.scalar.values import ExpressionError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from slicemill.esl.model_calls import Asked
+from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.classifier import Classifier

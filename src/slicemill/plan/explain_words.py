@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, transform

@@ -17,6 +17,7 @@ from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, P
 from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed
 from slicemill.shedding.chains import NewestTuple, Tuple
+from slicemill.shedding.memories import memory_of
 from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow
 
@@ -28,7 +29,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         super().__init__(temporal)
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
-        self._memory = budget.memory()
+        self._memory = memory_of(budget)
         self._shadow = Shadow()
         self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
         self._serial = 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from slicemill.aggregate.definition import AggregateCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.errors import SlicemillError
 from slicemill.rows import Row, Timed
 
@@ -34,7 +34,7 @@ class RelationAggregate:
 
     def __init__(
         self,
-        calls: Sequence[AggregateCall],
+        calls: Sequence[RowCall],
         group: Callable[[Row], Row],
         range_us: int,
         slide_us: int,

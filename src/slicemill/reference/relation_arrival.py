@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from slicemill.aggregate.definition import AggregateCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.rows import Row, Timed
 
 
@@ -26,7 +26,7 @@ class ArrivalAggregate:
 
     def __init__(
         self,
-        calls: Sequence[AggregateCall],
+        calls: Sequence[RowCall],
         group: Callable[[Row], Row],
         *,
         rows: int | None = None,

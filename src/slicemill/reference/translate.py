@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slicemill.aggregate.definition import AggregateCall, comparable
+from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.queries import evaluate_relation
@@ -108,11 +108,11 @@ class Translator:
         assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
         return _coalesce(operator, schema, node.schema)
 
-    def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
+    def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> RowCall:
         definition = self.lookup(call.name, call.distinct)
         if definition.columns == 1:
             definition = replace(definition, finish=declared(call.columns[0].type))
-        return AggregateCall(definition, row_of_expressions(call.arguments, schema))
+        return RowCall(definition, row_of_expressions(call.arguments, schema))
 
     def _window_call(self, call: WindowCallSyntax, schema: Schema) -> WindowCall:
         window = call.window

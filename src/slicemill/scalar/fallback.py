@@ -54,7 +54,7 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
 
 
 def _reluctant(form: RowForm) -> RowForm:
-    """Leaves long texts to whoever asks for that very row: a guard such as CASE may have excluded it."""
+    """Leaves long strings to whoever asks for that very row: a guard such as CASE may have excluded it."""
 
     def unless_long(row: tuple[Any, ...]) -> object:
         if any(isinstance(value, int) and value > _LONG for value in row):

@@ -14,7 +14,7 @@ VARIES: Final = object()  # in place of the value of an argument that is no cons
 
 
 class Fallback(Exception):
-    """The columns at hand have no fast form, such as texts that are not ASCII: the row form runs."""
+    """The columns at hand have no fast form, such as strings that are not ASCII: the row form runs."""
 
 
 @dataclass(frozen=True, slots=True)

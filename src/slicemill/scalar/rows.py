@@ -24,7 +24,6 @@ from slicemill.esl.types.expression import (
     ScalarQuery,
 )
 from slicemill.esl.types.schema import Kind, Schema, Type
-from slicemill.rows import Row
 from slicemill.scalar.function import RowFunction
 from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.functions.logic import case_row
@@ -38,10 +37,10 @@ Leaf: TypeAlias = ColumnRef | Argument | Oldest | ScalarQuery | ExistsQuery
 Resolve: TypeAlias = Callable[[Leaf], Callable[[E], object]]
 
 
-def compile_expression(expr: Expr, schema: Schema) -> Callable[[Row], object]:
+def compile_expression(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], object]:
     """The value of an expression for a row in the order of `schema`."""
 
-    def column(leaf: Leaf) -> Callable[[Row], object]:
+    def column(leaf: Leaf) -> Callable[[tuple[object, ...]], object]:
         if not isinstance(leaf, ColumnRef):
             raise TypeError(f"{type(leaf).__name__} has no meaning outside an aggregate's body")
         return itemgetter(schema.index(leaf.name))
@@ -49,7 +48,7 @@ def compile_expression(expr: Expr, schema: Schema) -> Callable[[Row], object]:
     return compile_with(expr, column)
 
 
-def compile_condition(expr: Expr, schema: Schema) -> Callable[[Row], bool]:
+def compile_condition(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], bool]:
     """Whether a condition is true for a row: neither false nor unknown."""
     value = compile_expression(expr, schema)
     return lambda row: value(row) is True

@@ -76,56 +76,56 @@ nullif(any, any) -> first
 nvl(any, any) -> common
 nvl2(value, any, any) -> common
 
-# text
-ascii(text) -> int
-char_length(text) -> int
-chr(integer) -> text
-concat(text, text...) -> text
-concat_ws(text, text...) -> text
-contains(text, text) -> boolean
-endswith(text, text) -> boolean
-initcap(text) -> text
-instr(text, text) -> int
-left(text, integer) -> text
-length(text) -> int
-levenshtein(text, text) -> int
-locate(text, text, [integer]) -> int
-lower(text) -> text
-lpad(text, integer, [text]) -> text
-ltrim(text) -> text
-repeat(text, integer) -> text
-replace(text, text, [text]) -> text
-reverse(text) -> text
-right(text, integer) -> text
-rpad(text, integer, [text]) -> text
-rtrim(text) -> text
-split_part(text, text, integer) -> text
-startswith(text, text) -> boolean
-substr(text, integer, [integer]) -> text
-substring(text, integer, [integer]) -> text
-substring_index(text, text, integer) -> text
-translate(text, text, text) -> text
-trim(text) -> text
-upper(text) -> text
+# strings
+ascii(string) -> int
+char_length(string) -> int
+chr(integer) -> string
+concat(string, string...) -> string
+concat_ws(string, string...) -> string
+contains(string, string) -> boolean
+endswith(string, string) -> boolean
+initcap(string) -> string
+instr(string, string) -> int
+left(string, integer) -> string
+length(string) -> int
+levenshtein(string, string) -> int
+locate(string, string, [integer]) -> int
+lower(string) -> string
+lpad(string, integer, [string]) -> string
+ltrim(string) -> string
+repeat(string, integer) -> string
+replace(string, string, [string]) -> string
+reverse(string) -> string
+right(string, integer) -> string
+rpad(string, integer, [string]) -> string
+rtrim(string) -> string
+split_part(string, string, integer) -> string
+startswith(string, string) -> boolean
+substr(string, integer, [integer]) -> string
+substring(string, integer, [integer]) -> string
+substring_index(string, string, integer) -> string
+translate(string, string, string) -> string
+trim(string) -> string
+upper(string) -> string
 
 # patterns
-regexp_extract(text, text, [integer]) -> text
-regexp_like(text, text) -> boolean
-regexp_replace(text, text, text) -> text
+regexp_extract(string, string, [integer]) -> string
+regexp_like(string, string) -> boolean
+regexp_replace(string, string, string) -> string
 
 # times
 add_months(time, integer) -> date
 date_add(time, int) -> date
 date_diff(time, time) -> int
-date_format(time, text) -> text
+date_format(time, string) -> string
 date_sub(time, int) -> date
-date_trunc(text, time) -> timestamp
+date_trunc(string, time) -> timestamp
 datediff(time, time) -> int
 day(time) -> int
 dayofmonth(time) -> int
 dayofweek(time) -> int
 dayofyear(time) -> int
-from_unixtime(integer, [text]) -> text
+from_unixtime(integer, [string]) -> string
 hour(time) -> int
 last_day(time) -> date
 make_date(integer, integer, integer) -> date
@@ -137,9 +137,9 @@ second(time) -> int
 timestamp_micros(integer) -> timestamp
 timestamp_millis(integer) -> timestamp
 timestamp_seconds(number) -> timestamp
-to_date(text, [text]) -> date
-to_timestamp(text, [text]) -> timestamp
-trunc(time, text) -> date
+to_date(string, [string]) -> date
+to_timestamp(string, [string]) -> timestamp
+trunc(time, string) -> date
 unix_micros(timestamp) -> bigint
 unix_millis(timestamp) -> bigint
 unix_seconds(timestamp) -> bigint
@@ -153,11 +153,11 @@ end(period) -> timestamp
 period(timestamp, timestamp) -> period
 
 # hashing
-crc32(text) -> bigint
+crc32(string) -> bigint
 hash(plain, plain...) -> int
-md5(text) -> text
-sha1(text) -> text
-sha2(text, integer) -> text
+md5(string) -> string
+sha1(string) -> string
+sha2(string, integer) -> string
 xxhash64(plain, plain...) -> bigint
 """
 
@@ -174,7 +174,7 @@ _NAMED_TYPES = {
     "int": t.INT,
     "bigint": t.BIGINT,
     "double": t.DOUBLE,
-    "text": t.VARCHAR,
+    "string": t.VARCHAR,
     "timestamp": t.TIMESTAMP,
     "date": t.DATE,
     "period": t.PERIOD,
@@ -185,7 +185,7 @@ _FITS = {
     "int": {Kind.INT},
     "integer": {Kind.INT, Kind.BIGINT},
     "places": {Kind.INT, Kind.BIGINT},
-    "text": {Kind.VARCHAR},
+    "string": {Kind.VARCHAR},
     "boolean": {Kind.BOOLEAN},
     "time": {Kind.TIMESTAMP, Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},

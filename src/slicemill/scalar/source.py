@@ -24,7 +24,7 @@ class Snippet:
 
 # From the texts of a call's arguments to that of its value. `ops` are the helpers of generated code.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
-# For the types of a call, its result's type, and whether machine code is made (where texts are codes, and
+# For the types of a call, its result's type, and whether machine code is made (where strings are codes, and
 # integers wrap round): None for types that have no source.
 SourceMaker: TypeAlias = Callable[[tuple[Type, ...], Type, bool], SnippetMaker | None]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from slicemill.esl.types.expression import Call, Expr
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, RowFunction, Types, template
+from slicemill.scalar.function import SAME, RowFunction, ScalarFunction, Types, template
 from slicemill.scalar.functions.arithmetic import ARITHMETIC
 from slicemill.scalar.functions.bits import BITS
 from slicemill.scalar.functions.casts import converter
@@ -17,12 +17,12 @@ from slicemill.scalar.functions.maths import MATHS
 from slicemill.scalar.functions.patterns import PATTERNS
 from slicemill.scalar.functions.periods import PERIODS, RELATIONS
 from slicemill.scalar.functions.rounding import ROUNDING
-from slicemill.scalar.functions.text import TEXT
+from slicemill.scalar.functions.strings import STRINGS
 from slicemill.scalar.functions.times import TIMES
 from slicemill.scalar.kernel import Kernel, KernelCall
 from slicemill.scalar.values import ExpressionError
 
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, ScalarFunction] = {
     **RELATIONS,
     **ARITHMETIC,
     **BITS,
@@ -33,13 +33,13 @@ FUNCTIONS: dict[str, Function] = {
     **PATTERNS,
     **PERIODS,
     **ROUNDING,
-    **TEXT,
+    **STRINGS,
     **TIMES,
 }
 
 
-def function_of(name: str, types: Types) -> Function:
-    """What a call means. CONTAINS is a relation of periods and a function of texts."""
+def function_of(name: str, types: Types) -> ScalarFunction:
+    """What a call means. CONTAINS is a relation of periods and a function of strings."""
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
     function = (RELATIONS if of_periods else FUNCTIONS).get(name)
     if function is None:

@@ -1,4 +1,4 @@
-"""Values of scalar expressions: the error where there is none, the ranges of types, and texts of numbers.
+"""Values of scalar expressions: the error where there is none, the ranges of types, and strings of numbers.
 
 Values are Spark's: INT and BIGINT are ints checked to 32 and 64 bits, DECIMAL is an exact Decimal with the
 scale of its type, TIMESTAMP and INTERVAL are microseconds, DATE is days, PERIOD is a tuple (begin, end, …).

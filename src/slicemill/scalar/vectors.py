@@ -1,4 +1,4 @@
-"""Columns while they are computed with: NumPy for numbers and times, Arrow for texts and decimals.
+"""Columns while they are computed with: NumPy for numbers and times, Arrow for strings and decimals.
 
 A Vector says of each row its value, whether it is known (not NULL), and whether it is a *fallback*: a row on
 which a kernel met something it does not answer itself, such as an overflow. The row form gives the value or
@@ -22,7 +22,7 @@ from slicemill.esl.types.schema import Kind, Type
 Mask: TypeAlias = NDArray[np.bool_]
 # NumPy arrays of numbers; their arithmetic has no useful types.
 Numbers: TypeAlias = Any
-# Numbers, or for texts and decimals a pyarrow Array or Scalar; periods are (n, 2) begins and ends.
+# Numbers, or for strings and decimals a pyarrow Array or Scalar; periods are (n, 2) begins and ends.
 Data: TypeAlias = Any
 
 _DTYPES: dict[Kind, type[np.generic]] = {

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Frame, Window, WindowCall
@@ -37,7 +37,7 @@ POOLS: dict[str, tuple[Type, list[Any]]] = {
     "w": (t.TIMESTAMP, [0, 10**15, -1, None]),
 }
 SCHEMA = Schema(tuple(Column(name, type_) for name, (type_, _) in POOLS.items()))
-FITTING = {"number": "ibdm", "any": "ibdmsqwk", "text": "s", "boolean": "q"}
+FITTING = {"number": "ibdm", "any": "ibdmsqwk", "string": "s", "boolean": "q"}
 NUMBERS = [*FITTING["number"], "wild"]
 
 

@@ -20,8 +20,8 @@ from operators.over.streams import (
     tuples,
     window,
 )
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.over.calls import WindowCalls

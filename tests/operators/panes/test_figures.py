@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from operators.panes.brute import aggregate, shown
 from operators.panes.values import NUMBERS, VALUES, arrow, call, plain
 from slicemill.errors import SlicemillError
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.operators.panes.entries import from_table, joined, no_entries, to_table

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column, Kind, Type

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from slicemill.columns.rows import column_values
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column, Kind, Type

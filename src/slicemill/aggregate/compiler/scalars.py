@@ -10,12 +10,11 @@ What has no machine form is, in Python, a call of the row form.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from slicemill.aggregate.compiler.layout import MACHINE, default_of
-from slicemill.aggregate.compiler.source import Aside, Code, Unfit, Writer, any_null
+from slicemill.aggregate.compiler.source import Aside, Code, NoCompiledForm, Writer, any_null
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
     Argument,
@@ -38,28 +37,30 @@ from slicemill.scalar.table import FUNCTIONS, expanded, function_of, row_form
 Columns: TypeAlias = Mapping[str, Callable[[], Code]]
 
 
-class Scalars(ABC):
+class Names(Protocol):
+    """What leaves of expressions mean: up to whoever has arguments, a window and tables."""
+
+    def argument(self, expr: Argument) -> Code: ...
+
+    def oldest(self, expr: Oldest) -> Code: ...
+
+    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
+
+    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+
+
+class Scalars:
     """Writes the expressions of one aggregate's statements."""
 
-    def __init__(self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any]) -> None:
+    def __init__(
+        self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any], names: Names
+    ) -> None:
         self.out = writer
         self.form = form
         self.literals = literals  # texts of the bodies, with their codes
-        self.closures = closures  # functions of the reference that the source calls, by name
+        self.closures = closures  # functions by row that the source calls, by name
         self.fail: Callable[[], None] = lambda: None
-
-    # What names mean is up to whoever has tables and arguments.
-    @abstractmethod
-    def argument(self, expr: Argument) -> Code: ...
-
-    @abstractmethod
-    def oldest(self, expr: Oldest) -> Code: ...
-
-    @abstractmethod
-    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
-
-    @abstractmethod
-    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+        self._names = names
 
     def fail_if(self, condition: str) -> None:
         with self.out.block(f"if {condition}:"):
@@ -68,21 +69,21 @@ class Scalars(ABC):
 
     def expression(self, expr: Expr, columns: Columns) -> Code:
         if expr.type.kind is Kind.ANY:
-            raise Unfit("an argument has no type")
+            raise NoCompiledForm("an argument has no type")
         if isinstance(expr, Literal):
             return self.literal(converter(expr.type, expr.type)(expr.value), expr.type)
         if isinstance(expr, ColumnRef):
             if expr.name not in columns:
-                raise Unfit(f"{expr.name} is read from a group outside")
+                raise NoCompiledForm(f"{expr.name} is read from a group outside")
             return columns[expr.name]()
         if isinstance(expr, Argument):
-            return self.argument(expr)
+            return self._names.argument(expr)
         if isinstance(expr, Oldest):
-            return self.oldest(expr)
+            return self._names.oldest(expr)
         if isinstance(expr, ScalarQuery):
-            return self.scalar_query(expr, columns)
+            return self._names.scalar_query(expr, columns)
         if isinstance(expr, ExistsQuery):
-            return self.exists_query(expr, columns)
+            return self._names.exists_query(expr, columns)
         if isinstance(expr, Cast):
             return self._cast(expr, columns)
         if isinstance(expr, Case):
@@ -108,7 +109,7 @@ class Scalars(ABC):
             return Code("np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf")
         if isinstance(value, bool | int | float | str):
             return Code(repr(value))
-        return Code(self._closure("constant", value))
+        return Code(self.closure("constant", value))
 
     # -- conversions ---------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Scalars(ABC):
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
         if expr.safe:
-            raise Unfit("TRY_CAST has no form in generated code")
+            raise NoCompiledForm("TRY_CAST has no form in generated code")
         if expr.operand.type.kind is Kind.NULL:
             return Code(default_of(expr.type), "True")
         return self.convert(self.expression(expr.operand, columns), expr.operand.type, expr.type)
@@ -150,7 +151,9 @@ class Scalars(ABC):
         if make is None:
             _, row_function, _ = row_form(name, types, call.type)
             if not function.strict:
-                raise Unfit(f"{name} of {' and '.join(map(str, types))} has no form in generated code")
+                raise NoCompiledForm(
+                    f"{name} of {' and '.join(map(str, types))} has no form in generated code"
+                )
             codes = self._strict_arguments(arguments, wanted, columns)
             return self._by_reference(name, codes, call.type, row_function)
         if function.strict:
@@ -163,7 +166,7 @@ class Scalars(ABC):
         equals = FUNCTIONS["="]
         make = equals.source and equals.source(types, t.BOOLEAN, self.form == MACHINE)
         if make is None:
-            raise Unfit(f"nullif of {types[0]} has no form in generated code")
+            raise NoCompiledForm(f"nullif of {types[0]} has no form in generated code")
         a, b = (self.out.named(self.expression(argument, columns)) for argument in arguments)
         result = self.out.fresh()
         self.out.line(f"{result}_null = {a.null} or (not {b.null} and {make(a.value, b.value).value})")
@@ -229,9 +232,9 @@ class Scalars(ABC):
     def _by_reference(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
         """A call of a reference function, which may give NULL or raise."""
         if self.form == MACHINE:
-            raise Unfit(f"{what} has no machine form")
+            raise NoCompiledForm(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
-        called = self._closure("reference", lambda *values: function(*map(_plain, values)))
+        called = self.closure("reference", lambda *values: function(*map(_plain, values)))
         self.out.line(f"{name} = None")
         with self.out.block(f"if not {null}:"):
             self.out.line(f"{name} = {called}({', '.join(code.value for code in codes)})")
@@ -241,9 +244,9 @@ class Scalars(ABC):
         self.out.failing = True
         return Code(name, f"{name}_null")
 
-    def _closure(self, stem: str, value: object) -> str:
+    def closure(self, stem: str, value: object) -> str:
         if self.form == MACHINE:
-            raise Unfit(f"{value!r} has no machine form")
+            raise NoCompiledForm(f"{value!r} has no machine form")
         name = f"{stem}_{len(self.closures) + 1}"
         self.closures[name] = value
         return name

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.exact.totals import Totals, variances
 from slicemill.errors import SlicemillError
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
@@ -21,7 +22,7 @@ from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.extremes import Extreme, sortable
 from slicemill.operators.panes.partials import Edge, Known, Partial
 from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.sums import Sum, Totals, variances
+from slicemill.operators.panes.sums import Sum
 from slicemill.operators.panes.view import View
 from slicemill.scalar.decimals import from_unscaled
 from slicemill.scalar.values import BIGINT_MAX, BIGINT_MIN, EXACT

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph

@@ -153,7 +153,7 @@ def _same(value: object) -> object:
     return value
 
 
-# -- from text --------------------------------------------------------------------------------------------
+# -- from strings --------------------------------------------------------------------------------------------
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _REAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
@@ -168,7 +168,7 @@ _FALSE = ("f", "false", "n", "no", "0")
 
 
 def _unreadable(text: str, kind: Kind) -> ExpressionError:
-    return ExpressionError(f"'{text}' is no {kind.value}; use TRY_CAST to get NULL for such texts")
+    return ExpressionError(f"'{text}' is no {kind.value}; use TRY_CAST to get NULL for such strings")
 
 
 def _text_to_integer(kind: Kind) -> RowFunction:
@@ -217,7 +217,7 @@ def _text_to_boolean(text: str) -> bool:
     raise _unreadable(text, Kind.BOOLEAN)
 
 
-# The usual forms of texts, which Arrow reads as the row form does.
+# The usual forms of strings, which Arrow reads as the row form does.
 _USUAL_INT = r"\A-?[0-9]{1,9}\z"
 _USUAL_BIGINT = r"\A-?[0-9]{1,18}\z"
 _USUAL_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,3})?\z"
@@ -311,7 +311,7 @@ def _seconds_column(us: Numbers) -> Numbers:
     return us // SECOND_US
 
 
-# -- to text ----------------------------------------------------------------------------------------------
+# -- to strings ----------------------------------------------------------------------------------------------
 
 
 def _interval_text(us: int) -> str:

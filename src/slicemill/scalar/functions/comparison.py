@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,9 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.function import (
     SAME,
-    Function,
     RowFunction,
     RowMaker,
+    ScalarFunction,
     Types,
     as_common,
     as_doubles,
@@ -98,12 +98,54 @@ def less_source(kind: Kind, a: str, b: str) -> str:
     return f"({a} < {b} or ({b} != {b} and {a} == {a}))" if kind is Kind.DOUBLE else f"({a} < {b})"
 
 
-# -- = <> < <= > >= ---------------------------------------------------------------------------------------
+class Relation(NamedTuple):
+    """A relation of two values in its three forms, each for a type; none of the values is NULL."""
+
+    row: Callable[[Type], RowFunction]
+    column: Callable[[Type], Test]
+    source: Callable[[Kind, str, str], str]
 
 
-def _comparison_row(of: Callable[[RowFunction, RowFunction], RowFunction]) -> RowMaker:
-    """A comparison made from equality and less-than of the type both sides have in common."""
-    return lambda types, _result: of(equality(types[0]), less(types[0]))
+_EQUAL = Relation(equality, equal_columns, _equal_source)
+_LESS = Relation(less, _less_columns, less_source)
+
+
+# -- = <> < <= > >=: equal or less, with sides swapped or answers turned round ----------------------------
+
+
+def _comparison(
+    relation: Relation, numbers: Test, arrow: Callable[..., Any], swapped: bool = False, negated: bool = False
+) -> ScalarFunction:
+    """`numbers` and `arrow` compare columns without NaN as a whole."""
+
+    def row(types: Types, _result: Type) -> RowFunction:
+        holds = relation.row(types[0])
+        if negated:
+            return (lambda a, b: not holds(b, a)) if swapped else (lambda a, b: not holds(a, b))
+        return (lambda a, b: holds(b, a)) if swapped else holds
+
+    def column(call: KernelCall) -> Strict:
+        type_ = call.types[0]
+        if held_by_arrow(type_):
+            return lambda a, b: on_arrow(arrow, a, b)
+        if type_.kind not in (Kind.DOUBLE, Kind.PERIOD):
+            return numbers
+        holds = relation.column(type_)
+        if negated:
+            return (lambda a, b: ~holds(b, a)) if swapped else (lambda a, b: ~holds(a, b))
+        return (lambda a, b: holds(b, a)) if swapped else holds
+
+    def source(kind: Kind, a: str, b: str) -> str:
+        text = relation.source(kind, b, a) if swapped else relation.source(kind, a, b)
+        return f"(not {text})" if negated else text
+
+    return ScalarFunction(
+        row=row,
+        takes=_comparable,
+        column=_exactly(column),
+        source=_comparison_source(source, order=relation is _LESS),
+        duckdb=SAME,
+    )
 
 
 def _exactly(make: KernelMaker) -> KernelMaker:
@@ -116,33 +158,14 @@ def _exactly(make: KernelMaker) -> KernelMaker:
     return checked
 
 
-def _equality_column(call: KernelCall) -> Strict:
-    return equal_columns(call.types[0])
-
-
-def _inequality_column(call: KernelCall) -> Strict:
-    same = equal_columns(call.types[0])
-    return lambda a, b: ~same(a, b)
-
-
-def _order_column(on_numbers: Test, on_texts: Any, on_doubles: Callable[[Test], Test]) -> KernelMaker:
-    def make(call: KernelCall) -> Strict:
-        type_ = call.types[0]
-        if held_by_arrow(type_):
-            return lambda a, b: on_arrow(on_texts, a, b)
-        return on_doubles(_less_columns(type_)) if type_.kind is Kind.DOUBLE else on_numbers
-
-    return make
-
-
 def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
-    """`order`: needs to know which of two comes first, which codes of texts do not tell."""
+    """`order`: needs to know which of two comes first, which codes of strings do not tell."""
 
     def make(types: Types, _result: Type, machine: bool) -> SnippetMaker | None:
         kinds = kinds_of(types)
         simple = kinds <= {*INTS_32, *INTS_64, Kind.DOUBLE, Kind.BOOLEAN}
-        texts = kinds == {Kind.VARCHAR} and not (order and machine)
-        if not simple and not texts and not (kinds == {Kind.DECIMAL} and not machine):
+        strings = kinds == {Kind.VARCHAR} and not (order and machine)
+        if not simple and not strings and not (kinds == {Kind.DECIMAL} and not machine):
             return None
         kind = types[0].kind
         return lambda a, b: Snippet(text(kind, a, b), twice=kind is Kind.DOUBLE)
@@ -150,9 +173,9 @@ def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> So
     return make
 
 
-_equals_source = _comparison_source(_equal_source, order=False)
-_lesser_source = _comparison_source(less_source, order=True)
-_greater_source = _comparison_source(lambda kind, a, b: less_source(kind, b, a), order=True)
+_EQUALS = _comparison(_EQUAL, np.equal, pc.equal)
+_BELOW = _comparison(_LESS, np.less, pc.less)
+_ABOVE = _comparison(_LESS, np.greater, pc.greater, swapped=True)
 
 
 # -- comparisons that know NULL: <=> and IN ---------------------------------------------------------------
@@ -302,97 +325,59 @@ def _is_nan_column(vector: Vector) -> Vector:
     return Vector(t.BOOLEAN, np.isnan(vector.data) & _known(vector), None, vector.fallback)
 
 
-COMPARISON: dict[str, Function] = {
-    "=": Function(
-        row=_comparison_row(lambda equals, _less: equals),
-        takes=_comparable,
-        column=_exactly(_equality_column),
-        source=_equals_source,
-        duckdb=SAME,
-    ),
-    "<>": Function(
-        row=_comparison_row(lambda equals, _less: lambda a, b: not equals(a, b)),
-        takes=_comparable,
-        column=_exactly(_inequality_column),
-        source=_comparison_source(lambda kind, a, b: f"(not {_equal_source(kind, a, b)})", order=False),
-        duckdb=SAME,
-    ),
-    "<": Function(
-        row=_comparison_row(lambda _equals, less: less),
-        takes=_comparable,
-        column=_exactly(_order_column(np.less, pc.less, lambda less: less)),
-        source=_lesser_source,
-        duckdb=SAME,
-    ),
-    "<=": Function(
-        row=_comparison_row(lambda _equals, less: lambda a, b: not less(b, a)),
-        takes=_comparable,
-        column=_exactly(_order_column(np.less_equal, pc.less_equal, lambda less: lambda a, b: ~less(b, a))),
-        source=_comparison_source(lambda kind, a, b: f"(not {less_source(kind, b, a)})", order=True),
-        duckdb=SAME,
-    ),
-    ">": Function(
-        row=_comparison_row(lambda _equals, less: lambda a, b: less(b, a)),
-        takes=_comparable,
-        column=_exactly(_order_column(np.greater, pc.greater, lambda less: lambda a, b: less(b, a))),
-        source=_greater_source,
-        duckdb=SAME,
-    ),
-    ">=": Function(
-        row=_comparison_row(lambda _equals, less: lambda a, b: not less(a, b)),
-        takes=_comparable,
-        column=_exactly(
-            _order_column(np.greater_equal, pc.greater_equal, lambda less: lambda a, b: ~less(a, b))
-        ),
-        source=_comparison_source(lambda kind, a, b: f"(not {less_source(kind, a, b)})", order=True),
-        duckdb=SAME,
-    ),
-    "<=>": Function(
+COMPARISON: dict[str, ScalarFunction] = {
+    "=": _EQUALS,
+    "<>": _comparison(_EQUAL, np.not_equal, pc.not_equal, negated=True),
+    "<": _BELOW,
+    "<=": _comparison(_LESS, np.less_equal, pc.less_equal, swapped=True, negated=True),
+    ">": _ABOVE,
+    ">=": _comparison(_LESS, np.greater_equal, pc.greater_equal, negated=True),
+    "<=>": ScalarFunction(
         row=_null_safe_row,
         takes=_comparable,
         strict=False,
         column=_exactly(_null_safe_column),
-        source=_equals_source,
+        source=_EQUALS.source,
         duckdb=SAME,
     ),
-    "in": Function(
+    "in": ScalarFunction(
         row=_in_row,
         takes=_comparable,
         strict=False,
         column=_exactly(_in_column),
-        source=_equals_source,
+        source=_EQUALS.source,
         duckdb=SAME,
     ),
-    "greatest": Function(
+    "greatest": ScalarFunction(
         row=_extreme_row(largest=True),
         takes=as_result,
         strict=False,
         column=_extreme_column(largest=True),
-        source=_greater_source,
+        source=_ABOVE.source,
         duckdb=SAME,
     ),
-    "least": Function(
+    "least": ScalarFunction(
         row=_extreme_row(largest=False),
         takes=as_result,
         strict=False,
         column=_extreme_column(largest=False),
-        source=_lesser_source,
+        source=_BELOW.source,
         duckdb=SAME,
     ),
-    "isnan": Function(
+    "isnan": ScalarFunction(
         row=plain(_is_nan_row),
         takes=as_doubles,
         strict=False,
         column=free_kernel(_is_nan_column),
         duckdb="coalesce(isnan({0}), FALSE)",
     ),
-    "isnull": Function(
+    "isnull": ScalarFunction(
         row=plain(lambda value: value is None),
         strict=False,
         column=free_kernel(_is_null_column),
         duckdb=SAME,
     ),
-    "isnotnull": Function(
+    "isnotnull": ScalarFunction(
         row=plain(lambda value: value is not None),
         strict=False,
         column=free_kernel(_is_not_null_column),

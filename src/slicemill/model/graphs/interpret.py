@@ -1,0 +1,176 @@
+"""Graphs, executed instance by instance as C12 says: slow, and the meaning of a graph.
+
+An instance is one slide. Each node fires at most once, after those it needs; reading a register gives what it
+held before this instance, and what is written to it counts from the next one on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from slicemill.model.graphs import vectors
+from slicemill.model.graphs.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs.vectors import Vector
+from slicemill.model.operators import ACCUMULATORS
+from slicemill.model.parse import parse
+from slicemill.model.scalars import evaluate, exact
+from slicemill.model.terms import Expr, ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The elements that come, of several sources by the ids of their S, and how many of the oldest leave."""
+
+    new: Vector | Mapping[str, Vector]
+    leaving: int = 0
+
+    def of(self, source: str) -> Vector:
+        """What one source brings."""
+        if not isinstance(self.new, Mapping):
+            return self.new
+        if source not in self.new:
+            raise ModelError(f"{source} (S) brings nothing: let it bring its last vector, or an empty one")
+        return self.new[source]
+
+
+@dataclass(slots=True)
+class Work:
+    """How often functions of T, operators of Ac and inverses have been applied, results left out."""
+
+    transforms: int = 0
+    combinations: int = 0
+    inverses: int = 0
+
+    @property
+    def calls(self) -> int:
+        return self.transforms + self.combinations + self.inverses
+
+    def count(self, node: Node, vector: Vector) -> None:
+        if node.op is Op.T and "inverse" in node.params:
+            self.inverses += len(vector)
+        elif node.op is Op.T and "gather" not in node.params:
+            self.transforms += len(vector)
+        elif node.op is Op.AC:
+            self.combinations += max(len(vector) - 1, 0)
+
+
+def asynchronous(instances: Iterable[Instance]) -> Iterator[Instance]:
+    """Instances of several sources in which those that bring nothing bring again what they brought last."""
+    latest: dict[str, Vector] = {}
+    for instance in instances:
+        if isinstance(instance.new, Mapping):
+            latest |= instance.new
+        yield Instance(dict(latest) or instance.new, instance.leaving)
+
+
+def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
+    """The value at each instance; the first brings the initial window. `work` is added to.
+
+    >>> from slicemill.model import expression
+    >>> from slicemill.model.graphs.canonical import incremental_graph
+    >>> squares = incremental_graph(expression("sum(x^2)"))
+    >>> [int(value) for value in run(squares, [Instance((1, 2, 3, 4)), Instance((5,), leaving=1)])]
+    [30, 54]
+    """
+    graph.validate()
+    registers: dict[str, Vector] = {node.id: () for node in graph.registers}
+    phase = Phase.INITIAL
+    for instance in instances:
+        outputs: dict[tuple[str, int], Vector] = {}
+        written = dict(registers)
+        for node in graph.order(phase):
+            given = {}
+            for edge in graph.into(node.id, phase):
+                source = (edge.src, edge.src_port)
+                given[edge.dst_port] = registers[edge.src] if edge.src in registers else outputs[source]
+            if node.op is Op.W:
+                if given:
+                    written[node.id] = given[0]
+            elif node.op is Op.S or given:
+                if work is not None and given:
+                    work.count(node, given.get(0, ()))
+                fired = _fire(node, given, instance, graph)
+                outputs |= {(node.id, port): vector for port, vector in enumerate(fired)}
+        registers, phase = written, Phase.SUCCESSIVE
+        (value,) = outputs[graph.result, 0]
+        yield value
+
+
+def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Graph) -> tuple[Vector, ...]:
+    first = given.get(0, ())
+    params = node.params
+    match node.op:
+        case Op.S:
+            return (tuple(map(_element, instance.of(node.id))),)
+        case Op.M:
+            return (vectors.merge(first, given.get(1, ())),)
+        case Op.Z:
+            return (vectors.zipped(first, given[1]),)
+        case Op.F if "where" in params:
+            return vectors.filter_where(first, *(_function(text, graph) for text in params["where"]))
+        case Op.F:
+            count = params["oldest"]
+            return vectors.filter_oldest(first, instance.leaving if count == "d" else count)
+        case Op.T:
+            return (_transformed(node, first, graph),)
+        case Op.A if "search" in params:
+            options = [Fraction(option) for option in params["options"]]
+            # What is not found keeps its place among the values of the cores.
+            return (vectors.search(first, params["search"], options) or (None,),)
+        case Op.A:
+            return (vectors.search_where(first, _function(params["where"], graph), first=params["first"]),)
+        case Op.AC if params.get("lifted"):
+            return ((ACCUMULATORS[params["op"]].combined(first),),)
+        case Op.AC:
+            return (vectors.accumulate(first, params["op"]),)
+        case Op.P:
+            return (vectors.permute(first, params["order"]),)
+    raise ModelError(f"{node.op} does not fire")
+
+
+def _transformed(node: Node, vector: Vector, graph: Graph) -> Vector:
+    params = node.params
+    if "inverse" in params:
+        inverse = ACCUMULATORS[params["inverse"]].inverse
+        if inverse is None:
+            raise ModelError(f"{node.id} (T) is to undo {params['inverse']}, which has no inverse")
+        return vectors.uniform(vector, inverse)
+    if "gather" in params:
+        if "lower" in params:
+            vector = tuple(
+                ACCUMULATORS[name].lower(v) for name, v in zip(params["lower"], vector, strict=True)
+            )
+        return (evaluate(_parsed(params["f"]), dict(zip(params["gather"], vector, strict=True))),)
+    if "fs" in params:
+        functions = [_function(text, graph) for text in params["fs"]]
+        return vectors.transform(
+            vector, functions, tail=params.get("tail", False), lenient=params.get("lenient", False)
+        )
+    size = {"n": Fraction(len(vector))}
+    images = [
+        evaluate(_parsed(params["f"]), {**_components(x, graph), **size, "i": Fraction(i)})
+        for i, x in enumerate(vector, start=1)
+    ]
+    return tuple(map(ACCUMULATORS[params["lift"]].lift, images)) if "lift" in params else tuple(images)
+
+
+def _function(text: str, graph: Graph) -> Callable[[Any], Any]:
+    return lambda element: evaluate(_parsed(text), _components(element, graph))
+
+
+@cache
+def _parsed(text: str) -> Expr:
+    return parse(text)
+
+
+def _components(element: Any, graph: Graph) -> dict[str, Any]:
+    values = element if isinstance(element, tuple) else (element,)
+    return dict(zip(graph.columns, values, strict=True))
+
+
+def _element(element: Any) -> Any:
+    return tuple(map(exact, element)) if isinstance(element, tuple) else exact(element)

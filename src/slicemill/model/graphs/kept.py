@@ -1,0 +1,111 @@
+"""The graph of a model as it is run: each core in the way of its class (C14, C15, C17, C21).
+
+    INCREMENTAL         what leaves is undone, what comes is added to W(V)
+    SHIFT_INCREMENTAL   the same, and what W(V) holds is shifted first
+    TWO_STACK           W(V) has partial results: the oldest go, new ones come, Ac over all of them
+    AUX_MEMORY          W(V) has candidates: those that have left go, new ones come, A finds the best
+    BLOCKING            T and Ac over the whole window
+
+Where all cores are INCREMENTAL this is the incremental graph of `canonical`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from slicemill.model.classify import Classification, Kind, Way
+from slicemill.model.core import Core
+from slicemill.model.graphs.canonical import window_loop
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase, Storage
+from slicemill.model.model import Model
+from slicemill.model.terms import shown
+
+_WORKING = {"storage": Storage.WORKING.value}
+_LATER = Phase.SUCCESSIVE
+
+
+def kept_graph(model: Model) -> Graph:
+    nodes, edges = window_loop()
+    ends = []
+    for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
+        more_nodes, more_edges = _core(core, found, number)
+        nodes += more_nodes
+        edges += more_edges
+        ends.append(_named("ac", number))
+    last = ends[0] if ends else "s"
+    for number, end in enumerate(ends[1:], start=1):
+        merged = f"mv{number}"
+        nodes.append(Node(merged, Op.M))
+        edges += [Edge(last, merged, dst_port=0), Edge(end, merged, dst_port=1)]
+        last = merged
+    gathered = [f"c{number}" for number in range(len(ends))]
+    nodes.append(Node("g", Op.T, {"f": shown(model.result), "gather": gathered}, model.finalisation))
+    edges.append(Edge(last, "g"))
+    return Graph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
+
+
+def _named(name: str, number: int) -> str:
+    return name if number == 0 else f"{name}_{number}"
+
+
+def _core(core: Core, found: Classification, number: int) -> tuple[list[Node], list[Edge]]:
+    text = shown(core.argument)
+    names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
+    to, tn, ti, ts, fv, m2, m3, ac, wv = (_named(name, number) for name in names)
+    params: dict[str, object] = {"f": text}
+    if core.weight is not None or core.blocked:
+        params["positional"] = True
+    coming = Node(tn, Op.T, params, text, number)
+    store = Node(wv, Op.W, _WORKING, found.state_text, number)
+    end = _end(core, ac, number)
+    if found.way is Way.RECOMPUTE:
+        return [coming, end], _chain(("m1", tn, ac))
+    if found.way is Way.DELTA:
+        nodes = [
+            Node(to, Op.T, params, text, number),
+            coming,
+            Node(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
+            Node(m2, Op.M, core=number),
+            Node(m3, Op.M, core=number),
+            end,
+            store,
+        ]
+        edges = [
+            Edge("f", to, src_port=0, phase=_LATER),
+            Edge("s", tn),
+            Edge(to, ti, phase=_LATER),
+            Edge(ti, m2, dst_port=0, phase=_LATER),
+            Edge(tn, m2, dst_port=1),
+            Edge(m2, m3, dst_port=0),
+            *_chain((m3, ac, wv)),
+        ]
+        if found.kind is Kind.INCREMENTAL and core.weight is None:
+            return nodes, [*edges, Edge(wv, m3, dst_port=1, phase=_LATER)]
+        shift = Node(ts, Op.T, {"f": "shift"}, "shift", number)
+        return [*nodes, shift], [
+            *edges,
+            Edge(wv, ts, phase=_LATER),
+            Edge(ts, m3, dst_port=1, phase=_LATER),
+        ]
+    nodes = [coming, Node(fv, Op.F, {"oldest": "d"}, "left | rest", number), Node(m2, Op.M, core=number)]
+    edges = [
+        Edge(wv, fv, phase=_LATER),
+        Edge(fv, m2, src_port=1, dst_port=0, phase=_LATER),
+        Edge("s", tn),
+        Edge(tn, m2, dst_port=1),
+        Edge(m2, wv),
+        Edge(m2, ac),
+    ]
+    return [*nodes, end, store], edges
+
+
+def _chain(names: Sequence[str]) -> list[Edge]:
+    return [Edge(src, dst) for src, dst in pairwise(names)]
+
+
+def _end(core: Core, name: str, number: int) -> Node:
+    if core.accumulator is not None:
+        return Node(name, Op.AC, {"op": core.aggregate}, core.accumulator.symbol, number)
+    options = [str(option) for option in core.options]
+    return Node(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)
