@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Uda
-from slicemill.aggregate.definition import align, base_of, evaluate
+from slicemill.aggregate.calls import Uda
+from slicemill.aggregate.definition import align, base_of, declared, evaluate
 from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
-from slicemill.aggregate.result_types import declared
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
