@@ -39,13 +39,13 @@ from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.operators.drop.step import DropState
+from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import Seats
 from slicemill.operators.over.calls import WindowState
 from slicemill.operators.over.events import Events
 from slicemill.operators.panes.state import MemberState, PaneState
 from slicemill.operators.row_step import RowState
-from slicemill.operators.specs import AgeLimit, JoinMember
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut

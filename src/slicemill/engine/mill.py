@@ -58,7 +58,7 @@ from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source as SourceOperator
+from slicemill.operators.streams.spec import Source as SourceOperator
 from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log

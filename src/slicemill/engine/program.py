@@ -15,17 +15,22 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.coalesce.step import CoalesceStep
 from slicemill.operators.drop.step import NOTHING, Dropping, DropStep, WholeWindowsStep
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.group.step import GroupCallsStep
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.step import JoinStep, SharedJoinStep
+from slicemill.operators.lookup.spec import Materialize
 from slicemill.operators.making import Making
+from slicemill.operators.operator import SharedOperator
+from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import stateful_step, stateless_step
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.step import Part, SharedStep, StatefulStep, Step
+from slicemill.operators.step import SharedStep, StatefulStep, Step, StepResult
+from slicemill.operators.streams.spec import Scan
 from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.units import Unit
@@ -58,7 +63,7 @@ class UnitPlan:
     def has_last_words(self) -> bool:
         """Says an operator something at the end, at the time of the last tuple?"""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
-        return any(isinstance(operator, (op.GroupAggregate, op.Coalesce)) for operator in operators)
+        return any(isinstance(operator, (GroupAggregate, Coalesce)) for operator in operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +153,26 @@ class UnitProgram:
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
 
-    def _run_steps(self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]) -> dict[str, Part]:
+    def _run_steps(
+        self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
+    ) -> dict[str, StepResult]:
         """What each node gives. A table that many read is put together from its chunks once, not by each."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
-        found: dict[str, Part] = {node: (tables[log], complete[log]) for node, log in self._read.items()}
-        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
+        found: dict[str, StepResult] = {
+            node: (tables[log], complete[log]) for node, log in self._read.items()
+        }
+        parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
         for node_id, sources in self._fed.items():
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
-            if isinstance(operator, op.Part):
+            if isinstance(operator, Part):
                 shared = sources[0]
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 made = _run(step, [found[source] for source in sources])
                 if isinstance(made, list):
-                    assert isinstance(operator, op.Shared), "nothing else makes parts"
+                    assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
                     parts[node_id] = dict(zip(names, made, strict=True))
                 else:
@@ -197,7 +206,7 @@ class UnitProgram:
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
-        if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
+        if isinstance(node.operator, (Scan, Materialize, Part)):
             return None
         plan = self.plan
         making = Making(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers)
@@ -209,7 +218,7 @@ class UnitProgram:
         return step
 
 
-def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
+def _run(step: Step | SharedStep, given: Sequence[StepResult]) -> StepResult | list[StepResult]:
     """What a step makes of its inputs; without all of them it makes nothing."""
     tables, complete = [], []
     for part in given:
@@ -228,5 +237,5 @@ def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
     return made if isinstance(made, tuple) else list(made)
 
 
-def _rows(part: Part | None) -> int:
+def _rows(part: StepResult | None) -> int:
     return part[0].num_rows if isinstance(part, tuple) else 0

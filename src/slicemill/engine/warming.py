@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterable
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import specs as op
 from slicemill.operators.group.step import warm
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.warm import warm as warm_joins
 from slicemill.operators.making import Making
+from slicemill.operators.streams.spec import Scan
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import part_of
 
 
 def warm_up(plan: UnitPlan) -> None:
     """Compile what a unit will run."""
-    if any(isinstance(plan.graph[node_id].operator, op.SharedJoin) for node_id in plan.unit.nodes):
+    if any(isinstance(plan.graph[node_id].operator, SharedJoin) for node_id in plan.unit.nodes):
         warm_joins()
     for node_id in plan.unit.nodes:
         warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
@@ -50,5 +51,5 @@ def warm_up_script(catalog: Catalog) -> None:
     for unit in plan.units:
         graph = part_of(plan.graph, unit)
         # The rows of tables, which are compiled into aggregates that read them, come with the mill.
-        if not any(isinstance(node.operator, op.Scan) for node in graph):
+        if not any(isinstance(node.operator, Scan) for node in graph):
             warm_up(UnitPlan(unit, graph, catalog.without_queries(), {}))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import SharedJoin, WindowJoin
+from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
 
 

@@ -17,7 +17,7 @@ from slicemill.errors import SlicemillError
 END = 2**63 - 1
 
 # What one member of a shared step gets: its rows and how far they are complete, or why there are none.
-Part: TypeAlias = tuple[pa.Table, int] | SlicemillError
+StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
 
 
 class Step(Protocol):
@@ -49,4 +49,4 @@ class StatefulStep(Step, Stateful, Protocol):
 class SharedStep(Stateful, Protocol):
     """One operator for many queries: a part for each, in the order of its members."""
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]: ...
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...

@@ -16,7 +16,7 @@ from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.records import BadRow
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.coalesce_shedding import SheddingCoalesce

@@ -18,8 +18,18 @@ from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.relation import Item, RelationQuery
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
+from slicemill.operators.classify.spec import Classify as spec_Classify
+from slicemill.operators.coalesce.spec import Coalesce as spec_Coalesce
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.group.spec import GroupAggregate as spec_GroupAggregate
+from slicemill.operators.join.spec import WindowJoin as spec_WindowJoin
+from slicemill.operators.lookup.spec import Lookup, Materialize
+from slicemill.operators.over.spec import WindowAggregate as spec_WindowAggregate
+from slicemill.operators.select.spec import Filter
+from slicemill.operators.select.spec import Project as spec_Project
+from slicemill.operators.streams.spec import Scan, Sink, Source
+from slicemill.operators.union.spec import Merge
+from slicemill.operators.windowed_group.spec import RelationAggregate as spec_RelationAggregate
 from slicemill.reference.classify import Classify, trained
 from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
@@ -59,15 +69,15 @@ class Translator:
 
     def specs(self, node: Node) -> list[Spec]:
         """The node's counterpart; tables and views have none, they live in what looks them up."""
-        if isinstance(node.operator, op.Source):
+        if isinstance(node.operator, Source):
             return self._source(node.operator)
-        if isinstance(node.operator, (op.Scan, op.Materialize)):
+        if isinstance(node.operator, (Scan, Materialize)):
             return []
-        if isinstance(node.operator, op.Sink):
+        if isinstance(node.operator, Sink):
             return [SinkSpec(node.id, node.inputs[0])]
         return [OperatorSpec(node.id, self.operator(node), fed_by(node, self.graph))]
 
-    def _source(self, operator: op.Source) -> list[Spec]:
+    def _source(self, operator: Source) -> list[Spec]:
         """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
         stream = self.catalog.declared_stream(operator.stream)
         if operator.stream == stream.name + ERRORS:
@@ -80,32 +90,32 @@ class Translator:
     def operator(self, node: Node) -> Operator:
         """What runs for a node that takes tuples and gives tuples."""
         operator = node.operator
-        if isinstance(operator, op.Lookup):
+        if isinstance(operator, Lookup):
             return self._lookup(node, operator)
         schema = self.graph[node.inputs[0]].schema
-        if isinstance(operator, op.Filter):
+        if isinstance(operator, Filter):
             return Select(_predicate(operator.condition, schema))
-        if isinstance(operator, op.Project):
+        if isinstance(operator, spec_Project):
             return Project(_row_of(operator.items, schema))
-        if isinstance(operator, op.Merge):
+        if isinstance(operator, Merge):
             return Union(len(node.inputs))
-        if isinstance(operator, op.WindowJoin):
+        if isinstance(operator, spec_WindowJoin):
             windows = [join_window(window) for window in operator.windows]
             return WindowJoin(windows, _predicate(operator.condition, node.schema), operator.member_times)
-        if isinstance(operator, op.GroupAggregate):
+        if isinstance(operator, spec_GroupAggregate):
             calls = [self._call(call, schema) for call in operator.calls]
             group = _row_of(operator.group_by, schema) if operator.group_by else None
             return GroupAggregate(calls, group)
-        if isinstance(operator, op.RelationAggregate):
+        if isinstance(operator, spec_RelationAggregate):
             return self._relation_aggregate(operator, schema)
-        if isinstance(operator, op.WindowAggregate):
+        if isinstance(operator, spec_WindowAggregate):
             return WindowAggregate([self._window_call(call, schema) for call in operator.calls])
-        if isinstance(operator, op.Classify):
+        if isinstance(operator, spec_Classify):
             schemas = [self.graph[source].schema for source in node.inputs]
             definition = operator.classifier
             learnt = trained(definition, self.rows_of(definition.training), schemas[-1])
             return Classify(definition, schemas[:-1], learnt)
-        assert isinstance(operator, op.Coalesce), "the other nodes take no tuples, or give none"
+        assert isinstance(operator, spec_Coalesce), "the other nodes take no tuples, or give none"
         return _coalesce(operator, schema, node.schema)
 
     def _call(self, call: CallSyntax | WindowCallSyntax, schema: Schema) -> AggregateCall:
@@ -122,7 +132,7 @@ class Translator:
         )
         return WindowCall(self._call(call, schema), frame)
 
-    def _relation_aggregate(self, operator: op.RelationAggregate, schema: Schema) -> Operator:
+    def _relation_aggregate(self, operator: spec_RelationAggregate, schema: Schema) -> Operator:
         calls = [self._call(call, schema) for call in operator.calls]
         group = _row_of(operator.group_by, schema)
         where = _predicate(operator.where, schema)
@@ -142,13 +152,13 @@ class Translator:
 
     # -- finite relations ------------------------------------------------------------------------------
 
-    def _lookup(self, node: Node, lookup: op.Lookup) -> Operator:
+    def _lookup(self, node: Node, lookup: Lookup) -> Operator:
         relation = self.graph[node.inputs[1]]
         columns = len(relation.schema)
         condition = _predicate(lookup.condition, node.schema)
-        if isinstance(relation.operator, op.Materialize):
+        if isinstance(relation.operator, Materialize):
             return ViewJoin(join_window(relation.operator.window), columns, condition, lookup.left)
-        assert isinstance(relation.operator, op.Scan)
+        assert isinstance(relation.operator, Scan)
         return TableJoin(self.rows_of(relation.operator.relation), columns, condition, lookup.left)
 
     def rows_of(self, name: str) -> Sequence[Row]:
@@ -161,12 +171,12 @@ def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
     A view is joined with the stream of its content, which comes first: at equal timestamps a tuple meets
     those of its own time. A table is no input, its rows are known.
     """
-    if isinstance(node.operator, op.Classify):
+    if isinstance(node.operator, spec_Classify):
         return node.inputs[:-1]
-    if not isinstance(node.operator, op.Lookup):
+    if not isinstance(node.operator, Lookup):
         return node.inputs
     stream, relation = node.inputs
-    viewed = isinstance(graph[relation].operator, op.Materialize)
+    viewed = isinstance(graph[relation].operator, Materialize)
     return (graph[relation].inputs[0], stream) if viewed else (stream,)
 
 
@@ -185,7 +195,7 @@ def join_window(window: Window) -> JoinWindow:
     return CountWindow(window.extent) if window.frame is FrameKind.ROWS else TimeWindow(window.extent)
 
 
-def _coalesce(operator: op.Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
+def _coalesce(operator: spec_Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
     attributes = [schema.index(name) for name in operator.attributes]
     # A partition column that is coalesced on as well is shown once, as the attribute.
     head = _row_of(tuple(i for i in operator.partition_by if i.name not in operator.attributes), schema)

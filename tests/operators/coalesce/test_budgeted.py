@@ -19,8 +19,8 @@ from slicemill.esl.types.schema import PERIOD
 from slicemill.operators.coalesce import budget_state, budgeted
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.specs import Coalesce
 from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.translate import _coalesce
 from slicemill.rows import Timed

@@ -18,8 +18,8 @@ from slicemill.esl.types.schema import PERIOD, Column, Schema
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.specs import Coalesce
 from slicemill.reference.translate import _coalesce
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns

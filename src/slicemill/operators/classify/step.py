@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from slicemill.columns.rows import column_values, to_table
 from slicemill.esl.types.classifier import Classifier as Definition
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
+from slicemill.operators.classify.spec import Classify
 from slicemill.operators.making import Making
 from slicemill.operators.step import END
 from slicemill.reference.classify import Trained, placed, trained
@@ -123,7 +123,7 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 def classify(making: Making) -> ClassifyStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.Classify):
+    if not isinstance(operator, Classify):
         return None
     definition = operator.classifier
     state = making.state

@@ -30,7 +30,7 @@ from slicemill.operators.coalesce.coalescing import (
 from slicemill.operators.coalesce.shedding import layout as m
 from slicemill.operators.coalesce.shedding.arrivals import expire, samples, take
 from slicemill.operators.coalesce.shedding.memory import unpacked
-from slicemill.operators.specs import Coalesce
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import numbers
 from slicemill.shedding.methods import method_of

@@ -12,12 +12,12 @@ import pyarrow as pa
 from slicemill.columns.order import Numbering
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.query import Frame
-from slicemill.operators import specs as op
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.making import Making
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -59,7 +59,7 @@ class CoalesceStep:
 
 def coalesce(making: Making) -> CoalesceStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.Coalesce):
+    if not isinstance(operator, Coalesce):
         return None
     if operator.budget is not None:
         return _budgeted(operator, operator.budget, making)
@@ -70,7 +70,7 @@ def coalesce(making: Making) -> CoalesceStep | None:
     return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)), numbering)
 
 
-def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
+def _budgeted(operator: Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
     if operator.window.frame is Frame.ROWS or not is_compiled(budget):
         return None
     output = making.node.schema

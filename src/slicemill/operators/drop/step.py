@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.esl.types.load_budget import UTILITY
-from slicemill.operators import specs as op
+from slicemill.operators.drop.spec import Drop, WholeWindows
 from slicemill.operators.making import Making
 from slicemill.scalar.columns import compile_vector
 from slicemill.shedding.accuracy import AccuracySums
@@ -41,7 +41,7 @@ class DropState:
 class DropStep:
     """`dropping` is set before each run."""
 
-    def __init__(self, operator: op.Drop, making: Making) -> None:
+    def __init__(self, operator: Drop, making: Making) -> None:
         self.dropping = NOTHING
         self._operator = operator
         self._state = making.state if isinstance(making.state, DropState) else DropState()
@@ -93,7 +93,7 @@ class DropStep:
 class WholeWindowsStep:
     """Lets pass what comes of windows of which nothing was dropped; `dropping` is that of its box."""
 
-    def __init__(self, operator: op.WholeWindows) -> None:
+    def __init__(self, operator: WholeWindows) -> None:
         self.box = operator.box
         self.dropping = NOTHING
 

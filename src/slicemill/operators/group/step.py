@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda, prepare
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
-from slicemill.operators import specs as op
 from slicemill.operators.assembly import Assembly, AssemblyState
+from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.making import Making
 from slicemill.operators.over.compiled_step import shared_models, window_calls
 from slicemill.operators.panes.step import shared_windows
@@ -47,7 +47,7 @@ class GroupCallsStep:
     """GROUP BY over all history: a row whenever an aggregate returns, and TERMINATE's at the end of input."""
 
     def __init__(
-        self, state: GroupState, operator: op.GroupAggregate, udas: Sequence[Uda], making: Making
+        self, state: GroupState, operator: GroupAggregate, udas: Sequence[Uda], making: Making
     ) -> None:
         schema = making.schemas[0]
         self.state = state
@@ -148,7 +148,7 @@ def warm(making: Making) -> None:
 def group_calls(making: Making) -> GroupCallsStep | None:
     """The step of an aggregate over all history."""
     operator = making.node.operator
-    if not isinstance(operator, op.GroupAggregate):
+    if not isinstance(operator, GroupAggregate):
         return None
     udas = [prepare(call, making.catalog, making.translator.rows_of) for call in operator.calls]
     state = making.state if isinstance(making.state, GroupState) else GroupState()

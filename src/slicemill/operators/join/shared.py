@@ -38,9 +38,9 @@ from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
 from slicemill.operators.join.pairs import Found, Pairs, Probing
 from slicemill.operators.join.side import Served, Side
 from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, Seats, reach_of
-from slicemill.operators.specs import SharedJoin
 from slicemill.scalar.rows import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.shared import Join
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.making import Making
-from slicemill.operators.specs import Part as PartOperator
-from slicemill.operators.specs import SharedJoin
-from slicemill.operators.step import Part, SharedStep, StatefulStep
+from slicemill.operators.part.spec import Part
+from slicemill.operators.step import SharedStep, StatefulStep, StepResult
 from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
@@ -28,7 +28,7 @@ def shared_join(making: Making) -> StatefulStep | SharedStep | None:
     limited = [member.name for member in operator.members if member.limit is not None]
     step = SharedJoinStep(join, limited)
     readers = making.graph.consumers(making.node.id)
-    return step if any(isinstance(reader.operator, PartOperator) for reader in readers) else JoinStep(step)
+    return step if any(isinstance(reader.operator, Part) for reader in readers) else JoinStep(step)
 
 
 class SharedJoinStep:
@@ -61,7 +61,7 @@ class SharedJoinStep:
             latest = max(int(pc.max(table.column(TS)).as_py()) for table in tables if table.num_rows)
             report.add(min(latest, until), AccuracySums(self._shares.get(name, 1.0) * rows, rows))
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         until = min(complete)
         self._count(tables, until)
         return [

@@ -18,8 +18,8 @@ from slicemill.columns.pieces import kept_from
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
 from slicemill.operators.lookup.matching import Matching, Stretch
+from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.making import Making
 from slicemill.operators.step import END
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -107,10 +107,10 @@ class ViewLookupStep:
 
 def view_lookup(making: Making) -> ViewLookupStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.Lookup):
+    if not isinstance(operator, Lookup):
         return None
     relation = making.graph[making.node.inputs[1]]
-    assert isinstance(relation.operator, op.Materialize), "tables are looked up by a step without state"
+    assert isinstance(relation.operator, Materialize), "tables are looked up by a step without state"
     columns, own = making.node.schema.columns, len(making.schemas[1])
     stream, view = Schema(columns[:own]), Schema(columns[own:])
     state = making.state if isinstance(making.state, ViewState) else ViewState()

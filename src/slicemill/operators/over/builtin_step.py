@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.aggregate.functions import has_kernel
-from slicemill.operators import specs as op
 from slicemill.operators.making import Making
 from slicemill.operators.over.calls import WindowCalls, WindowState
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
@@ -35,7 +35,7 @@ class WindowsStep:
 def builtin_windows(making: Making) -> WindowsStep | None:
     """The step of a window aggregate, unless a call is of a user's own, or has values without a kernel."""
     operator = making.node.operator
-    if not isinstance(operator, op.WindowAggregate):
+    if not isinstance(operator, WindowAggregate):
         return None
     for call in operator.calls:
         if any(making.catalog.aggregates(call.name)) or not has_kernel(call):

@@ -14,13 +14,14 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
 from slicemill.operators.assembly import Assembly
 from slicemill.operators.making import Making
+from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.numbering import has_expiries, returns_many
 from slicemill.operators.over.routines import CallsState, Member, MemberState, Routine
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.partitioned import Partitioned
-from slicemill.operators.step import END, Part
+from slicemill.operators.step import END, StepResult
 from slicemill.scalar.columns import ExpressionError, compile_many
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
@@ -113,7 +114,7 @@ class SharedCallsStep:
     def udas(self) -> list[Uda]:
         return [routine.uda for routine in self._routines.values()]
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         table, until = tables[0], complete[0]
         given = self._arguments.of(table)
         numbers = {
@@ -139,7 +140,7 @@ class SharedCallsStep:
         given: Mapping[Expr, Vector | ExpressionError],
         answers: Mapping[int, Answers],
         until: int,
-    ) -> Part:
+    ) -> StepResult:
         for argument in member.arguments:
             found = given[argument]
             if isinstance(found, ExpressionError):
@@ -150,7 +151,7 @@ class SharedCallsStep:
 class WindowCallsStep:
     """The same for a node of one query."""
 
-    def __init__(self, making: Making, operator: op.WindowAggregate) -> None:
+    def __init__(self, making: Making, operator: WindowAggregate) -> None:
         member = Member(operator.calls, making.node.schema.columns)
         self._shared = SharedCallsStep({making.node.id: member}, making)
 
@@ -185,7 +186,7 @@ def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
 def window_calls(making: Making) -> WindowCallsStep | None:
     """The step of a window aggregate in which a user's own is called."""
     operator = making.node.operator
-    if not isinstance(operator, op.WindowAggregate) or not any(
+    if not isinstance(operator, WindowAggregate) or not any(
         any(making.catalog.aggregates(call.name)) for call in operator.calls
     ):
         return None
@@ -194,7 +195,7 @@ def window_calls(making: Making) -> WindowCallsStep | None:
 
 def shared_models(making: Making) -> SharedCallsStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.SharedModels):
+    if not isinstance(operator, SharedModels):
         return None
     members = {member.name: Member(member.operator.calls, member.columns) for member in operator.members}
     return SharedCallsStep(members, making)

@@ -17,17 +17,19 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjunction
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
 from slicemill.operators.making import Making
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import Call, edge_grids
 from slicemill.operators.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.operators.panes.model_groups import ModelGroups, models_together
 from slicemill.operators.panes.partials import Values
 from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.spec import SharedWindows, WindowMember
 from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import SharedWindows
-from slicemill.operators.step import Part
+from slicemill.operators.panes.windows import PaneWindows
+from slicemill.operators.step import StepResult
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.reference.translate import Translator
 from slicemill.rows import Row
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -38,7 +40,7 @@ class SharedWindowsStep:
 
     def __init__(
         self,
-        shared: op.SharedWindows,
+        shared: SharedWindows,
         schema: Schema,
         state: PaneState,
         translator: Translator,
@@ -53,7 +55,7 @@ class SharedWindowsStep:
         # A user's aggregate may return several rows for a window.
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
-        self._windows = SharedWindows(
+        self._windows = PaneWindows(
             Input(schema, shared.keys),
             members,
             {member.name: conjunction(member.conditions) for member in shared.members},
@@ -70,8 +72,8 @@ class SharedWindowsStep:
     def state(self) -> PaneState:
         return self._windows.state
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
-        parts: list[Part] = []
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        parts: list[StepResult] = []
         answers = self._windows.run(tables[0], complete[0])
         for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
             if isinstance(answer, SlicemillError):
@@ -88,7 +90,7 @@ class SharedWindowsStep:
 
 def shared_windows(making: Making) -> SharedWindowsStep | None:
     operator = making.node.operator
-    if not isinstance(operator, op.SharedWindows):
+    if not isinstance(operator, SharedWindows):
         return None
     state = making.state if isinstance(making.state, PaneState) else PaneState()
     newcomers = making.newcomers.keys()
@@ -97,9 +99,9 @@ def shared_windows(making: Making) -> SharedWindowsStep | None:
     )
 
 
-def _member(member: op.WindowMember, translator: Translator) -> Member:
+def _member(member: WindowMember, translator: Translator) -> Member:
     operator = member.operator
-    if isinstance(operator, op.WindowAggregate):
+    if isinstance(operator, WindowAggregate):
         lengths = [length for length, _ in member.windows]
         figures = {
             call.columns[0].name: (length, _figure(call))
@@ -114,7 +116,7 @@ def _member(member: op.WindowMember, translator: Translator) -> Member:
 
 
 def _by_value(
-    member: op.WindowMember, operator: op.RelationAggregate, names: tuple[str, ...], translator: Translator
+    member: WindowMember, operator: RelationAggregate, names: tuple[str, ...], translator: Translator
 ) -> ValueGroups:
     (length, slide), columns = member.windows[0], member.columns
     calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
@@ -132,9 +134,9 @@ def _by_value(
     return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
 
 
-def calls_read(member: op.WindowMember) -> list[AggregateCall]:
+def calls_read(member: WindowMember) -> list[AggregateCall]:
     """The calls of GROUP BY over windows whose results somebody reads."""
-    assert isinstance(member.operator, op.RelationAggregate)
+    assert isinstance(member.operator, RelationAggregate)
     read = {column.name for column in member.columns}
     return [call for call in member.operator.calls if call.columns[0].name in read]
 
@@ -151,7 +153,7 @@ def _figure(call: Call) -> Figure:
     return figure
 
 
-def _by_reference(operator: op.RelationAggregate, translator: Translator) -> Evaluate:
+def _by_reference(operator: RelationAggregate, translator: Translator) -> Evaluate:
     """The calls over the arguments of a window's tuples, as the reference engine has it."""
     definitions = []
     for call in operator.calls:

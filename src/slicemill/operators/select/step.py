@@ -11,9 +11,10 @@ from slicemill.columns.rows import to_table
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.relation import Item
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.operators import specs as op
 from slicemill.operators.join.order import in_order
-from slicemill.operators.lookup.matching import Lookup
+from slicemill.operators.join.spec import InOrder
+from slicemill.operators.lookup.matching import TableLookup
+from slicemill.operators.lookup.spec import Lookup
 from slicemill.operators.select.kernels import filter_table, project_table
 from slicemill.rows import Row, Timed
 from slicemill.scalar.columns import compile_many, compile_vector
@@ -42,7 +43,7 @@ class LookupStep:
 
     def __init__(
         self,
-        lookup: op.Lookup,
+        lookup: Lookup,
         stream: Schema,
         table: Schema,
         rows: Sequence[Row],
@@ -55,7 +56,9 @@ class LookupStep:
         qualified = Schema(tuple(Column(n, c.type) for n, c in zip(self._names, stream, strict=True)))
         found = Schema(tuple(Column(_qualified(lookup.alias, c.name), c.type) for c in table))
         stored = to_table([Timed(0, row) for row in rows], found, [0] * len(rows))
-        self._join = Lookup(qualified, found, lookup.condition, stored.select(list(found.names)), left).join
+        self._join = TableLookup(
+            qualified, found, lookup.condition, stored.select(list(found.names)), left
+        ).join
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         renamed = dict(zip(self._own, self._names, strict=True))
@@ -66,7 +69,7 @@ class LookupStep:
 class InOrderStep:
     """Joined rows in the order of one join of all their streams, without what only that needed."""
 
-    def __init__(self, operator: op.InOrder, output: Schema, seq_bits: int) -> None:
+    def __init__(self, operator: InOrder, output: Schema, seq_bits: int) -> None:
         self._members = operator.members
         self._columns = [TS, SEQ, ARRIVAL, *output.names]
         self._seq_bits = seq_bits

@@ -21,11 +21,12 @@ from slicemill.aggregate.compiler.prepare import Uda
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
 from slicemill.operators.making import Making
 from slicemill.operators.over.builtin_step import WindowsStep, builtin_windows
 from slicemill.operators.over.compiled_step import WindowCallsStep, window_calls
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.select.step import FilterStep, ProjectStep
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
@@ -85,7 +86,7 @@ class CountWindowStep:
 def count_windows(making: Making) -> CountWindowStep | None:
     """The step of an aggregate over the last rows, if calls with OVER say the same."""
     operator = making.node.operator
-    if not isinstance(operator, op.RelationAggregate) or operator.slide is not None:
+    if not isinstance(operator, RelationAggregate) or operator.slide is not None:
         return None
     (_, rows), *_ = operator.windows
     if rows.frame is not Frame.ROWS or not all(same_over(call, making.catalog) for call in operator.calls):
@@ -96,7 +97,7 @@ def count_windows(making: Making) -> CountWindowStep | None:
     over = over_calls(operator, window)
     (source,) = making.schemas
     schema = Schema((*source.columns, *(column for call in over for column in call.columns)))
-    node = replace(making.node, operator=op.WindowAggregate(over), schema=schema)
+    node = replace(making.node, operator=WindowAggregate(over), schema=schema)
     inner = replace(making, node=node, state=state.calls)
     calls = window_calls(inner) or builtin_windows(inner)
     if calls is None:

@@ -20,12 +20,12 @@ from slicemill.columns.pieces import kept_from
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame
-from slicemill.operators import specs as op
 from slicemill.operators.making import Making
 from slicemill.operators.panes.step import has_group_kernel
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.select.step import FilterStep
 from slicemill.operators.windowed_group.lives import END, TIME, Found, Lives, LivesState
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.log_keys import partition_keys
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -54,7 +54,7 @@ class LivingState:
 class _Windows:
     """What both kinds have in common: rows for the kernel, and results from its answers."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making) -> None:
+    def __init__(self, operator: RelationAggregate, making: Making) -> None:
         schema = making.schemas[0]
         self.state = making.state if isinstance(making.state, LivingState) else LivingState()
         self._names = [item.name for item in operator.group_by]
@@ -99,7 +99,7 @@ class _Windows:
 class JoinedWindowsStep(_Windows):
     """A joined tuple counts while each of its members is in its own window."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making) -> None:
+    def __init__(self, operator: RelationAggregate, making: Making) -> None:
         super().__init__(operator, making)
         self._slide = operator.slide
         self._members = [
@@ -134,7 +134,7 @@ class JoinedWindowsStep(_Windows):
 class SlidingRowsStep(_Windows):
     """Every so many tuples, a row for each group among the last ones. Time is counted in tuples."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making, rows: int) -> None:
+    def __init__(self, operator: RelationAggregate, making: Making, rows: int) -> None:
         super().__init__(operator, making)
         self._extent = rows
         self._where = None if operator.where is None else FilterStep(operator.where, making.schemas[0])
@@ -167,7 +167,7 @@ class SlidingRowsStep(_Windows):
 def living_windows(making: Making) -> JoinedWindowsStep | SlidingRowsStep | None:
     """The step of an aggregate over such windows, unless a call is of a user's own, or has no kernel."""
     operator = making.node.operator
-    if not isinstance(operator, op.RelationAggregate) or not all(
+    if not isinstance(operator, RelationAggregate) or not all(
         has_group_kernel(call, making.catalog) for call in operator.calls
     ):
         return None
