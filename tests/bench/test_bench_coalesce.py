@@ -11,8 +11,8 @@ import pytest
 from slicemill.bench import coalesce
 from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
 from slicemill.bench.coalesce_rivals import FORMULATIONS
+from slicemill.operators.coalesce.rows_windows import Temporal
 from slicemill.reference.coalesce import Coalesce
-from slicemill.reference.coalesce_windows import Temporal
 from slicemill.rows import Timed
 
 if TYPE_CHECKING:

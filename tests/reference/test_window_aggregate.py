@@ -9,7 +9,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args
-from slicemill.reference.operator import Holding, Operator
+from slicemill.operators.row_operator import Holding, RowOperator
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.rows import Row, Timed
 
@@ -140,5 +140,5 @@ def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
     sliding = WindowAggregate(
         [over(BUILTINS["sum"], Frame("ROWS", 2)), over(ECHO, Frame("RANGE", 2, slide=2))]
     )
-    assert isinstance(plain, Operator) and isinstance(plain, Holding)
+    assert isinstance(plain, RowOperator) and isinstance(plain, Holding)
     assert (plain.inputs, plain.waits_for_time, sliding.waits_for_time) == (1, False, True)

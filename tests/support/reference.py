@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.context import fed_by
 from slicemill.operators.lookup.spec import Materialize
 from slicemill.operators.streams.spec import Scan, Sink, Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.reference.translate import Translator, fed_by
+from slicemill.reference.translate import Translator
 from slicemill.rows import Timed
 from support.corpus import Event, Row, TimedRow
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.group.step import warm
-from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.join.warm import warm as warm_joins
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext, step_of
+from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.step import Compiling
 from slicemill.operators.streams.spec import Scan
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import part_of
@@ -20,10 +19,16 @@ from slicemill.plan.units import part_of
 
 def warm_up(plan: UnitPlan) -> None:
     """Compile what a unit will run."""
-    if any(isinstance(plan.graph[node_id].operator, SharedJoin) for node_id in plan.unit.nodes):
-        warm_joins()
     for node_id in plan.unit.nodes:
-        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
+        node = plan.graph[node_id]
+        kind = kind_of(node.operator)
+        if kind.warm is not None:
+            imported(kind.warm)()
+        if kind.compiles:
+            step = step_of(StepContext(node, plan.graph, plan.catalog, plan.tables, None))
+            if isinstance(step, Compiling):
+                for uda in step.udas:
+                    uda.warm()
 
 
 def compile_beside(units: Iterable[RunningUnit], compiled: Callable[[], None]) -> None:

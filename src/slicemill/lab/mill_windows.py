@@ -28,8 +28,8 @@ from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.lab.calls import calls_made
 from slicemill.lab.plotting import curve, draw_curves
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Operator
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.rows import Row, Timed
 
@@ -61,7 +61,7 @@ def over_all(definition: AggregateDefinition) -> GroupAggregate:
     return GroupAggregate([AggregateCall(definition, lambda row: row)])
 
 
-def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
+def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
     """Send all rows through an operator; of the last 2 * `measured` one half is timed, the other counted."""
     tuples = [Timed(ts, row) for ts, row in enumerate(rows)]
     out: list[Timed] = []

@@ -87,12 +87,13 @@ class OperatorKind(Generic[S]):
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
     | `keys_below` | keys over its output as keys over its first input, if that has them |
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
-    | `seq_bits`, `numbered_by` | how many bits its rows' numbers have (`columns.order`), and whose these are |
+    | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
     | `last_words` | gives rows at the end of input, at the time of the last tuple |
     | `member` | what is asked about one of its members, if it is shared |
     | `stored` | its classes that states hold, by the names under which checkpoints know them |
     | `step` | the function that makes its step, as `module:name`; None if what reads it does its work |
     | `warm` | the function that compiles its loops, as `module:name` |
+    | `compiles` | its step has aggregates that are compiled for themselves |
     """
 
     spec: type[S]
@@ -123,6 +124,7 @@ class OperatorKind(Generic[S]):
     stored: Mapping[str, type] = field(default_factory=dict)
     step: str | None = None
     warm: str | None = None
+    compiles: bool = False
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:

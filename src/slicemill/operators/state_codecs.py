@@ -12,7 +12,7 @@ from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
-from slicemill.operators import specs as operators
+from slicemill.operators.registry import KINDS
 from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {
@@ -37,14 +37,11 @@ _CLASSES: dict[str, type] = {
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
-    "plan.relation_aggregate": operators.RelationAggregate,
-    "plan.window_aggregate": operators.WindowAggregate,
-    "plan.window_member": operators.WindowMember,
-    "plan.join_member": operators.JoinMember,
-    "plan.age_limit": operators.AgeLimit,
     "plan.load_budget": LoadBudget,
 }
 
+for _kind in KINDS:
+    _CLASSES.update(_kind.stored)
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
 

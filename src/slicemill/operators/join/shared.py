@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.order import SEQ_BITS, fanned_out, ranked, ranked_bits
+from slicemill.columns.order import fanned_out, ranked
+from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.join import placing, probe
 from slicemill.operators.join.answers import Answer, Answers, Collected

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, WindowCall
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
@@ -64,5 +65,6 @@ KINDS = (
         seq_bits=bits_of_calls,
         stored={"plan.window_aggregate": WindowAggregate},
         step="slicemill.operators.over.step:over",
+        compiles=True,
     ),
 )

@@ -109,5 +109,6 @@ KINDS = (
         ),
         stored={"plan.window_member": WindowMember},
         step="slicemill.operators.panes.step:shared_windows",
+        compiles=True,
     ),
 )
