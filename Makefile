@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 QUICK  := tests/esl tests/plan tests/explain tests/ingest tests/storage tests/metrics tests/scheduling \
+          tests/simulator \
           --ignore=tests/esl/test_fuzz_syntax.py --ignore=tests/storage/test_home_scale.py
 
 .DEFAULT_GOAL := help
@@ -14,11 +15,11 @@ QUICK  := tests/esl tests/plan tests/explain tests/ingest tests/storage tests/me
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
 	@touch $@
 
 venv: $(READY) ## create .venv from requirements.lock
@@ -31,8 +32,8 @@ demo: $(READY) ## run examples/auction.esl on Spark for half a minute
 	$(BIN)/slicemill run examples/auction.esl --for 30s --rows 3
 
 lint: $(READY) ## ruff and mypy --strict
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src lab tests
+	$(BIN)/ruff format --check src lab tests
 	$(BIN)/mypy
 
 # Two processes, for two cores: one has the Spark session and tests the runtime, the other tests the rest; its
@@ -58,9 +59,9 @@ bench: $(READY) ## run every benchmark
 	$(BIN)/slicemill bench --all
 
 lock: ## renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header \
-	  --python-version 3.11 --upgrade -o requirements.lock
+	uv pip compile pyproject.toml lab/pyproject.toml --extra dev --generate-hashes --no-emit-package slicemill \
+	  --no-emit-index-url --no-header --python-version 3.11 --upgrade -o requirements.lock
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,17 +5,20 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import pkgutil
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import slicemill
+import slicemill_lab
 
 
 def modules_with_examples() -> list[str]:
     """All modules with a doctest but those that need Spark: starting it takes longer than all the rest."""
     found = []
-    for module in pkgutil.walk_packages(slicemill.__path__, "slicemill."):
+    walks = (pkgutil.walk_packages(each.__path__, f"{each.__name__}.") for each in (slicemill, slicemill_lab))
+    for module in chain.from_iterable(walks):
         spec = importlib.util.find_spec(module.name)
         if spec is None or spec.origin is None:
             continue

@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, Returned, evaluate
+from slicemill.aggregate.definition import Returned, RowCall, evaluate
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Inwindow
-from slicemill.esl import builtins as esl_builtins
+from slicemill.esl.types import builtins as esl_builtins
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
 from slicemill.rows import Timed
 
@@ -72,7 +72,7 @@ def test_first_and_last_take_nulls_for_values_in_windows_and_panes_too(
     values = [None, 1, 2, None, 3]
     for algebraic in (True, False):
         definition = replace(BUILTINS[name], algebraic=algebraic)
-        call = AggregateCall(definition, lambda row: row)
+        call = RowCall(definition, lambda row: row)
         plain = WindowAggregate([WindowCall(call, Frame("ROWS", 1))])
         assert [out.row[1] for v in values for out in plain.process(0, Timed(0, (v,)))] == results
         paned = WindowAggregate([WindowCall(call, Frame("ROWS", 3, slide=2))])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.bench.files import systems
+from slicemill_lab.bench.files import systems
 from support.rivals import assert_right
 
 

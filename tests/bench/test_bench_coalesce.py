@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from slicemill.bench import coalesce
-from slicemill.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
-from slicemill.bench.coalesce_rivals import FORMULATIONS
 from slicemill.operators.coalesce.rows_windows import Temporal
 from slicemill.reference.coalesce import Coalesce
 from slicemill.rows import Timed
+from slicemill_lab.bench import coalesce
+from slicemill_lab.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
+from slicemill_lab.bench.rivals.coalesce_sql import FORMULATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

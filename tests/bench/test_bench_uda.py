@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slicemill.bench import uda
+from slicemill_lab.bench import uda
 
 
 @pytest.mark.parametrize("case", uda.cases(), ids=lambda case: case.what)

@@ -10,14 +10,14 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from slicemill.bench.events import write_events
-from slicemill.bench.files import systems
-from slicemill.bench.files.comparison import Comparison, Phase
-from slicemill.bench.files.side import _flink_table, settled_counts, wait_for
-from slicemill.bench.files.systems import System
-from slicemill.bench.files.workload import Stream, reading
-from slicemill.bench.process_tree import Usage
-from slicemill.lab.claims import Claim
+from slicemill_lab.bench.files import systems
+from slicemill_lab.bench.files.comparison import Comparison, Phase
+from slicemill_lab.bench.files.side import _flink_table, settled_counts, wait_for
+from slicemill_lab.bench.files.systems import System
+from slicemill_lab.bench.files.workload import Stream, reading
+from slicemill_lab.bench.inputs.events import write_events
+from slicemill_lab.bench.measuring.process_tree import Usage
+from slicemill_lab.claims import Claim
 from support.rivals import assert_right
 
 COLUMNS = {"k": "BIGINT", "v": "BIGINT", "ts": "TIMESTAMP"}

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from slicemill.bench.bids import COLUMNS, expected_counts, many_conditions, one_condition, write_bids
-from slicemill.bench.ingest import filters
 from slicemill.esl import bind
+from slicemill_lab.bench.ingest import filters
+from slicemill_lab.bench.inputs.bids import (
+    COLUMNS,
+    expected_counts,
+    many_conditions,
+    one_condition,
+    write_bids,
+)
 
 
 def test_every_bid_passes_two_of_twenty_filters_and_about_a_tenth_the_one(tmp_path: Path) -> None:

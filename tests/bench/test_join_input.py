@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from slicemill.bench.join import joins
-from slicemill.bench.join_input import WindowedJoin, write_input
+from slicemill_lab.bench.inputs.join import WindowedJoin, write_input
+from slicemill_lab.bench.join import joins
 
 
 @pytest.mark.parametrize("files", [1, 3])

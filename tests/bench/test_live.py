@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slicemill.bench.latency import QUICK, Case, _compared
-from slicemill.bench.live import queries
-from slicemill.bench.live.processes import Program
-from slicemill.bench.live.samples import Recorder, load, percentile
-from slicemill.bench.live.sender import Broadcast
-from slicemill.bench.live.session import Span, Watched
-from slicemill.bench.live.stamped import TYPES, events
-from slicemill.bench.live.subscriber import STAMPS, add_lines, watch_folder, watch_socket
-from slicemill.bench.live.systems import Place, mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
+from slicemill_lab.bench.latency import QUICK, Case, _compared
+from slicemill_lab.bench.live import queries
+from slicemill_lab.bench.live.processes import Program
+from slicemill_lab.bench.live.samples import Recorder, load, percentile
+from slicemill_lab.bench.live.sender import Broadcast
+from slicemill_lab.bench.live.session import Span, Watched
+from slicemill_lab.bench.live.stamped import TYPES, events
+from slicemill_lab.bench.live.subscriber import STAMPS, add_lines, watch_folder, watch_socket
+from slicemill_lab.bench.live.systems import Place, mill
 
 PORTS = {"bid": 1, "auction": 2, "person": 3}
 

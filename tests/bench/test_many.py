@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.bench.benchmark import NAMES
-from slicemill.bench.many import KINDS, Sizes, job
-from slicemill.bench.many_data import STREAMS, Batch, Expected, make_batches
-from slicemill.bench.many_side import memory_mb
-from slicemill.bench.query_sets import mixed_queries
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
+from slicemill_lab.bench.benchmark import NAMES
+from slicemill_lab.bench.inputs.many import STREAMS, Batch, Expected, make_batches
+from slicemill_lab.bench.inputs.query_sets import mixed_queries
+from slicemill_lab.bench.many import KINDS, Sizes, job
+from slicemill_lab.bench.measuring.many_side import memory_mb
 
 
 def test_a_thousand_queries_are_all_different_and_right(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from slicemill.bench.over import Events, OverBench, Sizes
+from slicemill_lab.bench.over import Events, OverBench, Sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-from slicemill.bench.policies import PolicyBench, Sizes
-from slicemill.bench.policy_load import CLASSES, group, queries
-from slicemill.bench.policy_overhead import decision_ms
 from slicemill.scheduling.dispatch import POLICIES
+from slicemill_lab.bench.inputs.policies import CLASSES, group, queries
+from slicemill_lab.bench.measuring.policy_overhead import decision_ms
+from slicemill_lab.bench.policies import PolicyBench, Sizes
 
 
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from slicemill.bench.process_tree import Usage, measured
+from slicemill_lab.bench.measuring.process_tree import Usage, measured
 
 # The kernel counts time in hundredths of a second, and cuts off what is less, process by process.
 BURNT_S = 0.4 - 2 * 0.01

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slicemill.bench import events
-from slicemill.bench.bare_numba import BareWindows
-from slicemill.bench.events import Expected, write_events
-from slicemill.bench.panes_kept import entries_kept
+from slicemill_lab.bench.inputs import events
+from slicemill_lab.bench.inputs.events import Expected, write_events
+from slicemill_lab.bench.measuring.panes_kept import entries_kept
+from slicemill_lab.bench.rivals.bare_numba import BareWindows
 
 SECOND = 1_000_000
 

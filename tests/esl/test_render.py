@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Select

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal, transform
 from slicemill.esl.types.query import Select

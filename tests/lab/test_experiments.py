@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.lab import plotting
-from slicemill.lab.experiment import Result, to_json
-from slicemill.lab.registry import experiment_ids, load
+from slicemill_lab import plotting
+from slicemill_lab.experiment import Result, to_json
+from slicemill_lab.registry import experiment_ids, load
 
 
 @cache

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slicemill.lab.claims import Claim, ascending, at_least, at_most, within
-from slicemill.lab.experiment import Experiment, Result, to_json
-from slicemill.lab.plotting import curve, draw_curves
+from slicemill_lab.claims import Claim, ascending, at_least, at_most, within
+from slicemill_lab.experiment import Experiment, Result, to_json
+from slicemill_lab.plotting import curve, draw_curves
 
 
 def test_bounds_are_inclusive_and_printed_as_checked() -> None:

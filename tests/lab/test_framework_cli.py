@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from slicemill.cli.lab import lab_app
-from slicemill.lab import registry
-from slicemill.lab.claims import Claim
-from slicemill.lab.experiment import Experiment, Result, Scale
-from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
+from slicemill_lab import registry
+from slicemill_lab.claims import Claim
+from slicemill_lab.cli.lab import lab_app
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.registry import UnknownExperimentError, experiment_ids, load
 
 GOOD, BAD = Claim("a [b] claim", "≤ 1", 0.5, True), Claim("another", "≤ 1", 2.0, False, "printed 1, is 2")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slicemill.lab.mill_classify import (
+from slicemill_lab.mill.classify import (
     BFF,
     FAST,
     HVWT,
@@ -17,8 +17,8 @@ from slicemill.lab.mill_classify import (
     over_random,
     walks,
 )
-from slicemill.lab.mill_e18 import risks_computed
-from slicemill.lab.mill_e19 import LAGS, SEGMENTS, highway
+from slicemill_lab.mill.e18 import risks_computed
+from slicemill_lab.mill.e19 import LAGS, SEGMENTS, highway
 
 
 def test_half_of_the_features_walk_fast_and_half_slowly() -> None:

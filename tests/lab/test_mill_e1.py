@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.lab import mill_e1
-from slicemill.lab.experiment import Result, to_json
-from slicemill.lab.mill_e1 import EXPERIMENT
+from slicemill_lab.experiment import Result, to_json
+from slicemill_lab.mill import e1 as mill_e1
+from slicemill_lab.mill.e1 import EXPERIMENT
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.lab import mill_e2
-from slicemill.lab.experiment import to_json
-from slicemill.lab.mill_e2 import EXPERIMENT
+from slicemill_lab.experiment import to_json
+from slicemill_lab.mill import e2 as mill_e2
+from slicemill_lab.mill.e2 import EXPERIMENT
 
 
 def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:

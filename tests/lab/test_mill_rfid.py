@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slicemill.aggregate.rfid.denoising import Denoised
 from slicemill.connectors.generators.rfid import Tags
-from slicemill.lab.mill_rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
+from slicemill_lab.mill.rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
 
 
 @settings(max_examples=40)

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.lab import mill_e10, mill_e11
-from slicemill.lab.calls import calls_made
-from slicemill.lab.mill_windows import cost, defined, most_values, over_all, over_rows
+from slicemill_lab.calls import calls_made
+from slicemill_lab.mill import e10 as mill_e10
+from slicemill_lab.mill import e11 as mill_e11
+from slicemill_lab.mill.windows import cost, defined, most_values, over_all, over_rows
 
 
 def test_calls_are_counted_the_same_every_time_and_the_profiler_is_put_back() -> None:

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from slicemill.lab.registry import load
-from slicemill.lab.shed_runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.scan import ScanMemory
+from slicemill_lab.registry import load
+from slicemill_lab.shed.runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.lab import slice_e8, slice_e10, slice_joins
-from slicemill.lab.experiment import to_json
-from slicemill.lab.registry import load
-from slicemill.lab.slice_joins import Setting, arrivals, matching, measured, modelled
+from slicemill_lab.experiment import to_json
+from slicemill_lab.registry import load
+from slicemill_lab.slice import e8 as slice_e8
+from slicemill_lab.slice import e10 as slice_e10
+from slicemill_lab.slice import joins as slice_joins
+from slicemill_lab.slice.joins import Setting, arrivals, matching, measured, modelled
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.lab.spread import lower, lowest, ordered, seeds
+from slicemill_lab.spread import lower, lowest, ordered, seeds
 
 
 def test_five_seeds_follow_the_first() -> None:

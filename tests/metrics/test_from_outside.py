@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slicemill.bench.live.processes import Program
-from slicemill.bench.live.queries import CATEGORIES, script
-from slicemill.bench.live.samples import load
 from slicemill.engine.mill import Mill
 from slicemill.metrics.quantiles import Quantiles
+from slicemill_lab.bench.live.processes import Program
+from slicemill_lab.bench.live.queries import CATEGORIES, script
+from slicemill_lab.bench.live.samples import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,9 +58,11 @@ def test_response_times_agree_with_those_seen_from_outside(spark: SparkSession, 
     (tmp_path / "category.csv").write_text(CATEGORIES)
     told: list[tuple[int, int, dict[str, float]]] = []
     with ExitStack() as programs:
-        sender = Program("sender", [*python, "slicemill.bench.live.sender", str(tmp_path / "sent")], tmp_path)
+        sender = Program(
+            "sender", [*python, "slicemill_lab.bench.live.sender", str(tmp_path / "sent")], tmp_path
+        )
         programs.callback(sender.stop)
-        watching = [*python, "slicemill.bench.live.subscriber", str(samples), "home", str(home), *QUERIES]
+        watching = [*python, "slicemill_lab.bench.live.subscriber", str(samples), "home", str(home), *QUERIES]
         subscriber = Program("subscriber", watching, tmp_path)
         programs.callback(subscriber.stop)
         ports = json.loads(sender.line(PATIENCE_S))

@@ -8,8 +8,7 @@ import math
 import pytest
 
 from slicemill.esl.types.service_level import ServiceLevel, service_level
-from slicemill.metrics.figures import Record, Summary
-from slicemill.metrics.ideal_times import IdealTime
+from slicemill.metrics.figures import IdealTime, Record, Summary
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 
 SECOND = 1_000_000

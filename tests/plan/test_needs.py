@@ -8,7 +8,7 @@ import pytest
 
 from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, children
 from slicemill.plan.build import build_graph
 from slicemill.plan.needs import Need, needs_of

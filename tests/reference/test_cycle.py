@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import SUM
-from slicemill.aggregate.definition import AggregateCall
+from slicemill.aggregate.definition import RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
 from slicemill.reference.costs import fixed
@@ -58,7 +58,7 @@ class SlotSum(WindowAggregate):
     """A sum per time slot, held back until the slot ends; without the row it came with, which ties decide."""
 
     def __init__(self) -> None:
-        super().__init__([WindowCall(AggregateCall(SUM, lambda row: row[:1]), Frame("RANGE", 20, slide=10))])
+        super().__init__([WindowCall(RowCall(SUM, lambda row: row[:1]), Frame("RANGE", 20, slide=10))])
 
     def process(self, port: int, tuple_: Timed) -> list[Timed]:
         return [Timed(out.ts, out.row[-1:]) for out in super().process(port, tuple_)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.group_aggregate import GroupAggregate
@@ -48,12 +48,12 @@ class Countdown:
         return ["end"]
 
 
-DECAY = AggregateDefinition("decay_online_avg", DecayOnlineAverage)
-COUNTDOWN = AggregateDefinition("countdown", Countdown)
+DECAY = Aggregate("decay_online_avg", DecayOnlineAverage)
+COUNTDOWN = Aggregate("countdown", Countdown)
 
 
-def call(definition: AggregateDefinition, column: int) -> AggregateCall:
-    return AggregateCall(definition, lambda row: (row[column],))
+def call(definition: Aggregate, column: int) -> RowCall:
+    return RowCall(definition, lambda row: (row[column],))
 
 
 def seller(row: Row) -> Row:
@@ -96,7 +96,7 @@ def test_terminate_results_come_at_the_end_groups_in_order_of_appearance() -> No
 
 
 def test_over_an_empty_table_there_is_one_row_without_group_by_and_none_with() -> None:
-    calls = [AggregateCall(BUILTINS["count"], lambda row: ()), call(BUILTINS["sum"], 0)]
+    calls = [RowCall(BUILTINS["count"], lambda row: ()), call(BUILTINS["sum"], 0)]
     assert list(GroupAggregate(calls).finish()) == [Timed(0, (0, None))]
     assert list(GroupAggregate(calls, seller).finish()) == []
 
@@ -148,11 +148,11 @@ def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[st
 
 
 def test_nans_are_one_group_also_after_a_restart_and_the_zeros_are_one() -> None:
-    operator = GroupAggregate([AggregateCall(COUNT_ALL, _nothing)], _all)
+    operator = GroupAggregate([RowCall(COUNT_ALL, _nothing)], _all)
     for value in (float("nan"), -0.0, 0.0, None):
         operator.process(0, Timed(0, (value,)))
     kept = stored(operator.state())
-    operator = GroupAggregate([AggregateCall(COUNT_ALL, _nothing)], _all)
+    operator = GroupAggregate([RowCall(COUNT_ALL, _nothing)], _all)
     operator.restore(kept)
     for value in (float("nan"), 0.0, None):
         operator.process(0, Timed(0, (value,)))
@@ -179,7 +179,7 @@ class CountAll:
         self.tuples = state
 
 
-COUNT_ALL = AggregateDefinition("tuples", CountAll)
+COUNT_ALL = Aggregate("tuples", CountAll)
 
 
 def _nothing(row: Row) -> Args:

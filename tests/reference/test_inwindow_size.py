@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateDefinition, WindowInstance, window_version
+from slicemill.aggregate.definition import Aggregate, WindowAccumulator, window_version
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
@@ -19,11 +19,11 @@ SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   INITIALIZE: ITERATE: { DELETE FROM inwindow WHERE wnext < next; INSERT INTO RETURN VALUES (oldest()); } }"""
 
 
-def mean_size(definition: AggregateDefinition, window: int, tuples: int) -> float:
+def mean_size(definition: Aggregate, window: int, tuples: int) -> float:
     windows: list[Inwindow] = []
     make = window_version(definition)
 
-    def noted(inwindow: Inwindow) -> WindowInstance:
+    def noted(inwindow: Inwindow) -> WindowAccumulator:
         windows.append(inwindow)
         return make(inwindow)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import U1
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.windows import Strategy, strategy_of
@@ -56,9 +56,9 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def run(definition: AggregateDefinition, frame: Frame, tuples: list[Timed]) -> list[Timed]:
+def run(definition: Aggregate, frame: Frame, tuples: list[Timed]) -> list[Timed]:
     """Results of one call; over an empty window a built-in aggregate gives NULL and a user's nothing."""
-    operator = WindowAggregate([WindowCall(AggregateCall(definition, lambda row: row[1:2]), frame)])
+    operator = WindowAggregate([WindowCall(RowCall(definition, lambda row: row[1:2]), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     return [timed for timed in (*out, *operator.finish()) if timed.row[-1] is not None]
 
@@ -117,7 +117,7 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
 def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: Frame) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)
     assert parts.columns == 2
-    operator = WindowAggregate([WindowCall(AggregateCall(parts, lambda row: (row[1], 1)), frame)])
+    operator = WindowAggregate([WindowCall(RowCall(parts, lambda row: (row[1], 1)), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     averages = [
         Timed(ts, (key, value, total / count))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
@@ -35,15 +35,15 @@ class ItemAlarm:
         return ["larceny alarm"] if alarm else []
 
 
-ITEM_ALARM = AggregateDefinition("item_alarm", None, ItemAlarm)
+ITEM_ALARM = Aggregate("item_alarm", None, ItemAlarm)
 
 
 def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: AggregateDefinition, frame: Frame, column: int = 1) -> WindowCall:
-    return WindowCall(AggregateCall(definition, lambda row: (row[column],)), frame)
+def over(definition: Aggregate, frame: Frame, column: int = 1) -> WindowCall:
+    return WindowCall(RowCall(definition, lambda row: (row[column],)), frame)
 
 
 def run(calls: list[WindowCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import Holding, RowOperator
@@ -26,7 +26,7 @@ class Echo:
         return []
 
 
-ECHO = AggregateDefinition("echo", Echo)
+ECHO = Aggregate("echo", Echo)
 NUMERIC = sorted(BUILTINS.keys() - {"listagg", "string_agg"})
 
 
@@ -34,8 +34,8 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: AggregateDefinition, frame: Frame) -> WindowCall:
-    return WindowCall(AggregateCall(definition, lambda row: (row[1],)), frame)
+def over(definition: Aggregate, frame: Frame) -> WindowCall:
+    return WindowCall(RowCall(definition, lambda row: (row[1],)), frame)
 
 
 def run(calls: list[WindowCall], tuples: list[Timed]) -> list[Timed]:

@@ -6,7 +6,7 @@ import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.count import Count
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.statistic import StatisticWindow
 from slicemill.aggregate.windows import Strategy, strategy_of
@@ -33,17 +33,15 @@ def test_the_frame_and_the_aggregate_choose_the_box(name: str, frame: Frame, box
     assert strategy_of(BUILTINS[name], frame) is box
 
 
-WINDOW_ONLY = AggregateDefinition(
-    "only", None, lambda inwindow: StatisticWindow(Count(), inwindow), algebraic=True
-)
+WINDOW_ONLY = Aggregate("only", None, lambda inwindow: StatisticWindow(Count(), inwindow), algebraic=True)
 
 
 @pytest.mark.parametrize("frame", [Frame("ROWS", None), Frame("ROWS", 4, slide=5), Frame("ROWS", 4, slide=2)])
 def test_boxes_that_run_the_base_version_refuse_an_aggregate_without_one(frame: Frame) -> None:
     with pytest.raises(SlicemillError, match="only has only a WINDOW version"):
-        running_call(AggregateCall(WINDOW_ONLY, lambda row: row), frame)
+        running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)
 
 
 @pytest.mark.parametrize("frame", [Frame("ROWS", 4), Frame("RANGE", 4, active=True)])
 def test_the_other_boxes_accept_it(frame: Frame) -> None:
-    running_call(AggregateCall(WINDOW_ONLY, lambda row: row), frame)
+    running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
@@ -78,8 +78,8 @@ class Trace:
         return self.write("EXPIRE", args)
 
 
-N1 = AggregateDefinition("avg", BlockingAverage)
-N2 = AggregateDefinition("myavg", BlockingAverage, DeltaAverage)
+N1 = Aggregate("avg", BlockingAverage)
+N2 = Aggregate("myavg", BlockingAverage, DeltaAverage)
 
 
 def value_of(row: Row) -> Args:
@@ -90,8 +90,8 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: AggregateDefinition, frame: Frame) -> WindowCall:
-    return WindowCall(AggregateCall(definition, value_of), frame)
+def over(definition: Aggregate, frame: Frame) -> WindowCall:
+    return WindowCall(RowCall(definition, value_of), frame)
 
 
 def run(calls: list[WindowCall], tuples: list[Timed]) -> list[Timed]:
@@ -104,7 +104,7 @@ def in_seconds(*values: object) -> list[Timed]:
 
 
 @pytest.mark.parametrize("definition", [N1, N2, BUILTINS["avg"]])
-def test_g15_recomputation_and_delta_give_the_same_averages(definition: AggregateDefinition) -> None:
+def test_g15_recomputation_and_delta_give_the_same_averages(definition: Aggregate) -> None:
     #  10 20 30 40      ROWS 2 PRECEDING
     #  [10            → 10
     #  [10 20         → 15
@@ -121,7 +121,7 @@ def test_g16_max_over_three_rows() -> None:
 
 def test_an_arrival_expires_then_inserts_then_iterates() -> None:
     log: list[str] = []
-    trace = AggregateDefinition("trace", None, lambda inwindow: Trace(inwindow, log))
+    trace = Aggregate("trace", None, lambda inwindow: Trace(inwindow, log))
     tuples = [Timed(ts, (name,)) for ts, name in ((0, "a"), (1, "b"), (3, "c"), (9, "d"))]
     run([over(trace, Frame("RANGE", 2))], tuples)
     assert log == [

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args
 from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
@@ -51,8 +51,8 @@ class Concatenate:
         return [self.text]
 
 
-MEDIAN = AggregateDefinition("median", Median)
-CONCATENATE = AggregateDefinition("concatenate", Concatenate, algebraic=True)
+MEDIAN = Aggregate("median", Median)
+CONCATENATE = Aggregate("concatenate", Concatenate, algebraic=True)
 
 
 def key_of(row: Row) -> object:
@@ -63,8 +63,8 @@ def value_of(row: Row) -> Args:
     return (row[-1],)
 
 
-def over(definition: AggregateDefinition, frame: Frame) -> WindowCall:
-    return WindowCall(AggregateCall(definition, value_of), frame)
+def over(definition: Aggregate, frame: Frame) -> WindowCall:
+    return WindowCall(RowCall(definition, value_of), frame)
 
 
 def run(calls: list[WindowCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:

@@ -115,7 +115,7 @@ class Maker:
 
     def _argument(self, parameter: str, depth: int, shared: Kind) -> Expr:
         chance = self.random.random()
-        if parameter == "text":
+        if parameter == "string":
             if chance < 0.4:
                 return Literal(self.random.choice((*_PATTERNS, *_UNITS, "b", "a", "")), t.VARCHAR)
             return self.any(depth, Kind.VARCHAR)
@@ -157,7 +157,7 @@ class Maker:
 
     def _like(self, depth: int, name: str = "like") -> Expr:
         escape = [Literal("!", t.VARCHAR)] if self.random.random() < 0.2 and name != "rlike" else []
-        pattern = self._argument("text", depth, Kind.VARCHAR)
+        pattern = self._argument("string", depth, Kind.VARCHAR)
         return Call(name, (self.any(depth, Kind.VARCHAR), pattern, *escape), t.BOOLEAN)
 
     def _ilike(self, depth: int) -> Expr:

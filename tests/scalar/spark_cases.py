@@ -1,4 +1,4 @@
-"""What `test_scalars_against_spark` asks: the expressions, the columns they read and the rows of those.
+"""What `test_values_against_spark` asks: the expressions, the columns they read and the rows of those.
 
 Expressions are separated by semicolons; each is valid in ESL and in Spark SQL.
 """

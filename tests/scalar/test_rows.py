@@ -1,4 +1,4 @@
-"""Compiled expressions: logic with unknowns, checked arithmetic, casts, patterns, periods, untyped values."""
+"""Compiled expressions: logic with unknowns, checked arithmetic, casts, patterns, untyped values."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
 from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.scalar.rows import (
-    ExpressionError,
-    Leaf,
-    compile_condition,
-    compile_expression,
-    compile_with,
-)
+from slicemill.scalar.rows import Leaf, compile_condition, compile_expression, compile_with
+from slicemill.scalar.values import ExpressionError
 
 NOTHING = Schema(())
 THREE = (True, False, None)
-ALLEN = [name.lower() for name in INTERVAL_RELATIONS[:13]]
 
 
 def value_of(expr: Expr) -> object:
@@ -39,17 +30,6 @@ def call(function: str, type_: Type, *arguments: tuple[Any, Type]) -> object:
 
 def cast(value: Value, source: Type, target: Type, safe: bool = False) -> object:
     return value_of(Cast(Literal(value, source), target, safe))
-
-
-def periods() -> st.SearchStrategy[tuple[int, int]]:
-    """Close together, so that ends coincide often."""
-    return st.tuples(st.integers(0, 6), st.integers(1, 4)).map(lambda p: (p[0], p[0] + p[1]))
-
-
-def related(relation: str, x: tuple[int, ...], y: tuple[int, ...]) -> object:
-    schema = Schema((Column("x", t.PERIOD), Column("y", t.PERIOD)))
-    pair = (ColumnRef("x", t.PERIOD), ColumnRef("y", t.PERIOD))
-    return compile_expression(Call(relation, pair, t.BOOLEAN), schema)((x, y))
 
 
 # -- three-valued logic -----------------------------------------------------------------------------------
@@ -205,58 +185,6 @@ def test_like_with_escape_takes_the_next_letter_as_it_is(text: str, pattern: str
 def test_quoted_text_in_a_date_pattern_stands_for_itself() -> None:
     moment = (1_580_738_706_789_123, t.TIMESTAMP)
     assert call("date_format", t.VARCHAR, moment, ("yyyy'T'HH''mm", t.VARCHAR)) == "2020T14'05"
-
-
-# -- periods (L7) -----------------------------------------------------------------------------------------
-
-
-@given(periods(), periods())
-def test_exactly_one_of_allens_thirteen_relations_holds(x: tuple[int, int], y: tuple[int, int]) -> None:
-    assert [related(relation, x, y) for relation in ALLEN].count(True) == 1
-
-
-@pytest.mark.parametrize(
-    ("relation", "inverse"),
-    [
-        ("before", "after"),
-        ("meets", "met by"),
-        ("overlaps", "overlapped by"),
-        ("starts", "started by"),
-        ("during", "contains"),
-        ("finishes", "finished by"),
-        ("equals", "equals"),
-    ],
-)
-@given(x=periods(), y=periods())
-def test_a_relation_and_its_inverse_hold_together(
-    relation: str, inverse: str, x: tuple[int, int], y: tuple[int, int]
-) -> None:
-    assert related(relation, x, y) is related(inverse, y, x)
-
-
-@given(periods(), periods())
-def test_the_looser_relations_are_about_the_points_of_periods(x: tuple[int, int], y: tuple[int, int]) -> None:
-    inside_x, inside_y = set(range(*x)), set(range(*y))
-    assert related("intersects", x, y) is bool(inside_x & inside_y)
-    assert related("precedes", x, y) is (max(inside_x) < min(inside_y))
-    assert related("covers", x, y) is (inside_x >= inside_y)
-
-
-def test_an_open_period_compares_like_any_other() -> None:
-    assert related("starts", (0, 5, True), (0, 9)) is True
-
-
-def test_contains_is_a_relation_of_periods_and_a_function_of_texts() -> None:
-    assert related("contains", (0, 9), (1, 2)) is True
-    assert call("contains", t.BOOLEAN, ("abc", t.VARCHAR), ("b", t.VARCHAR)) is True
-
-
-@pytest.mark.parametrize(("length_us", "minutes"), [(179_999_999, 2), (180_000_000, 3), (-179_999_999, -2)])
-def test_a_length_in_units_is_truncated(length_us: int, minutes: int) -> None:
-    unit = (60_000_000, t.INTERVAL)
-    assert call("whole_units", t.BIGINT, (length_us, t.INTERVAL), unit) == minutes
-    if length_us > 0:
-        assert call("whole_units", t.BIGINT, ((7, 7 + length_us), t.PERIOD), unit) == minutes
 
 
 # -- environments and untyped arguments -------------------------------------------------------------------

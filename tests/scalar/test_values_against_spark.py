@@ -1,72 +1,31 @@
-"""Every operator, cast and function gives the values Spark gives, over edge cases and seeded random rows.
+"""Every operator, cast and function gives the values Spark gives, by row and by column.
 
-An expression is one text, valid in ESL and in Spark SQL. Where ours has no value (overflow, a text that is no
-number), Spark must have none either.
+An expression is one text, valid in ESL and in Spark SQL, over edge cases and seeded random rows. Where ours
+has no value (overflow, a text that is no number), Spark must have none either.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
-from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from sqlglot import exp
 
-from scalar.spark_cases import CASES, DEVIATIONS, SCHEMA, rows
-from slicemill.esl.binder.scalar import bind
-from slicemill.esl.syntax.dialect import parse
-from slicemill.esl.types.expression import ColumnRef, Expr, walk
+from scalar.evaluation import INPUT, TEXTS, bound, by_row, differences, inputs, names_in, same
+from scalar.random_calls import NAMES, RELATIONS
+from scalar.spark_cases import DEVIATIONS, SCHEMA
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.scalar.rows import ExpressionError, compile_expression
-from slicemill.scalar.signatures import SCALARS
+from slicemill.scalar.values import ExpressionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH = 100  # columns of one query
-INPUT = rows(seed=20_260_131)
-
-
-class Columns:
-    """The environment in which the texts are bound: nothing but columns."""
-
-    def column(self, node: exp.Column) -> Expr:
-        found = SCHEMA.find(node.name)
-        assert found is not None, node.name
-        return ColumnRef(found.name, found.type)
-
-    def call(self, node: exp.Anonymous) -> None:
-        return None
-
-    def call_names(self) -> list[str]:
-        return []
-
-
-def texts() -> list[str]:
-    return [text.strip() for line in CASES.strip().split("\n") for text in line.split(";") if text.strip()]
-
-
-def bound(text: str) -> Expr:
-    (select,) = parse(f"SELECT {text} AS x FROM T")
-    return bind(select.expressions[0].this, Columns())  # type: ignore[arg-type]
-
-
-def attempts(expr: Expr) -> list[object]:
-    """The value for each row, or the error."""
-    compiled = compile_expression(expr, SCHEMA)
-
-    def attempt(row: tuple[object, ...]) -> object:
-        try:
-            return compiled(row)
-        except ExpressionError as error:
-            return error
-
-    return [attempt(row) for row in INPUT]
+# Spark has no periods: `test_periods` has what these give.
+OURS = {"begin", "end", "period", "whole_units", *RELATIONS} - {"contains"}
 
 
 @pytest.fixture(scope="module")
@@ -122,34 +81,21 @@ _TO_RAW = {
 }
 
 
-def same(ours: object, theirs: object) -> bool:
-    if isinstance(theirs, timedelta):
-        theirs = (theirs.days * 86_400 + theirs.seconds) * 1_000_000 + theirs.microseconds
-    if isinstance(ours, float) and isinstance(theirs, float):
-        if math.isnan(ours) or math.isnan(theirs):
-            return math.isnan(ours) and math.isnan(theirs)
-        return ours == theirs or math.isclose(ours, theirs, rel_tol=1e-12)
-    if isinstance(ours, Decimal) and isinstance(theirs, Decimal):
-        return ours == theirs
-    return type(ours) is type(theirs) and ours == theirs
+@pytest.fixture(scope="module")
+def answers(table: SparkSession) -> dict[str, list[object]]:
+    """Spark's values of each case; NULL where ours has none, so that Spark need not fail."""
+    found: dict[str, list[object]] = {}
+    for start in range(0, len(TEXTS), BATCH):
+        cases = TEXTS[start : start + BATCH]
+        columns = ", ".join(f"{guarded(text)} AS c{index}" for index, text in enumerate(cases))
+        values = table.sql(f"SELECT {columns} FROM rows").collect()
+        found |= zip(cases, map(list, zip(*values, strict=True)), strict=True)
+    return found
 
 
-def test_every_function_of_the_library_is_among_the_cases() -> None:
-    used = {getattr(node, "function", "") for text in texts() for node in walk(bound(text))}
-    assert set(SCALARS) - used == {"begin", "end", "period"}
-
-
-def answers(session: SparkSession, cases: list[str], expected: dict[str, list[object]]) -> list[list[object]]:
-    """Spark's values, a list for each case; NULL where ours has none, so that Spark need not fail."""
-    columns = []
-    for index, text in enumerate(cases):
-        failing = [str(n) for n, value in enumerate(expected[text]) if isinstance(value, ExpressionError)]
-        guarded = (
-            f"CASE WHEN id NOT IN ({', '.join(failing)}) THEN {shown(text)} END" if failing else shown(text)
-        )
-        columns.append(f"{guarded} AS c{index}")
-    found = session.sql(f"SELECT {', '.join(columns)} FROM rows").collect()
-    return [list(values) for values in zip(*found, strict=True)]
+def guarded(text: str) -> str:
+    failing = [str(n) for n, value in enumerate(by_row(text)) if isinstance(value, ExpressionError)]
+    return f"CASE WHEN id NOT IN ({', '.join(failing)}) THEN {shown(text)} END" if failing else shown(text)
 
 
 def shown(text: str) -> str:
@@ -168,23 +114,22 @@ def collected(session: SparkSession, sql: str) -> list[tuple[object, ...]] | Non
         return None
 
 
-def test_values_are_those_of_spark(table: SparkSession) -> None:
-    cases = texts()
-    expected = {text: attempts(bound(text)) for text in cases}
-    different = []
-    for start in range(0, len(cases), BATCH):
-        batch = cases[start : start + BATCH]
-        for text, values in zip(batch, answers(table, batch, expected), strict=True):
-            for row, ours, theirs in zip(INPUT, expected[text], values, strict=True):
-                if not isinstance(ours, ExpressionError) and not same(ours, theirs):
-                    different.append(f"{text}: ours {ours!r}, Spark {theirs!r}, {_inputs(text, row)}")
+def test_every_function_is_among_the_cases() -> None:
+    used = frozenset[str]().union(*map(names_in, TEXTS))
+    assert set(NAMES) - used == OURS
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OURS])
+def test_values_are_those_of_spark(answers: dict[str, list[object]], name: str) -> None:
+    cases = [text for text in TEXTS if name in names_in(text)]
+    different = [line for text in cases for line in differences(text, answers[text])]
     assert not different, "\n".join(different)
 
 
 def test_decimals_have_the_scale_of_their_type() -> None:
-    for text in texts():
+    for text in TEXTS:
         type_ = bound(text).type
-        for value in attempts(bound(text)) if type_.kind is Kind.DECIMAL else ():
+        for value in by_row(text) if type_.kind is Kind.DECIMAL else ():
             if isinstance(value, Decimal):
                 assert value.as_tuple().exponent == -(type_.scale or 0), text
 
@@ -192,25 +137,19 @@ def test_decimals_have_the_scale_of_their_type() -> None:
 @pytest.mark.parametrize("text", DEVIATIONS)
 def test_a_known_deviation_is_one_still(table: SparkSession, text: str) -> None:
     """So that the list shrinks when Spark or we change."""
-    ours = attempts(bound(text))
     theirs = collected(table, f"SELECT {shown(text)} FROM rows")
-    assert theirs is None or not all(same(a, b[0]) for a, b in zip(ours, theirs, strict=True))
-
-
-def _inputs(text: str, row: tuple[object, ...]) -> str:
-    read = {node.name for node in walk(bound(text)) if isinstance(node, ColumnRef)}
-    return ", ".join(f"{name}={row[SCHEMA.index(name)]!r}" for name in sorted(read))
+    assert theirs is None or not all(same(a, b[0]) for a, b in zip(by_row(text), theirs, strict=True))
 
 
 def test_what_has_no_value_here_has_none_in_spark(table: SparkSession) -> None:
     rng = random.Random(7)
     evaluated = []
-    for text in texts():
-        failing = [n for n, value in enumerate(attempts(bound(text))) if isinstance(value, ExpressionError)]
+    for text in TEXTS:
+        failing = [n for n, value in enumerate(by_row(text)) if isinstance(value, ExpressionError)]
         if not failing:
             continue
         chosen = rng.choice(failing)
         answer = collected(table, f"SELECT {shown(text)} FROM rows WHERE id = {chosen}")
         if answer is not None:
-            evaluated.append(f"{text}: Spark {answer}, {_inputs(text, INPUT[chosen])}")
+            evaluated.append(f"{text}: Spark {answer}, {inputs(text, INPUT[chosen])}")
     assert not evaluated, "\n".join(evaluated)

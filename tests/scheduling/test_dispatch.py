@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.deadlines import Instant, Rule, play
 from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
-from slicemill.scheduling.fas import fas_priority
 from slicemill.scheduling.policy_names import UnknownPolicyError
+from slicemill_lab.policies.fas import fas_priority
+from slicemill_lab.simulator.deadlines import Instant, Rule, play
 
 
 def batches(n: int, **columns: object) -> Batches:

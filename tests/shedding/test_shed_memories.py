@@ -16,6 +16,7 @@ from slicemill.esl.types.budget import Budget, Slot
 from slicemill.shedding.blind import BlindMemory
 from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
 from slicemill.shedding.fast import FastMemory
+from slicemill.shedding.memories import memory_of
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of
 from slicemill.shedding.runs import RunMemory
 from slicemill.shedding.scan import ScanMemory
@@ -46,7 +47,7 @@ def test_without_look_ahead_a_growing_run_is_cut_at_its_tip(form: type[ScanMemor
 
 @pytest.mark.parametrize("name", METHODS)
 def test_nothing_is_dropped_while_there_is_room(name: str) -> None:
-    memory = Budget(5, method=name).memory()
+    memory = memory_of(Budget(5, method=name))
     assert feed(memory, EXAMPLE_4) == [None] * 5
     assert accuracy_of(EXAMPLE_4, memory.kept("p")) == 1
 
@@ -58,7 +59,7 @@ def test_where_all_values_differ_accuracy_is_the_share_of_memory(name: str) -> N
     for _ in range(300):
         times.append(times[-1] + random.randint(1, 10))
     tuples = closed(list(range(300)), times)
-    memory = Budget(50, method=name).memory()
+    memory = memory_of(Budget(50, method=name))
     feed(memory, tuples, window=100)
     assert accuracy_of(tuples[-100:], memory.kept("p")) == Fraction(len(memory.kept("p")), 100)
     assert memory.held == 50
@@ -66,7 +67,7 @@ def test_where_all_values_differ_accuracy_is_the_share_of_memory(name: str) -> N
 
 def test_where_all_values_are_equal_one_fragment_is_left() -> None:
     tuples = closed("a" * 200, list(range(201)))
-    memory = Budget(60).memory()
+    memory = memory_of(Budget(60))
     feed(memory, tuples, window=100)
     assert [len(pieces) for pieces in fragments(memory.kept("p")).values()] == [1]
     assert accuracy_of(tuples[-100:], memory.kept("p")) == Fraction(60, 100)
@@ -82,7 +83,7 @@ def test_greedy_choices_are_close_to_the_best_there_are() -> None:
         for _ in range(12):
             times.append(times[-1] + random.randint(1, 10))
         tuples = closed(values, times)
-        memory = Budget(8).memory()
+        memory = memory_of(Budget(8))
         feed(memory, tuples)
         best = max(accuracy_of(tuples, kept) for kept in combinations(tuples, 8))
         worst = min(worst, float(accuracy_of(tuples, memory.kept("p")) / best))
@@ -91,14 +92,14 @@ def test_greedy_choices_are_close_to_the_best_there_are() -> None:
 
 def test_a_threshold_lets_runs_go_that_are_too_short() -> None:
     tuples = closed("aabbbbbbcdd", list(range(12)))
-    memory = Budget(7, method="threshold", threshold=6).memory()
+    memory = memory_of(Budget(7, method="threshold", threshold=6))
     feed(memory, tuples)
     assert fragments(memory.kept("p"))[1] == [(2, 8)]
 
 
 def test_run_slots_hold_a_long_run_in_one_place() -> None:
     tuples = closed("aaaaabccccd", list(range(12)))
-    memory = Budget(2, Slot.RUNS).memory()
+    memory = memory_of(Budget(2, Slot.RUNS))
     dropped = feed(memory, tuples)
     assert [one for one in dropped if one is not None] == [5, 10]
     assert [(one.values, one.begin, one.end, one.count) for one in memory.kept("p")] == [
@@ -177,7 +178,7 @@ def test_a_restart_changes_no_choice(
     rows: list[tuple[int, str, int, int]], capacity: int, slot: Slot
 ) -> None:
     budget = Budget(capacity, slot, "random")
-    assert choices(budget.memory(), rows) == choices(budget.memory(), rows, restart=len(rows) // 2)
+    assert choices(memory_of(budget), rows) == choices(memory_of(budget), rows, restart=len(rows) // 2)
 
 
 def test_weights_that_make_a_split_cheap_are_for_the_scan() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
+from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE
 from slicemill.aggregate.compiler.prepare import prepare as prepare_call
 from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
@@ -96,7 +97,8 @@ def main() -> None:
         for unit, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     _keep("by-hand", _by_hand())
-    _keep("interpreted", {"window": _interpreted()})
+    _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
+    _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:
@@ -134,15 +136,16 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     return found
 
 
-def _interpreted() -> object:
-    """The state of a call that no form compiles, with an open slot."""
-    catalog = bind("""CREATE AGGREGATE middle(x real) : real { TABLE t(v real);
-        INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
-        TERMINATE: { INSERT INTO RETURN SELECT median(v) FROM t; } }""").catalog
+def _of_aggregate(of_table: str, form: str) -> object:
+    """The state of a call with an open slot; its body asks for an aggregate of a local table."""
+    catalog = bind(f"""CREATE AGGREGATE middle(x real) : real {{ TABLE t(v real);
+        INITIALIZE: ITERATE: {{ INSERT INTO t VALUES (x); }}
+        TERMINATE: {{ INSERT INTO RETURN SELECT {of_table}(v) FROM t; }} }}""").catalog
     call = call_of(catalog, "middle", [t.DOUBLE], over("RANGE", 6, 2))
-    interpreted = prepare_call(call, catalog)
-    state = interpreted.start()
-    interpreted.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
+    uda = prepare_call(call, catalog)
+    assert uda.how.form == form
+    state = uda.start()
+    uda.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
     return state
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
 from slicemill.esl.types.query import Continuous, Input, Select, Union
 from slicemill.esl.types.schema import Kind, Type

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from slicemill.bench.bids import many_conditions, write_bids
-from slicemill.bench.events import write_events
-from slicemill.bench.files.comparison import Comparison
-from slicemill.bench.files.systems import System
-from slicemill.bench.ingest import filters
-from slicemill.bench.join import joins, workload
-from slicemill.bench.join_input import write_input
-from slicemill.bench.windows import differences, windows
+from slicemill_lab.bench.files.comparison import Comparison
+from slicemill_lab.bench.files.systems import System
+from slicemill_lab.bench.ingest import filters
+from slicemill_lab.bench.inputs.bids import many_conditions, write_bids
+from slicemill_lab.bench.inputs.events import write_events
+from slicemill_lab.bench.inputs.join import write_input
+from slicemill_lab.bench.join import joins, workload
+from slicemill_lab.bench.windows import differences, windows
 
 
 def assert_right(systems: Sequence[System], folder: Path) -> None:

@@ -40,7 +40,7 @@ def shown(values: Row) -> Row:
     return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
 
-class Steps(Protocol):
+class Accumulator(Protocol):
     """The two routines that both versions have, and what is stored of them: plain values, no code."""
 
     def state(self) -> object: ...
@@ -58,7 +58,7 @@ class Steps(Protocol):
         ...
 
 
-class BaseInstance(Steps, Protocol):
+class BaseAccumulator(Accumulator, Protocol):
     """The running state of a base aggregate for one group."""
 
     def terminate(self) -> Returned:
@@ -69,7 +69,7 @@ class BaseInstance(Steps, Protocol):
         ...
 
 
-class WindowInstance(Steps, Protocol):
+class WindowAccumulator(Accumulator, Protocol):
     """The running state of a window aggregate for one partition, made with the window it may look at.
 
     When `initialize` or `iterate` runs, the new tuple is already in the window (X6).
@@ -83,8 +83,8 @@ class WindowInstance(Steps, Protocol):
         ...
 
 
-BaseFactory = Callable[[], BaseInstance]
-WindowFactory = Callable[[Inwindow], WindowInstance]
+BaseFactory = Callable[[], BaseAccumulator]
+WindowFactory = Callable[[Inwindow], WindowAccumulator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Panes:
     """
 
     pane: BaseFactory
-    combine: AggregateDefinition
+    combine: Aggregate
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateDefinition:
+class Aggregate:
     """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
 
     An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
@@ -127,10 +127,10 @@ class AggregateDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
+class RowCall:
     """A call in a select list: the aggregate, and its arguments as a function of the input row."""
 
-    definition: AggregateDefinition
+    definition: Aggregate
     arguments: Callable[[Row], Args]
 
 
@@ -139,7 +139,7 @@ class Stepper:
 
     __slots__ = ("_instance", "_started")
 
-    def __init__(self, instance: Steps) -> None:
+    def __init__(self, instance: Accumulator) -> None:
         self._instance = instance
         self._started = False
 
@@ -187,7 +187,7 @@ class BaseRun:
         self._stepper.restore(stepped)
 
 
-def base_of(definition: AggregateDefinition) -> BaseFactory:
+def base_of(definition: Aggregate) -> BaseFactory:
     """The base version, which this use of the aggregate cannot do without."""
     if definition.base is None:
         raise SlicemillError(
@@ -205,7 +205,7 @@ def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
     return run.value()
 
 
-def align(definitions: Sequence[AggregateDefinition], returned: Sequence[Returned]) -> list[Row]:
+def align(definitions: Sequence[Aggregate], returned: Sequence[Returned]) -> list[Row]:
     """The rows that several calls give together: the i-th takes each call's i-th value, or NULLs."""
     columns = [
         [definition.row_of(value) for value in values]
@@ -218,7 +218,7 @@ def align(definitions: Sequence[AggregateDefinition], returned: Sequence[Returne
     ]
 
 
-class Recomputed:
+class RecomputedWindow:
     """The window version derived for an aggregate that has none (N1): the base over the whole window."""
 
     __slots__ = ("_base", "_inwindow")
@@ -244,8 +244,8 @@ class Recomputed:
         pass
 
 
-def window_version(definition: AggregateDefinition) -> WindowFactory:
+def window_version(definition: Aggregate) -> WindowFactory:
     """The aggregate's own window version, or else the derived one."""
     if definition.window is not None:
         return definition.window
-    return partial(Recomputed, base_of(definition))
+    return partial(RecomputedWindow, base_of(definition))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import cast
 
 from slicemill.aggregate.columns import ColumnStatistic
-from slicemill.aggregate.count import ColumnCount, ColumnCountDistinct
+from slicemill.aggregate.count import (
+    ColumnCount,
+    ColumnCountDistinct,
+)
 from slicemill.aggregate.extremes import CHOICES, ColumnExtreme
 from slicemill.aggregate.moments import STATISTICS, ColumnMoments
 from slicemill.aggregate.ranks import ColumnPercentile
 from slicemill.aggregate.synopses import ColumnApproxCount, ColumnApproxCountIf
 from slicemill.aggregate.texts import ColumnTexts
-from slicemill.esl.builtins import BUILTINS
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import Literal
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from slicemill.aggregate.definition import AggregateDefinition
+from slicemill.aggregate.definition import Aggregate
 from slicemill.aggregate.frame import Frame
 
 
@@ -29,7 +29,7 @@ class Strategy(Enum):
     ACTIVE = "window version and negative tuples"
 
 
-def strategy_of(definition: AggregateDefinition, frame: Frame) -> Strategy:
+def strategy_of(definition: Aggregate, frame: Frame) -> Strategy:
     if frame.active:
         return Strategy.ACTIVE
     if frame.length is None:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import bench, check, explain, home, lab, log, run, simulate, state
+from slicemill.cli import check, explain, home, lab, log, run, simulate, state
 from slicemill.errors import SlicemillError
 
 app = typer.Typer(
@@ -34,10 +34,10 @@ app.command(
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
 )(simulate.simulate)
 app.command(epilog="Example: slicemill state work")(state.state)
-app.command(epilog="Example: slicemill bench simulator --json")(bench.bench)
-app.add_typer(lab.lab_app, name="lab")
 app.add_typer(log.log_app, name="log")
 app.add_typer(home.home_app, name="home")
+app.command(**lab.FORWARDS)(lab.lab)
+app.command(**lab.FORWARDS)(lab.bench)
 
 
 def main() -> None:

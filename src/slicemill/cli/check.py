@@ -40,7 +40,7 @@ def check(
 def _statements_table(bound: Bound) -> Table:
     from rich.table import Table
 
-    from slicemill.esl.summary import describe
+    from slicemill.explain.statements import describe
 
     table = Table("line", "kind", "name", "what", box=None, header_style="bold", pad_edge=False)
     for statement, span in bound.statements:
@@ -52,7 +52,7 @@ def _statements_table(bound: Bound) -> Table:
 
 def _check_json(bound: Bound) -> dict[str, object]:
     from slicemill.esl import EslError
-    from slicemill.esl.summary import describe
+    from slicemill.explain.statements import describe
 
     statements = []
     for statement, span in bound.statements:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     from slicemill.esl import Source
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
-
-
-class Scale(StrEnum):
-    """The values of --scale."""
-
-    small = "small"
-    full = "full"
 
 
 def read(file: Path) -> Source:

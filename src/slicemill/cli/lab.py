@@ -1,78 +1,42 @@
-"""`slicemill lab list | run`: the published experiments, run here, with their claims checked."""
+"""`slicemill lab` and `slicemill bench`: commands of slicemill-lab, a distribution of its own.
+
+It names them as entry points of the group `slicemill.commands`. They are looked for when one is called, since
+searching all that is installed would slow down every other command.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from importlib.metadata import entry_points
+from typing import Any
 
 import typer
 
-from slicemill.cli.common import Scale
-
-if TYPE_CHECKING:
-    from slicemill.lab.experiment import Experiment
-
-lab_app = typer.Typer(help="Run published experiments and check their claims.", no_args_is_help=True)
-
-
-@lab_app.command("list")
-def list_experiments() -> None:
-    """Show every experiment with its title."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from slicemill.lab.registry import experiment_ids, load
-
-    table = Table("id", "title")
-    for experiment_id in experiment_ids():
-        table.add_row(experiment_id, load(experiment_id).title)
-    Console().print(table)
+GROUP = "slicemill.commands"
+FORWARDS: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+}
+"""How a command is declared that passes on all that follows its name, `--help` too."""
 
 
-@lab_app.command("run")
-def run_experiments(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Such as mill-E1.")] = None,
-    run_all: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per experiment.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Write one image each to DIR.")] = None,
-    scale: Annotated[Scale, typer.Option(help="small ends within a minute.")] = Scale.small,
-    seed: Annotated[int, typer.Option(help="Where the random numbers start.")] = 1,
-) -> None:
-    """Run experiments and check their claims; the exit status is 1 when one does not hold."""
-    from rich.console import Console
-
-    from slicemill.lab.experiment import to_json
-    from slicemill.lab.progress import running
-    from slicemill.lab.report import claims_table
-
-    # With --json the tables go to the error stream: standard output is then JSON lines and nothing else.
-    console = Console(stderr=as_json)
-    holds = True
-    for experiment in _chosen(ids or [], run_all):
-        with running(experiment.id, console):
-            result = experiment.run(seed, scale.value)
-        console.print(claims_table(f"{experiment.id}: {experiment.title}", result))
-        if plot is not None:
-            plot.mkdir(parents=True, exist_ok=True)
-            experiment.plot(result, plot / f"{experiment.id}.png")
-        if as_json:
-            typer.echo(to_json(experiment.id, result))
-        holds = holds and result.holds
-    if not holds:
-        raise typer.Exit(1)
+def lab(context: typer.Context) -> None:
+    """Run published experiments and check their claims (needs slicemill-lab)."""
+    _forward("lab", context)
 
 
-def _chosen(ids: list[str], run_all: bool) -> list[Experiment]:
-    from slicemill.lab.registry import UnknownExperimentError, experiment_ids, load
-
-    if not ids and not run_all:
-        _stop("name an experiment or say --all; `slicemill lab list` shows all ids")
-    try:
-        return [load(experiment_id) for experiment_id in (experiment_ids() if run_all else ids)]
-    except UnknownExperimentError as error:
-        _stop(str(error))
+def bench(context: typer.Context) -> None:
+    """Measure beside other systems, with claims (needs slicemill-lab)."""
+    _forward("bench", context)
 
 
-def _stop(message: str) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
-    raise typer.Exit(2)
+def _forward(name: str, context: typer.Context) -> None:
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        typer.echo(
+            f"error: slicemill {name} is a command of slicemill-lab, which is not installed; "
+            "`pip install slicemill-lab` (`make venv` in the repository) brings it",
+            err=True,
+        )
+        raise typer.Exit(2)
+    command: typer.Typer = next(iter(found)).load()
+    command(args=context.args, prog_name=f"slicemill {name}")

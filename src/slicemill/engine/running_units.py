@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import Watermark
-from slicemill.metrics.ideal_times import IdealTime, Written, ideal_time
+from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
 from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.ideal_times import Written, ideal_time
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
 from slicemill.time import END

@@ -10,11 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.policy import Floats
+Floats = npt.NDArray[np.float64]
+
+
+class IdealTime(NamedTuple):
+    """Seconds: T, and what the last row takes by the longest way, when those that it meets are there."""
+
+    whole_s: float
+    last_s: float
 
 
 @dataclass(slots=True)

@@ -16,8 +16,7 @@ import numpy as np
 
 from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.metrics.due import Arrivals
-from slicemill.metrics.figures import QueryFigures, Record, StaleTime, Summary
-from slicemill.metrics.ideal_times import IdealTime
+from slicemill.metrics.figures import IdealTime, QueryFigures, Record, StaleTime, Summary
 from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.waiting import BUCKETS_KEPT
 from slicemill.shedding.report import Report

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from slicemill.columns.keys import Keys, distinct_keys, whole
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
-from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.values import ExpressionError
 
 
 class Columns:

@@ -6,7 +6,7 @@ is still the same goes on with what it has; another one begins anew. All of thes
 
 from __future__ import annotations
 
-from slicemill.esl.model_calls import Asked
+from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget

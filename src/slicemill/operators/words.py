@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, Item

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.kind import UnitOf
 from slicemill.operators.registry import kind_of

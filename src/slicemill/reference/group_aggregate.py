@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicemill.aggregate.definition import (
-    AggregateCall,
-    BaseInstance,
+    BaseAccumulator,
+    RowCall,
     Stepper,
     align,
     base_of,
@@ -27,7 +27,7 @@ class Group:
     """The values that a group is shown by, and its calls in progress."""
 
     values: Row
-    running: list[tuple[BaseInstance, Stepper]]
+    running: list[tuple[BaseAccumulator, Stepper]]
 
 
 class GroupAggregate:
@@ -40,7 +40,7 @@ class GroupAggregate:
     inputs = 1
     waits_for_time = False
 
-    def __init__(self, calls: Sequence[AggregateCall], group: Callable[[Row], Row] | None = None) -> None:
+    def __init__(self, calls: Sequence[RowCall], group: Callable[[Row], Row] | None = None) -> None:
         self._calls = tuple(calls)
         self._definitions = [call.definition for call in self._calls]
         self._bases = [base_of(definition) for definition in self._definitions]

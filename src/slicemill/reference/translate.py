@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from slicemill.aggregate.definition import AggregateCall, comparable
+from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import Frame
 from slicemill.esl.types.catalog import ERRORS, Catalog
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
@@ -90,8 +90,8 @@ class Translator:
         return [SourceSpec(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
 
 
-def call_of(call: CallSyntax | WindowCallSyntax, schema: Schema, context: StepContext) -> AggregateCall:
-    return AggregateCall(context.definition(call), row_of_expressions(call.arguments, schema))
+def call_of(call: CallSyntax | WindowCallSyntax, schema: Schema, context: StepContext) -> RowCall:
+    return RowCall(context.definition(call), row_of_expressions(call.arguments, schema))
 
 
 def window_call_of(call: WindowCallSyntax, schema: Schema, context: StepContext) -> WindowCall:

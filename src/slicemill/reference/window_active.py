@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.aggregate.definition import AggregateCall, Stepper, WindowFactory, WindowInstance
+from slicemill.aggregate.definition import RowCall, Stepper, WindowAccumulator, WindowFactory
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.reference.window_slide import Answer, Expiry
@@ -24,7 +24,7 @@ from slicemill.rows import Row, Timed
 @dataclass(slots=True)
 class ActivePartition:
     inwindow: Inwindow
-    instance: WindowInstance
+    instance: WindowAccumulator
     stepper: Stepper
     arrivals: int = 0
 
@@ -45,7 +45,7 @@ class ActiveCall:
 
     __slots__ = ("_call", "_extent_us", "_frame", "_negatives", "_partitions", "_window")
 
-    def __init__(self, call: AggregateCall, frame: Frame, window: WindowFactory) -> None:
+    def __init__(self, call: RowCall, frame: Frame, window: WindowFactory) -> None:
         assert frame.preceding is not None
         self._call = call
         self._frame = frame

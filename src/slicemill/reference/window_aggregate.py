@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.aggregate.definition import AggregateCall, align
+from slicemill.aggregate.definition import RowCall, align
 from slicemill.aggregate.frame import Frame
 from slicemill.reference.window_dispatch import running_call
 from slicemill.reference.window_slide import Answer
@@ -24,7 +24,7 @@ from slicemill.rows import Row, Timed
 class WindowCall:
     """An aggregate call with its OVER clause."""
 
-    call: AggregateCall
+    call: RowCall
     frame: Frame
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition, Panes, base_of, window_version
+from slicemill.aggregate.definition import Aggregate, Panes, RowCall, base_of, window_version
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.reference.window_active import ActiveCall
@@ -14,7 +14,7 @@ from slicemill.reference.window_evaluation import Evaluation, Paned, Tumble, Unb
 from slicemill.reference.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
 
 
-def running_call(call: AggregateCall, frame: Frame) -> RunningCall:
+def running_call(call: RowCall, frame: Frame) -> RunningCall:
     """The state machine for a window call, by its strategy."""
     if frame.active:
         definition = call.definition
@@ -25,7 +25,7 @@ def running_call(call: AggregateCall, frame: Frame) -> RunningCall:
     return AnsweredAtSlotEnd(frame, partitions) if frame.waits_for_time else AnsweredAtOnce(frame, partitions)
 
 
-def _evaluation(definition: AggregateDefinition, frame: Frame) -> Callable[[], Evaluation]:
+def _evaluation(definition: Aggregate, frame: Frame) -> Callable[[], Evaluation]:
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
             return partial(Unbounded, base_of(definition))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slicemill.aggregate.definition import AggregateCall, Returned
+from slicemill.aggregate.definition import Returned, RowCall
 from slicemill.aggregate.frame import Frame
 from slicemill.reference.window_evaluation import Evaluation, Question
 from slicemill.rows import Row, Timed
@@ -68,7 +68,7 @@ class Partitions:
 
     __slots__ = ("_call", "_frame", "_make", "_partitions")
 
-    def __init__(self, call: AggregateCall, frame: Frame, make: Callable[[], Evaluation]) -> None:
+    def __init__(self, call: RowCall, frame: Frame, make: Callable[[], Evaluation]) -> None:
         self._call = call
         self._frame = frame
         self._make = make

@@ -1,13 +1,14 @@
-"""The proleptic Gregorian calendar on plain ints, and the texts of dates and timestamps.
+"""The proleptic Gregorian calendar, and the strings of dates and timestamps.
 
 Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
-chrono-compatible low-level date algorithms. All times are UTC.
+chrono-compatible low-level date algorithms. All times are UTC. The calendar's formulas are those of rows and
+of columns: they take ints, and NumPy's arrays of 64 bits, for all days that 32 bits hold.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 from slicemill.scalar.values import ExpressionError
 
@@ -33,55 +34,83 @@ _UTC = ("", "Z", "UTC", "GMT", "UT")
 
 
 class Civil(NamedTuple):
-    year: int
-    month: int
-    day: int
+    year: Any
+    month: Any
+    day: Any
 
 
-def is_leap(year: int) -> bool:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+def is_leap(year: Any) -> Any:
+    return (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
 
 
-def days_in_month(year: int, month: int) -> int:
-    if month == 2:
-        return 29 if is_leap(year) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
+def days_in_month(year: Any, month: Any) -> Any:
+    """The number of days of a month from 1 to 12; some number for others."""
+    return 30 + ((month + (month >> 3)) & 1) - (month == 2) * (2 - is_leap(year))
 
 
-def days_of(year: int, month: int, day: int) -> int:
+@overload
+def days_of(year: int, month: int, day: int) -> int: ...
+@overload
+def days_of(year: Any, month: Any, day: Any) -> Any: ...
+def days_of(year: Any, month: Any, day: Any) -> Any:
     """Days since 1970-01-01.
 
     >>> days_of(1970, 1, 1), days_of(2000, 2, 29), days_of(-1, 1, 1)
     (0, 11016, -719893)
     """
-    year -= month <= 2
+    year = year - (month <= 2)
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
     return era * _DAYS_IN_400_YEARS + day_of_era - _DAYS_BEFORE_1970
 
 
-def civil_of(days: int) -> Civil:
+def civil_of(days: Any) -> Civil:
     """Year, month and day: the inverse of `days_of`."""
     era, day_of_era = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
     leaps = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096
     year_of_era = (day_of_era - leaps) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
+    shifted = (5 * day_of_year + 2) // 153  # months since March
+    month = shifted + 3 - 12 * (shifted >= 10)
     year = year_of_era + era * 400 + (month <= 2)
     return Civil(year, month, day_of_year - (153 * shifted + 2) // 5 + 1)
 
 
-def is_date(year: int, month: int, day: int) -> bool:
-    return 1 <= month <= 12 and 1 <= day <= days_in_month(year, month)
+def is_date(year: Any, month: Any, day: Any) -> Any:
+    return (month >= 1) & (month <= 12) & (day >= 1) & (day <= days_in_month(year, month))
 
 
-def plus_months(days: int, months: int) -> int:
+def plus_months(days: Any, months: Any) -> Any:
     """The same day so many months later, or the last one of a shorter month."""
     year, month, day = civil_of(days)
     years, index = divmod(month - 1 + months, 12)
-    return days_of(year + years, index + 1, min(day, days_in_month(year + years, index + 1)))
+    year, month = year + years, index + 1
+    too_late = day - days_in_month(year, month)
+    return days_of(year, month, day - too_late * (too_late > 0))
+
+
+def weekday(days: Any) -> Any:
+    """0 is Monday: 1970-01-01 was a Thursday."""
+    return (days + 3) % 7
+
+
+def day_of_year(days: Any) -> Any:
+    return days - days_of(civil_of(days).year, 1, 1) + 1
+
+
+def week_of_year(days: Any) -> Any:
+    """ISO 8601: the week belongs to the year of its Thursday."""
+    return (day_of_year(days - weekday(days) + 3) - 1) // 7 + 1
+
+
+def last_day(days: Any) -> Any:
+    """The last day of the month."""
+    year, month, _ = civil_of(days)
+    return days_of(year, month, days_in_month(year, month))
+
+
+# -- strings ------------------------------------------------------------------------------------------------
 
 
 def parse_date(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Exact numbers: Arrow's 128-bit decimals, seen as whole numbers where 64 bits hold them."""
+"""Columns of decimals: Arrow's 128 bits, seen as integers where 64 bits hold them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.esl.types.schema import Type
-from slicemill.scalar.kernel import Unfit
+from slicemill.scalar.kernel import Fallback
 from slicemill.scalar.vectors import Mask, arrow_type
 
 NARROW = 18  # digits that always fit into 64 bits
 
 
 def unscaled(array: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """The digits of each decimal as a whole number, and where 64 bits do not hold them."""
+    """The digits of each decimal as an integer, and where 64 bits do not hold them."""
     rows = len(array)
     buffer = array.buffers()[1]
     if buffer is None:
@@ -41,9 +41,9 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
         try:
             found = function(*operands)
         except pa.ArrowInvalid:
-            raise Unfit from None
+            raise Fallback from None
         if found.type != wanted:
-            raise Unfit
+            raise Fallback
         return found
 
     return compute

@@ -1,4 +1,4 @@
-"""Calls without a fast form: the reference closure, once per distinct combination of arguments."""
+"""Fallback: calls without a kernel run by their row form, once per distinct combination of arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.scalar.rows import ExpressionError, compile_expression
+from slicemill.scalar.rows import compile_expression
+from slicemill.scalar.values import ExpressionError, representable
 from slicemill.scalar.vectors import (
     Mask,
     Vector,
@@ -27,26 +28,22 @@ from slicemill.scalar.vectors import (
 )
 
 Codes = NDArray[np.int64]
-Reference = Callable[[tuple[Any, ...]], object]
+RowForm = Callable[[tuple[Any, ...]], object]
 
 _LENGTHENING = ("repeat", "lpad", "rpad")
 _LONG = 10_000
-_BITS = {
-    **dict.fromkeys((Kind.INT, Kind.DATE, Kind.MONTHS), 32),
-    **dict.fromkeys((Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL), 64),
-}
 
 
-def local_reference(expr: Call | Cast) -> Reference:
-    """The reference closure of one call alone, as a function of the values of `inputs_of` it."""
+def row_form_of(expr: Call | Cast) -> RowForm:
+    """The row form of one call alone, as a function of the values of `inputs_of` it."""
     columns = [ColumnRef(str(index), argument.type) for index, argument in enumerate(inputs_of(expr))]
     given: Iterator[Expr] = iter(columns)
     schema = Schema(tuple(Column(column.name, column.type) for column in columns))
     if isinstance(expr, Cast):
         return compile_expression(replace(expr, operand=next(given)), schema)
     arguments = tuple(a if isinstance(a, Literal) else next(given) for a in expr.arguments)
-    reference = compile_expression(replace(expr, arguments=arguments), schema)
-    return _reluctant(reference) if expr.function in _LENGTHENING else reference
+    form = compile_expression(replace(expr, arguments=arguments), schema)
+    return _reluctant(form) if expr.function in _LENGTHENING else form
 
 
 def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
@@ -56,27 +53,27 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
     return tuple(argument for argument in expr.arguments if not isinstance(argument, Literal))
 
 
-def _reluctant(reference: Reference) -> Reference:
-    """Leaves long texts to whoever asks for that very row: a guard such as CASE may have excluded it."""
+def _reluctant(form: RowForm) -> RowForm:
+    """Leaves long strings to whoever asks for that very row: a guard such as CASE may have excluded it."""
 
     def unless_long(row: tuple[Any, ...]) -> object:
         if any(isinstance(value, int) and value > _LONG for value in row):
             raise ExpressionError("the text would be long")
-        return reference(row)
+        return form(row)
 
     return unless_long
 
 
 def answers(
-    reference: Reference, result: Type, vectors: Sequence[Vector], rows: int
+    form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
-    """The reference's value of each row, None where it fails, and whether it does."""
+    """The row form's value of each row, None where it fails, and whether it does."""
     columns = [to_values(vector, rows) for vector in vectors]
     values: list[Any] = []
     failed: list[bool] = []
     for row in zip(*columns, strict=True) if columns else [()] * rows:
         try:
-            values.append(representable(reference(row), result))
+            values.append(representable(form(row), result))
             failed.append(False)
         except (ExpressionError, ArithmeticError):
             values.append(None)
@@ -84,40 +81,32 @@ def answers(
     return values, failed
 
 
-def representable(value: object, type_: Type) -> object:
-    """The value, or an error if a column of this type cannot hold it."""
-    bits = _BITS.get(type_.kind)
-    if bits is not None and isinstance(value, int) and not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise ExpressionError(f"{value} is out of the range of {type_}")
-    return value
-
-
-def by_distinct_row(reference: Reference, result: Type, vectors: Sequence[Vector], rows: int) -> Vector:
-    """A call over columns; rows on which it fails are unsure."""
-    unsure: Mask | None = None
+def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows: int) -> Vector:
+    """A call over columns; rows on which it fails are fallbacks."""
+    fallback: Mask | None = None
     for vector in vectors:
-        unsure = either(unsure, vector.unsure)
-    if unsure is not None:
+        fallback = either(fallback, vector.fallback)
+    if fallback is not None:
         # What stands there is no argument anybody gave: NULL costs least.
-        vectors = [replace(vector, valid=both(vector.valid, ~unsure), unsure=None) for vector in vectors]
+        vectors = [replace(vector, valid=both(vector.valid, ~fallback), fallback=None) for vector in vectors]
     codes, first = distinct(vectors, rows)
-    values, failed = answers(reference, result, [take(vector, first) for vector in vectors], len(first))
+    values, failed = answers(form, result, [take(vector, first) for vector in vectors], len(first))
     found = take(from_values(values, result), codes)
     own = some(np.array(failed, np.bool_)[codes]) if any(failed) else None
-    return Vector(result, found.data, found.valid, either(unsure, own))
+    return Vector(result, found.data, found.valid, either(fallback, own))
 
 
-def patch(vector: Vector, own: Mask, reference: Reference, arguments: Sequence[Vector], rows: int) -> Vector:
-    """Answers of the reference in place of what a kernel left open."""
-    places = np.flatnonzero(np.broadcast_to(own, (rows,)))
-    parts = [take(argument, places) for argument in arguments]
-    answer = by_distinct_row(reference, vector.type, parts, len(places))
-    filled = patched(vector, rows, places, to_values(replace(answer, unsure=None), len(places)))
-    if answer.unsure is None:
+def patch(vector: Vector, own: Mask, form: RowForm, arguments: Sequence[Vector], rows: int) -> Vector:
+    """The vector with the row form's values on the rows that a kernel left to it."""
+    indices = np.flatnonzero(np.broadcast_to(own, (rows,)))
+    parts = [take(argument, indices) for argument in arguments]
+    answer = by_distinct_row(form, vector.type, parts, len(indices))
+    filled = patched(vector, rows, indices, to_values(replace(answer, fallback=None), len(indices)))
+    if answer.fallback is None:
         return filled
     open_ = np.zeros(rows, np.bool_)
-    open_[places] = answer.unsure
-    return replace(filled, unsure=either(filled.unsure, open_))
+    open_[indices] = answer.fallback
+    return replace(filled, fallback=either(filled.fallback, open_))
 
 
 def distinct(vectors: Sequence[Vector], rows: int) -> tuple[Codes, Codes]:

@@ -13,12 +13,12 @@ from slicemill.scalar.vectors import Data, Mask, Vector, both, either, some
 VARIES: Final = object()  # in place of the value of an argument that is no constant
 
 
-class Unfit(Exception):
-    """The data at hand has no fast form, such as a text that is not ASCII: ask the reference."""
+class Fallback(Exception):
+    """The columns at hand have no fast form, such as strings that are not ASCII: the row form runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class KernelCall:
     """A call as the maker of its kernel sees it, its arguments converted to the types the function takes."""
 
     function: str
@@ -32,14 +32,15 @@ class Bound:
 
 
 class Out(NamedTuple):
-    """A result with more to say than its data: rows that become NULL, and rows the kernel does not answer."""
+    """A result with more to say than its data: rows that become NULL, and rows left to the row form."""
 
     data: Data
     null: Mask | None = None
-    unsure: Mask | None = None
+    fallback: Mask | None = None
 
-    def doubting(self, more: Mask) -> Out:
-        return self._replace(unsure=either(self.unsure, more))
+    def except_for(self, more: Mask) -> Out:
+        """The same, with more rows left to the row form."""
+        return self._replace(fallback=either(self.fallback, more))
 
 
 # Strict: columns of values in, values out; NULLs are seen to. Free: vectors in, a vector out.
@@ -49,37 +50,38 @@ Free: TypeAlias = Callable[..., Vector]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`patches`: unsure rows are common enough to be answered where they arise, by distinct arguments."""
+    """`patches`: fallbacks are common enough to be run where they arise, by distinct arguments."""
 
     function: Strict | Free
     strict: bool = True
     patches: bool = False
 
 
-Maker: TypeAlias = Callable[[Bound], "Kernel | Strict | None"]
+KernelMaker: TypeAlias = Callable[[KernelCall], "Kernel | Strict | None"]
 
 
-def plain(function: Strict) -> Maker:
+def kernel(function: Strict) -> KernelMaker:
     """One kernel for all types and constants."""
-    return lambda _bound: Kernel(function)
+    return lambda _call: Kernel(function)
 
 
-def free(function: Free) -> Maker:
-    return lambda _bound: Kernel(function, strict=False)
+def free_kernel(function: Free) -> KernelMaker:
+    """The same, of a function that sees NULLs and fallbacks itself."""
+    return lambda _call: Kernel(function, strict=False)
 
 
 def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Mask | None]:
-    """The kernel's answer, and which rows it left open itself (rather than its arguments did)."""
+    """The kernel's vector, and the rows that the kernel itself, not an argument, leaves to the row form."""
     if not kernel.strict:
         return kernel.function(*vectors), None
     valid = reduce(both, (vector.valid for vector in vectors))
-    unsure = reduce(either, (vector.unsure for vector in vectors))
+    fallback = reduce(either, (vector.fallback for vector in vectors))
     out = kernel.function(*(vector.data for vector in vectors))
     if not isinstance(out, Out):
-        return Vector(result, out, valid, unsure), None
-    own = some(out.unsure)
+        return Vector(result, out, valid, fallback), None
+    own = some(out.fallback)
     if own is not None and valid is not None:
         own = some(own & valid)
     if out.null is not None:
         valid = both(valid, ~out.null)
-    return Vector(result, out.data, valid, unsure), own
+    return Vector(result, out.data, valid, fallback), own

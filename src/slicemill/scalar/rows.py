@@ -1,4 +1,4 @@
-"""Expressions as closures: compiled once, then called per row, with the semantics of Spark SQL in ANSI mode.
+"""Expressions row by row: closures that are compiled once, with the meaning of Spark SQL in ANSI mode.
 
 `compile_expression` reads columns of a row. `compile_with` leaves it to the caller what columns, arguments
 and sub-queries mean, for whoever evaluates over something else than rows. An argument declared without a type
@@ -24,13 +24,12 @@ from slicemill.esl.types.expression import (
     ScalarQuery,
 )
 from slicemill.esl.types.schema import Kind, Schema, Type
-from slicemill.rows import Row
+from slicemill.scalar.function import RowFunction
 from slicemill.scalar.functions.casts import converter
-from slicemill.scalar.table import conversions_and_function
-from slicemill.scalar.untyped import dynamic_function
-from slicemill.scalar.values import ExpressionError, Function
-
-__all__ = ["ExpressionError", "Leaf", "compile_condition", "compile_expression", "compile_with"]
+from slicemill.scalar.functions.logic import case_row
+from slicemill.scalar.table import expanded, function_of, row_form
+from slicemill.scalar.untyped import untyped_call
+from slicemill.scalar.values import ExpressionError
 
 E = TypeVar("E")
 Getter: TypeAlias = Callable[[E], object]
@@ -38,10 +37,10 @@ Leaf: TypeAlias = ColumnRef | Argument | Oldest | ScalarQuery | ExistsQuery
 Resolve: TypeAlias = Callable[[Leaf], Callable[[E], object]]
 
 
-def compile_expression(expr: Expr, schema: Schema) -> Callable[[Row], object]:
+def compile_expression(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], object]:
     """The value of an expression for a row in the order of `schema`."""
 
-    def column(leaf: Leaf) -> Callable[[Row], object]:
+    def column(leaf: Leaf) -> Callable[[tuple[object, ...]], object]:
         if not isinstance(leaf, ColumnRef):
             raise TypeError(f"{type(leaf).__name__} has no meaning outside an aggregate's body")
         return itemgetter(schema.index(leaf.name))
@@ -49,7 +48,7 @@ def compile_expression(expr: Expr, schema: Schema) -> Callable[[Row], object]:
     return compile_with(expr, column)
 
 
-def compile_condition(expr: Expr, schema: Schema) -> Callable[[Row], bool]:
+def compile_condition(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], bool]:
     """Whether a condition is true for a row: neither false nor unknown."""
     value = compile_expression(expr, schema)
     return lambda row: value(row) is True
@@ -66,7 +65,7 @@ def compile_with(expr: Expr, resolve: Resolve[E]) -> Callable[[E], object]:
             (compile_with(when, resolve), _converted(then, expr.type, resolve))
             for when, then in expr.branches
         ]
-        return _case(branches, _converted(expr.default, expr.type, resolve))
+        return case_row(branches, _converted(expr.default, expr.type, resolve))
     if isinstance(expr, Call):
         return _call(expr, resolve)
     return resolve(expr)
@@ -102,24 +101,21 @@ def _cast(expr: Cast, operand: Getter[E]) -> Getter[E]:
     return safely
 
 
-def _case(branches: Sequence[tuple[Getter[E], Getter[E]]], default: Getter[E]) -> Getter[E]:
-    def value(env: E) -> object:
-        for when, then in branches:
-            if when(env) is True:
-                return then(env)
-        return default(env)
-
-    return value
-
-
 def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    if call.function in _LAZY:
-        return _LAZY[call.function](call, resolve)
-    arguments = [compile_with(argument, resolve) for argument in call.arguments]
+    meant = expanded(call)
+    if meant is not call:
+        return compile_with(meant, resolve)
     types = tuple(argument.type for argument in call.arguments)
+    entry = function_of(call.function, types)
+    if entry.lazy:
+        wanted = entry.takes(types, call.type)
+        pairs = zip(call.arguments, wanted, strict=True)
+        lazy: Getter[E] = entry.row(wanted, call.type)(*(_converted(a, to, resolve) for a, to in pairs))
+        return lazy
+    arguments = [compile_with(argument, resolve) for argument in call.arguments]
     if any(type_.kind is Kind.ANY for type_ in types):
-        return _values(arguments, dynamic_function(call.function, call.arguments))
-    conversions, function, strict = conversions_and_function(call.function, types, call.type)
+        return _values(arguments, untyped_call(call.function, call.arguments))
+    conversions, function, strict = row_form(call.function, types, call.type)
     getters = [
         getter if convert is None else _strict((getter,), convert)
         for getter, convert in zip(arguments, conversions, strict=True)
@@ -127,7 +123,7 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
     return _strict(getters, function) if strict else _values(getters, function)
 
 
-def _strict(getters: Sequence[Getter[E]], function: Function) -> Getter[E]:
+def _strict(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
     """A call whose result is NULL as soon as an argument is."""
     if len(getters) == 1:
         (only,) = getters
@@ -156,75 +152,5 @@ def _strict(getters: Sequence[Getter[E]], function: Function) -> Getter[E]:
     return call
 
 
-def _values(getters: Sequence[Getter[E]], function: Function) -> Getter[E]:
+def _values(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
     return lambda env: function(*[getter(env) for getter in getters])
-
-
-# -- forms that do not evaluate all of their arguments ------------------------------------------------------
-
-
-def _and(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    left, right = (compile_with(argument, resolve) for argument in call.arguments)
-
-    def both(env: E) -> object:
-        first = left(env)
-        if first is False:
-            return False
-        second = right(env)
-        if second is False:
-            return False
-        return None if first is None or second is None else True
-
-    return both
-
-
-def _or(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    left, right = (compile_with(argument, resolve) for argument in call.arguments)
-
-    def either(env: E) -> object:
-        first = left(env)
-        if first is True:
-            return True
-        second = right(env)
-        if second is True:
-            return True
-        return None if first is None or second is None else False
-
-    return either
-
-
-def _coalesce(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    getters = [_converted(argument, call.type, resolve) for argument in call.arguments]
-
-    def first_known(env: E) -> object:
-        for getter in getters:
-            value = getter(env)
-            if value is not None:
-                return value
-        return None
-
-    return first_known
-
-
-def _if(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    condition, then, otherwise = call.arguments
-    branch = (compile_with(condition, resolve), _converted(then, call.type, resolve))
-    return _case([branch], _converted(otherwise, call.type, resolve))
-
-
-def _nvl2(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    tested, then, otherwise = call.arguments
-    value = compile_with(tested, resolve)
-    branch = (lambda env: value(env) is not None, _converted(then, call.type, resolve))
-    return _case([branch], _converted(otherwise, call.type, resolve))
-
-
-_LAZY: dict[str, Callable[[Call, Resolve[E]], Getter[E]]] = {
-    "and": _and,
-    "or": _or,
-    "coalesce": _coalesce,
-    "ifnull": _coalesce,
-    "nvl": _coalesce,
-    "if": _if,
-    "nvl2": _nvl2,
-}

@@ -1,7 +1,10 @@
 """The scalar library: Spark SQL's functions, with the types they take and give.
 
-One line a function; names, meanings and types are Spark's (a test asks Spark itself). Only functions whose
-value depends on nothing but their arguments are here: a replay after a crash must give the same rows.
+One line a function, under the topic that has its entry in the table (`functions`): apart from it, so that a
+script can be checked without NumPy and Arrow. Names, meanings and types are Spark's (a test asks Spark
+itself). Only functions whose value depends on nothing but their arguments are here: a replay after a crash
+must give the same rows.
+
 `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
 is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out; `x...` may be repeated.
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
@@ -19,122 +22,143 @@ from slicemill.esl.types.expression import Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
 
 _LIBRARY = """
+# arithmetic
 abs(number) -> same
+pmod(number, number) -> remainder
+
+# bits
+bit_count(integer) -> int
+shiftleft(integer, integer) -> same
+shiftright(integer, integer) -> same
+
+# rounding
+ceil(number) -> whole
+ceiling(number) -> whole
+floor(number) -> whole
+round(number, [places]) -> rounded
+sign(number) -> double
+
+# maths
 acos(number) -> double
-add_months(time, integer) -> date
-ascii(text) -> int
 asin(number) -> double
 atan(number) -> double
 atan2(number, number) -> double
-begin(period) -> timestamp
-bit_count(integer) -> int
 cbrt(number) -> double
-ceil(number) -> whole
-ceiling(number) -> whole
-char_length(text) -> int
-chr(integer) -> text
-coalesce(any, any...) -> common
-concat(text, text...) -> text
-concat_ws(text, text...) -> text
-contains(text, text) -> boolean
 cos(number) -> double
 cosh(number) -> double
-crc32(text) -> bigint
+degrees(number) -> double
+exp(number) -> double
+ln(number) -> double
+log(number, [number]) -> double
+log10(number) -> double
+log2(number) -> double
+pow(number, number) -> double
+power(number, number) -> double
+radians(number) -> double
+sin(number) -> double
+sinh(number) -> double
+sqrt(number) -> double
+tan(number) -> double
+tanh(number) -> double
+
+# comparison
+greatest(plain, plain, plain...) -> common
+isnan(number) -> boolean
+isnotnull(any) -> boolean
+isnull(any) -> boolean
+least(plain, plain, plain...) -> common
+
+# logic
+coalesce(any, any...) -> common
+if(boolean, any, any) -> common
+ifnull(any, any) -> common
+nullif(any, any) -> first
+nvl(any, any) -> common
+nvl2(value, any, any) -> common
+
+# strings
+ascii(string) -> int
+char_length(string) -> int
+chr(integer) -> string
+concat(string, string...) -> string
+concat_ws(string, string...) -> string
+contains(string, string) -> boolean
+endswith(string, string) -> boolean
+initcap(string) -> string
+instr(string, string) -> int
+left(string, integer) -> string
+length(string) -> int
+levenshtein(string, string) -> int
+locate(string, string, [integer]) -> int
+lower(string) -> string
+lpad(string, integer, [string]) -> string
+ltrim(string) -> string
+repeat(string, integer) -> string
+replace(string, string, [string]) -> string
+reverse(string) -> string
+right(string, integer) -> string
+rpad(string, integer, [string]) -> string
+rtrim(string) -> string
+split_part(string, string, integer) -> string
+startswith(string, string) -> boolean
+substr(string, integer, [integer]) -> string
+substring(string, integer, [integer]) -> string
+substring_index(string, string, integer) -> string
+translate(string, string, string) -> string
+trim(string) -> string
+upper(string) -> string
+
+# patterns
+regexp_extract(string, string, [integer]) -> string
+regexp_like(string, string) -> boolean
+regexp_replace(string, string, string) -> string
+
+# times
+add_months(time, integer) -> date
 date_add(time, int) -> date
 date_diff(time, time) -> int
-date_format(time, text) -> text
+date_format(time, string) -> string
 date_sub(time, int) -> date
-date_trunc(text, time) -> timestamp
+date_trunc(string, time) -> timestamp
 datediff(time, time) -> int
 day(time) -> int
 dayofmonth(time) -> int
 dayofweek(time) -> int
 dayofyear(time) -> int
-degrees(number) -> double
-end(period) -> timestamp
-endswith(text, text) -> boolean
-exp(number) -> double
-floor(number) -> whole
-from_unixtime(integer, [text]) -> text
-greatest(plain, plain, plain...) -> common
-hash(plain, plain...) -> int
+from_unixtime(integer, [string]) -> string
 hour(time) -> int
-if(boolean, any, any) -> common
-ifnull(any, any) -> common
-initcap(text) -> text
-instr(text, text) -> int
-isnan(number) -> boolean
-isnotnull(any) -> boolean
-isnull(any) -> boolean
 last_day(time) -> date
-least(plain, plain, plain...) -> common
-left(text, integer) -> text
-length(text) -> int
-levenshtein(text, text) -> int
-ln(number) -> double
-locate(text, text, [integer]) -> int
-log(number, [number]) -> double
-log10(number) -> double
-log2(number) -> double
-lower(text) -> text
-lpad(text, integer, [text]) -> text
-ltrim(text) -> text
 make_date(integer, integer, integer) -> date
 make_timestamp(integer, integer, integer, integer, integer, number) -> timestamp
-md5(text) -> text
 minute(time) -> int
 month(time) -> int
-nullif(any, any) -> first
-nvl(any, any) -> common
-nvl2(value, any, any) -> common
-period(timestamp, timestamp) -> period
-pmod(number, number) -> remainder
-pow(number, number) -> double
-power(number, number) -> double
 quarter(time) -> int
-radians(number) -> double
-regexp_extract(text, text, [integer]) -> text
-regexp_like(text, text) -> boolean
-regexp_replace(text, text, text) -> text
-repeat(text, integer) -> text
-replace(text, text, [text]) -> text
-reverse(text) -> text
-right(text, integer) -> text
-round(number, [places]) -> rounded
-rpad(text, integer, [text]) -> text
-rtrim(text) -> text
 second(time) -> int
-sha1(text) -> text
-sha2(text, integer) -> text
-shiftleft(integer, integer) -> same
-shiftright(integer, integer) -> same
-sign(number) -> double
-sin(number) -> double
-sinh(number) -> double
-split_part(text, text, integer) -> text
-sqrt(number) -> double
-startswith(text, text) -> boolean
-substr(text, integer, [integer]) -> text
-substring(text, integer, [integer]) -> text
-substring_index(text, text, integer) -> text
-tan(number) -> double
-tanh(number) -> double
 timestamp_micros(integer) -> timestamp
 timestamp_millis(integer) -> timestamp
 timestamp_seconds(number) -> timestamp
-to_date(text, [text]) -> date
-to_timestamp(text, [text]) -> timestamp
-translate(text, text, text) -> text
-trim(text) -> text
-trunc(time, text) -> date
+to_date(string, [string]) -> date
+to_timestamp(string, [string]) -> timestamp
+trunc(time, string) -> date
 unix_micros(timestamp) -> bigint
 unix_millis(timestamp) -> bigint
 unix_seconds(timestamp) -> bigint
-upper(text) -> text
 weekday(time) -> int
 weekofyear(time) -> int
-xxhash64(plain, plain...) -> bigint
 year(time) -> int
+
+# periods
+begin(period) -> timestamp
+end(period) -> timestamp
+period(timestamp, timestamp) -> period
+
+# hashing
+crc32(string) -> bigint
+hash(plain, plain...) -> int
+md5(string) -> string
+sha1(string) -> string
+sha2(string, integer) -> string
+xxhash64(plain, plain...) -> bigint
 """
 
 # Functions people reach for whose value differs from run to run, and what to use instead.
@@ -150,7 +174,7 @@ _NAMED_TYPES = {
     "int": t.INT,
     "bigint": t.BIGINT,
     "double": t.DOUBLE,
-    "text": t.VARCHAR,
+    "string": t.VARCHAR,
     "timestamp": t.TIMESTAMP,
     "date": t.DATE,
     "period": t.PERIOD,
@@ -161,7 +185,7 @@ _FITS = {
     "int": {Kind.INT},
     "integer": {Kind.INT, Kind.BIGINT},
     "places": {Kind.INT, Kind.BIGINT},
-    "text": {Kind.VARCHAR},
+    "string": {Kind.VARCHAR},
     "boolean": {Kind.BOOLEAN},
     "time": {Kind.TIMESTAMP, Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},
@@ -206,7 +230,8 @@ def _signature(line: str) -> Signature:
 
 
 SCALARS: dict[str, Signature] = {
-    signature.name: signature for signature in (_signature(line) for line in _LIBRARY.split("\n") if line)
+    signature.name: signature
+    for signature in (_signature(line) for line in _LIBRARY.split("\n") if "->" in line)
 }
 
 

@@ -1,46 +1,79 @@
-"""From the name of a call to its function: the themes' tables put together, with conversions of arguments."""
+"""The one table of functions and operators: the topics put together, each call found by name and types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from slicemill.esl.types.expression import Call, Expr
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.function import SAME, Function, RowFunction, Types, template
 from slicemill.scalar.functions.arithmetic import ARITHMETIC
+from slicemill.scalar.functions.bits import BITS
 from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.functions.comparison import COMPARISON
 from slicemill.scalar.functions.hashing import HASHES
-from slicemill.scalar.functions.maths import MATH
+from slicemill.scalar.functions.logic import ABBREVIATIONS, LOGIC
+from slicemill.scalar.functions.maths import MATHS
 from slicemill.scalar.functions.patterns import PATTERNS
 from slicemill.scalar.functions.periods import PERIODS, RELATIONS
-from slicemill.scalar.functions.text import TEXT
-from slicemill.scalar.functions.times import TIME
-from slicemill.scalar.values import ExpressionError, Function, Scalar, Types
+from slicemill.scalar.functions.rounding import ROUNDING
+from slicemill.scalar.functions.strings import STRINGS
+from slicemill.scalar.functions.times import TIMES
+from slicemill.scalar.kernel import Kernel, KernelCall
+from slicemill.scalar.values import ExpressionError
 
-IMPLEMENTED: dict[str, Scalar] = {
+FUNCTIONS: dict[str, Function] = {
     **RELATIONS,
     **ARITHMETIC,
+    **BITS,
     **COMPARISON,
     **HASHES,
-    **MATH,
+    **LOGIC,
+    **MATHS,
     **PATTERNS,
     **PERIODS,
-    **TEXT,
-    **TIME,
+    **ROUNDING,
+    **STRINGS,
+    **TIMES,
 }
 
 
-def conversions_and_function(
-    name: str, types: Types, result: Type
-) -> tuple[list[Callable[[object], object] | None], Function, bool]:
-    """How to convert each argument (None: leave it), the function, and whether it is strict."""
-    # CONTAINS is a relation of periods and a function of texts.
+def function_of(name: str, types: Types) -> Function:
+    """What a call means. CONTAINS is a relation of periods and a function of strings."""
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
-    scalar = (RELATIONS if of_periods else IMPLEMENTED).get(name)
-    if scalar is None:
-        raise ExpressionError(f"the reference engine has no function {name}")
-    wanted = scalar.takes(types, result)
+    function = (RELATIONS if of_periods else FUNCTIONS).get(name)
+    if function is None:
+        raise ExpressionError(f"there is no function {name}")
+    return function
+
+
+def expanded(call: Call) -> Expr:
+    """The expression that a call is short for, or the call itself."""
+    abbreviation = ABBREVIATIONS.get(call.function)
+    return call if abbreviation is None else abbreviation.expand(call)
+
+
+def row_form(
+    name: str, types: Types, result: Type
+) -> tuple[list[Callable[[object], object] | None], RowFunction, bool]:
+    """How to convert each argument (None: leave it), the function of one row, and whether it is strict."""
+    function = function_of(name, types)
+    wanted = function.takes(types, result)
     conversions = [
         None if source == target or target.kind is Kind.NULL else converter(source, target)
         for source, target in zip(types, wanted, strict=True)
     ]
-    return conversions, scalar.make(wanted, result), scalar.strict
+    return conversions, function.row(wanted, result), function.strict
+
+
+def kernel_of(call: KernelCall) -> Kernel | None:
+    """The column form of a call; None where it runs by the row form."""
+    column = function_of(call.function, call.types).column
+    made = None if column is None else column(call)
+    return made if made is None or isinstance(made, Kernel) else Kernel(made)
+
+
+def in_duckdb(call: Call) -> str | None:
+    """DuckDB's template for a call; SAME: it is written as in Spark, None: DuckDB has nothing like it."""
+    entry = ABBREVIATIONS.get(call.function) or FUNCTIONS.get(call.function)
+    return SAME if entry is None else template(entry.duckdb, call)

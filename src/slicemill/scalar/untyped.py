@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.function import RowFunction, Types
 from slicemill.scalar.functions.casts import type_of_value
 from slicemill.scalar.operator_types import arithmetic_type
 from slicemill.scalar.signatures import SCALARS, result_type
-from slicemill.scalar.table import conversions_and_function
-from slicemill.scalar.values import ExpressionError, Function, Types
+from slicemill.scalar.table import row_form
+from slicemill.scalar.values import ExpressionError
 
 _ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 _UNARY = ("negative", "~")
 
 
-def dynamic_function(name: str, arguments: Sequence[Expr]) -> Function:
+def untyped_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
     """The call as a function of all its values; those of type ANY are typed when they are there."""
-    known: dict[Types, Function] = {}
+    known: dict[Types, RowFunction] = {}
 
     def call(*values: object) -> object:
         types = tuple(
@@ -41,12 +42,12 @@ def dynamic_function(name: str, arguments: Sequence[Expr]) -> Function:
     return call
 
 
-def _function(name: str, arguments: Sequence[Expr]) -> Function:
+def _function(name: str, arguments: Sequence[Expr]) -> RowFunction:
     types = tuple(argument.type for argument in arguments)
     result = result_of_call(name, arguments, types)
     if result is None:
         raise ExpressionError(f"{name} does not take {' and '.join(map(str, types))}")
-    conversions, function, strict = conversions_and_function(name, types, result)
+    conversions, function, strict = row_form(name, types, result)
 
     def call(*values: object) -> object:
         converted = [

@@ -1,26 +1,24 @@
-"""What every scalar function of the reference engine is made of: its error, its ranges and its table entry.
+"""Values of scalar expressions: the error where there is none, the ranges of types, and strings of numbers.
 
 Values are Spark's: INT and BIGINT are ints checked to 32 and 64 bits, DECIMAL is an exact Decimal with the
 scale of its type, TIMESTAMP and INTERVAL are microseconds, DATE is days, PERIOD is a tuple (begin, end, …).
-The functions themselves are in `scalars_*.py`, one theme a file.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any, TypeAlias
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
 
-# Values are checked by the binder, once: implementations take them as they come.
-Function: TypeAlias = Callable[..., Any]
-Types: TypeAlias = tuple[Type, ...]
+# Kinds whose values are integers of 32 and of 64 bits.
+INTS_32 = (Kind.INT, Kind.DATE, Kind.MONTHS)
+INTS_64 = (Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL)
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 
-INT_BITS, BIGINT_BITS = 32, 64
 # Wide enough that sums and products of two decimals of 38 digits are exact.
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
@@ -29,75 +27,35 @@ class ExpressionError(SlicemillError):
     """A value for which an expression has no result: overflow, division by zero, a text that is no number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """How a function is made for the types of one call.
-
-    `takes` gives the types its arguments are converted to, `make` the function of the converted values.
-    A `strict` function is not called with NULLs: its result is NULL then.
-    """
-
-    make: Callable[[Types, Type], Function]
-    takes: Callable[[Types, Type], Types]
-    strict: bool = True
-
-
-def as_given(types: Types, result: Type) -> Types:  # noqa: ARG001
-    return types
-
-
-def as_doubles(types: Types, result: Type) -> Types:  # noqa: ARG001
-    return (t.DOUBLE,) * len(types)
-
-
-def as_result(types: Types, result: Type) -> Types:
-    return (result,) * len(types)
-
-
-def as_common(types: Types, result: Type) -> Types:  # noqa: ARG001
-    """All to the type they have in common; as they are where they have none."""
-    merged: Type | None = types[0]
-    for type_ in types[1:]:
-        merged = t.common(merged, type_) if merged is not None else None
-    return types if merged is None else (merged,) * len(types)
-
-
-def as_dates(types: Types, result: Type) -> Types:  # noqa: ARG001
-    """Points in time to dates, everything else as it is."""
-    return tuple(t.DATE if type_.kind is Kind.TIMESTAMP else type_ for type_ in types)
-
-
-def as_timestamps(types: Types, result: Type) -> Types:  # noqa: ARG001
-    """Points in time to timestamps, everything else as it is."""
-    return tuple(t.TIMESTAMP if type_.kind is Kind.DATE else type_ for type_ in types)
-
-
-def plain(
-    function: Function, takes: Callable[[Types, Type], Types] = as_given, strict: bool = True
-) -> Scalar:
-    """A function that is the same for all types it takes."""
-    return Scalar(lambda _types, _result: function, takes, strict)
-
-
 def int_checked(value: int) -> int:
-    if -0x8000_0000 <= value <= 0x7FFF_FFFF:
+    if INT_MIN <= value <= INT_MAX:
         return value
     raise ExpressionError(f"{value} is out of the range of INT; convert an operand to BIGINT")
 
 
 def bigint_checked(value: int) -> int:
-    if -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF:
+    if BIGINT_MIN <= value <= BIGINT_MAX:
         return value
     raise ExpressionError(f"{value} is out of the range of 64 bits; convert an operand to DECIMAL or DOUBLE")
 
 
 def integer_check(type_: Type) -> Callable[[int], int]:
-    """INT and MONTHS have 32 bits; all other whole numbers, also times and intervals, have 64."""
+    """INT and MONTHS have 32 bits; all other integers, also times and intervals, have 64."""
     return int_checked if type_.kind in (Kind.INT, Kind.MONTHS) else bigint_checked
 
 
+def representable(value: object, type_: Type) -> object:
+    """The value, or an error if a column of this type cannot hold it."""
+    if isinstance(value, int):
+        if type_.kind in INTS_32 and not INT_MIN <= value <= INT_MAX:
+            raise ExpressionError(f"{value} is out of the range of {type_}")
+        if type_.kind in INTS_64 and not BIGINT_MIN <= value <= BIGINT_MAX:
+            raise ExpressionError(f"{value} is out of the range of {type_}")
+    return value
+
+
 def wrapped(value: int, bits: int) -> int:
-    """A whole number as two's complement of so many bits keeps it."""
+    """An integer as two's complement of so many bits keeps it."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
 
@@ -121,5 +79,29 @@ def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The digits of a decimal of this scale, as a whole number."""
+    """The digits of a decimal of this scale, as an integer."""
     return int(value.scaleb(scale, context=EXACT))
+
+
+def double_text(value: float) -> str:
+    """A double as Java prints it.
+
+    >>> double_text(100.0), double_text(1e7), double_text(-0.00025), double_text(float("nan"))
+    ('100.0', '1.0E7', '-2.5E-4', 'NaN')
+    """
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    if len(digits) == 1:  # Java shows two digits at least, also of the smallest numbers, and the nearest ones
+        _, digits, exponent = Decimal(f"{abs(value):.1e}").normalize().as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits))
+    point = len(text) + exponent  # digits before the point
+    if value == 0:
+        return f"{sign}0.0"
+    if -3 < point <= 7:
+        whole = text[:point].ljust(point, "0") if point > 0 else "0"
+        fraction = text[point:] if point > 0 else "0" * -point + text
+        return f"{sign}{whole}.{fraction or '0'}"
+    return f"{sign}{text[0]}.{text[1:] or '0'}E{point - 1}"

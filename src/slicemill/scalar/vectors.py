@@ -1,14 +1,14 @@
-"""Columns while they are computed with: NumPy for numbers and times, Arrow for texts and decimals.
+"""Columns while they are computed with: NumPy for numbers and times, Arrow for strings and decimals.
 
-A Vector says of each row its value, whether it is known (not NULL), and whether it is *unsure*: a row on
-which a fast kernel met something it does not answer itself, such as an overflow. The reference evaluator has
-the last word on unsure rows, so a kernel needs no error messages and may flag too much, never too little.
+A Vector says of each row its value, whether it is known (not NULL), and whether it is a *fallback*: a row on
+which a kernel met something it does not answer itself, such as an overflow. The row form gives the value or
+the error of such rows, so a kernel needs no error messages and may flag too many rows, never too few.
 A constant is a vector without a length (0-dimensional, or an Arrow scalar): NumPy and Arrow broadcast it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from slicemill.esl.types.schema import Kind, Type
 Mask: TypeAlias = NDArray[np.bool_]
 # NumPy arrays of numbers; their arithmetic has no useful types.
 Numbers: TypeAlias = Any
-# Numbers, or for texts and decimals a pyarrow Array or Scalar; periods are (n, 2) begins and ends.
+# Numbers, or for strings and decimals a pyarrow Array or Scalar; periods are (n, 2) begins and ends.
 Data: TypeAlias = Any
 
 _DTYPES: dict[Kind, type[np.generic]] = {
@@ -58,12 +58,12 @@ _ARROW: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`valid` None: no NULLs; `unsure` None: no unsure rows. Data of unknown and unsure rows is arbitrary."""
+    """`valid` None: no NULLs; `fallback` None: no fallbacks. Data of NULLs and of fallbacks is arbitrary."""
 
     type: Type
     data: Data
     valid: Mask | None = None
-    unsure: Mask | None = None
+    fallback: Mask | None = None
 
 
 def arrow_type(type_: Type) -> pa.DataType:
@@ -125,6 +125,12 @@ def numbers(array: pa.Array) -> Numbers:
     return np.frombuffer(values, dtype, rows, array.offset * dtype.itemsize)
 
 
+def on_arrow(function: Callable[..., pa.Array | pa.Scalar], *arguments: Data) -> Mask:
+    """A test of Arrow's as a mask; that of a NULL is arbitrary."""
+    found = function(*arguments)
+    return np.asarray(bool(found.as_py())) if isinstance(found, pa.Scalar) else numbers(found)
+
+
 def validity(array: pa.Array) -> Mask | None:
     if not array.null_count:
         return None
@@ -163,7 +169,7 @@ def from_arrow(array: pa.Array, type_: Type) -> Vector:
 
 
 def to_arrow(vector: Vector, rows: int) -> pa.Array:
-    """The column of a vector without unsure rows, constants repeated."""
+    """The column of a vector without fallbacks, constants repeated."""
     type_, data = vector.type, vector.data
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, (rows,))
     target = arrow_type(type_)
@@ -182,7 +188,18 @@ def to_arrow(vector: Vector, rows: int) -> pa.Array:
     return fixed_width(values, valid, target)
 
 
-# -- Python values, as the reference evaluator has them -----------------------------------------------------
+def chosen(mask: Mask, then: Data, otherwise: Data, type_: Type) -> Data:
+    """One column's data on some rows, the other's on the rest."""
+    if held_by_arrow(type_):
+        if np.ndim(mask) == 0:
+            return then if mask else otherwise
+        return pc.if_else(boolean_array(mask), then, otherwise)
+    if type_.kind is Kind.PERIOD:
+        mask = np.expand_dims(mask, -1)
+    return np.where(mask, then, otherwise)
+
+
+# -- Python values, as the row form has them ----------------------------------------------------------------
 
 
 def from_values(values: Sequence[Any], type_: Type) -> Vector:
@@ -198,7 +215,7 @@ def from_values(values: Sequence[Any], type_: Type) -> Vector:
 
 
 def to_values(vector: Vector, rows: int) -> list[Any]:
-    """What the reference evaluator sees of each row."""
+    """What the row form sees of each row."""
     if held_by_arrow(vector.type):
         return list(to_arrow(vector, rows).to_pylist())
     if vector.type.kind is Kind.PERIOD:
@@ -216,8 +233,17 @@ def constant(value: object, type_: Type) -> Vector:
     return Vector(type_, one.data[0], None if one.valid is None else np.asarray(False))
 
 
+def nothing(type_: Type) -> Vector:
+    """NULL, of a type."""
+    never = np.asarray(False)
+    if held_by_arrow(type_):
+        return Vector(type_, pa.scalar(None, arrow_type(type_)), never)
+    shape = (2,) if type_.kind is Kind.PERIOD else ()
+    return Vector(type_, np.zeros(shape, dtype_of(type_)), never)
+
+
 def is_constant(vector: Vector) -> bool:
-    """Whether the data is; NULLs and doubts may still differ from row to row."""
+    """Whether the data is; NULLs and fallbacks may still differ from row to row."""
     if isinstance(vector.data, pa.Scalar):
         return True
     return not isinstance(vector.data, pa.Array) and np.ndim(vector.data) == (vector.type.kind is Kind.PERIOD)
@@ -236,28 +262,28 @@ def full_length(vector: Vector, rows: int) -> Vector:
 # -- rows -------------------------------------------------------------------------------------------------
 
 
-def take(vector: Vector, places: NDArray[np.int64]) -> Vector:
-    """The rows at these places, as they are."""
-    valid, unsure = (
-        mask if mask is None or mask.ndim == 0 else mask[places] for mask in (vector.valid, vector.unsure)
+def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
+    """The rows at these indices, as they are."""
+    valid, fallback = (
+        mask if mask is None or mask.ndim == 0 else mask[indices] for mask in (vector.valid, vector.fallback)
     )
     if is_constant(vector):
-        return replace(vector, valid=valid, unsure=unsure)
-    data = vector.data.take(pa.array(places)) if held_by_arrow(vector.type) else vector.data[places]
-    return Vector(vector.type, data, valid, unsure)
+        return replace(vector, valid=valid, fallback=fallback)
+    data = vector.data.take(pa.array(indices)) if held_by_arrow(vector.type) else vector.data[indices]
+    return Vector(vector.type, data, valid, fallback)
 
 
-def patched(vector: Vector, rows: int, places: NDArray[np.int64], values: Sequence[Any]) -> Vector:
-    """The vector with other values at these places; what is unsure stays as it is."""
+def patched(vector: Vector, rows: int, indices: NDArray[np.int64], values: Sequence[Any]) -> Vector:
+    """The vector with other values at these indices; fallbacks stay as they are."""
     fresh = from_values(values, vector.type)
     valid = np.ones(rows, np.bool_) if vector.valid is None else np.broadcast_to(vector.valid, (rows,)).copy()
-    valid[places] = True if fresh.valid is None else fresh.valid
+    valid[indices] = True if fresh.valid is None else fresh.valid
     data = full_length(vector, rows).data
     if held_by_arrow(vector.type):
         mask = np.zeros(rows, np.bool_)
-        mask[places] = True
+        mask[indices] = True
         data = pc.replace_with_mask(data, boolean_array(mask), fresh.data)
     else:
         data = data.copy()
-        data[places] = fresh.data
-    return Vector(vector.type, data, valid, vector.unsure)
+        data[indices] = fresh.data
+    return Vector(vector.type, data, valid, vector.fallback)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from slicemill.scheduling.policy import Floats
+from slicemill.scheduling.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

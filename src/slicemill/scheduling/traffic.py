@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.policy import Floats
+from slicemill.scheduling.arrays import Floats
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
 """How much of a stream has come by each of some times, in seconds of its mean rate."""

@@ -17,7 +17,7 @@ from slicemill.storage.changes import Appended
 _FIRST_GUESS_S = 0.002
 
 
-class RunResult(Protocol):
+class RunReport(Protocol):
     """What one cell tells of a run: `engine.work.RunDone` has it."""
 
     @property
@@ -40,7 +40,7 @@ class UnitStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
 
-    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunResult]) -> None:
+    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunReport]) -> None:
         """Count a run; `outputs` are the logs that it may have written to."""
         # A first run compiles and imports: it says nothing of those to come.
         if self.runs:

@@ -51,8 +51,6 @@ METHODS = {
 """CALS as it was printed, counting only results or only time, with look-ahead, knowing the query's least
 duration, and RAND (L16-L23)."""
 
-DEFAULT = "lookahead"
-
 
 def method_of(name: str, threshold: int | None = None, seed: int = 1) -> Method:
     method = METHODS[name]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
-from slicemill.aggregate.definition import BaseInstance, Stepper, base_of
+from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.definition import BaseAccumulator, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.esl.types.catalog import Catalog
@@ -29,7 +29,7 @@ Out = list[tuple[int, int, Row, bool]]
 class State:
     """What the engine's objects keep: tests do not store it."""
 
-    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)
+    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)
     running: RunningCall | None = None
     waiting: deque[tuple[int, int, Answer]] = field(default_factory=deque)
     leaving: deque[tuple[int, int]] = field(default_factory=deque)
@@ -41,12 +41,12 @@ class ByReference:
 
     def __init__(self, call: AggregateCall | WindowCall, catalog: Catalog) -> None:
         self.returns: tuple[Type, ...] = tuple(column.type for column in call.columns)
-        self.how = How("reference", "", "")
+        self.how = ExecutionForm("reference", "", "")
         frame = frame_of(call)
         self._frame = None if frame is None else replace(frame, partition=lambda row: row[0])
         found = aggregate_lookup(catalog)(call.name, call.distinct)
         self._definition = replace(found, algebraic=False, panes=None) if found.panes is not None else found
-        self._call = aggregate.AggregateCall(self._definition, lambda row: row[1:])
+        self._call = aggregate.RowCall(self._definition, lambda row: row[1:])
 
     def warm(self) -> None:
         """There is nothing to compile."""
@@ -96,7 +96,7 @@ class ByReference:
     def due(self, state: State) -> int | None:
         return None if state.running is None else state.running.due()
 
-    def _fresh(self) -> tuple[BaseInstance, Stepper]:
+    def _fresh(self) -> tuple[BaseAccumulator, Stepper]:
         made = base_of(self._definition)()
         return made, Stepper(made)
 

@@ -19,8 +19,8 @@ from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.prepare import END, Tuples, Uda
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
+from slicemill.aggregate.model_calls import Asked, go_together, jointly
 from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.model_calls import Asked, go_together, jointly
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr
 from slicemill.esl.types.query import Frame, Window, WindowCall

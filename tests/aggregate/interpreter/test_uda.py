@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from slicemill.aggregate.definition import AggregateCall, Returned, evaluate
+from slicemill.aggregate.definition import Returned, RowCall, evaluate
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
@@ -35,9 +35,9 @@ def operator_of(text: str) -> RowOperator:
     assert isinstance(query, Select)
     schema = query.inputs[0].schema
 
-    def call(written) -> AggregateCall:  # type: ignore[no-untyped-def]
+    def call(written) -> RowCall:  # type: ignore[no-untyped-def]
         definition = resolve_aggregate(written.name, catalog, distinct=written.distinct)
-        return AggregateCall(definition, row_of(written.arguments, schema))
+        return RowCall(definition, row_of(written.arguments, schema))
 
     if query.aggregates:
         group = row_of([item.expr for item in query.group_by], schema) if query.group_by else None

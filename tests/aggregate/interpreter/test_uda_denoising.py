@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import run
-from slicemill.aggregate.definition import AggregateCall
+from slicemill.aggregate.definition import RowCall
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.esl import bind
 from slicemill.reference.group_aggregate import GroupAggregate
@@ -75,7 +75,7 @@ SELECT expiring(tag, ts, {threshold})
 
 def written(text: str, name: str, readings: list[Row], size: int, threshold: int) -> list[Emission]:
     definition = resolve_aggregate(name, bind(text).catalog)
-    operator = GroupAggregate([AggregateCall(definition, lambda row: (*row, size, threshold))])
+    operator = GroupAggregate([RowCall(definition, lambda row: (*row, size, threshold))])
     out = [timed for tag, ts in readings for timed in operator.process(0, Timed(ts, (tag, ts)))]
     flushed = [(FLUSH, timed.row) for timed in operator.finish()] if readings else []
     return [*((timed.ts, timed.row) for timed in out), *flushed]

@@ -18,7 +18,8 @@ from slicemill.operators.lookup import matching as lookup
 from slicemill.operators.lookup.matching import TableLookup, keys_of
 from slicemill.reference.table_join import TableJoin
 from slicemill.rows import Timed
-from slicemill.scalar.rows import ExpressionError, compile_condition
+from slicemill.scalar.rows import compile_condition
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import from_arrow, to_values
 
 TYPES = {"i": t.INT, "b": t.BIGINT, "d": t.DOUBLE, "m": CENTS, "s": t.VARCHAR, "a": t.DATE, "t": t.TIMESTAMP}

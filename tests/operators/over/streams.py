@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog, TimestampKind
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Frame, Window, WindowCall

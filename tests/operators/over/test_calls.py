@@ -20,14 +20,14 @@ from operators.over.streams import (
     tuples,
     window,
 )
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.over.calls import WindowCalls
 from slicemill.operators.step import END
 from slicemill.rows import Timed
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from support.stored import stored
 
 

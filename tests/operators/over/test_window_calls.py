@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from slicemill.aggregate.compiler.layout import PYTHON
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.model_calls import Asked
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
-from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.expression import Expr
 from slicemill.operators.over import routines
 from slicemill.operators.over.routines import CallsState

@@ -16,10 +16,10 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Kind, Schema
 from slicemill.operators.select.kernels import compile_masks, filter_table, predicate_mask, project_table
-from slicemill.scalar import program
-from slicemill.scalar.columns import compile_many, compile_vector, fallbacks, vectorised
-from slicemill.scalar.program import Program
-from slicemill.scalar.rows import ExpressionError, compile_condition
+from slicemill.scalar import columns
+from slicemill.scalar.columns import Program, compile_many, compile_vector, fallbacks, vectorised
+from slicemill.scalar.rows import compile_condition
+from slicemill.scalar.values import ExpressionError
 
 BIDS = Schema((Column("price", t.BIGINT), Column("category", t.INT), Column("channel", t.VARCHAR)))
 PRICE, CATEGORY, CHANNEL = (ColumnRef(column.name, column.type) for column in BIDS)
@@ -112,7 +112,7 @@ def test_masks_tell_which_predicates_hold(seed: int, count: int, block_rows: int
     if chunked:
         table = pa.concat_tables([table.slice(0, 4), table.slice(4, 0), table.slice(4)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "BLOCK_ROWS", block_rows)
+        patch.setattr(columns, "BLOCK_ROWS", block_rows)
         masks = compile_masks(conditions, SCHEMA)(table)
     assert masks.words.shape == (-(-count // 64), len(rows))
     for index, condition in enumerate(conditions):

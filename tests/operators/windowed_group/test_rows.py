@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import AggregateCall, AggregateDefinition
+from slicemill.aggregate.definition import Aggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
 from slicemill.operators.row_operator import Holding, RowOperator
@@ -33,8 +33,8 @@ class Collect:
         return [self.seen]
 
 
-COLLECT = AggregateCall(AggregateDefinition("collect", Collect), lambda row: (row[1],))
-COUNT = AggregateCall(BUILTINS["count"], lambda row: ())
+COLLECT = RowCall(Aggregate("collect", Collect), lambda row: (row[1],))
+COUNT = RowCall(BUILTINS["count"], lambda row: ())
 
 
 def key_of(row: Row) -> Row:

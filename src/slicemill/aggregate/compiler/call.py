@@ -55,7 +55,7 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ExecutionForm:
     """How a call runs: `machine code`, `Python` or `interpreter`; why not better; the generated source."""
 
     form: str
@@ -76,7 +76,7 @@ class Uda(Protocol):
     def returns(self) -> tuple[Type, ...]: ...
 
     @property
-    def how(self) -> How: ...
+    def how(self) -> ExecutionForm: ...
 
     def warm(self) -> None:
         """Compiles now what would be compiled by the first run, so that other processes only load it."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numba import typeof
 
 from slicemill.aggregate.compiler import support as ops
-from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
+from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler.layout import MACHINE, dtype_of
 from slicemill.aggregate.compiler.module import Module, Routine
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
@@ -40,7 +40,7 @@ class Compiled:
         types: tuple[Type, ...],
         frame: Frame | None,
         literals: dict[str, int],
-        how: How,
+        how: ExecutionForm,
         explain: Explain,
     ) -> None:
         self.returns, self.how = returns, how
@@ -53,7 +53,7 @@ class Compiled:
         self._explain = explain
         self._form = variants[0].form
         self._numbers = _numbers(frame)
-        self._is_model = any(made.definition.models for made in variants[0].procedures.values())
+        self._is_model = any(made.version.definition.models for made in variants[0].codes.values())
 
     @property
     def _timed(self) -> bool:

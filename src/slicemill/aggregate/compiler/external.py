@@ -29,10 +29,10 @@ import numba
 import numpy as np
 from numba.core import types as numba_types
 
-from slicemill.aggregate.compiler.body import Procedure
 from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
-from slicemill.aggregate.compiler.source import Code, Unfit
-from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm
+from slicemill.aggregate.compiler.version import Version
+from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.esl.types.aggregate import AggregateDefinition, State
 from slicemill.esl.types.schema import Kind, Type
 
@@ -52,16 +52,27 @@ _METHODS = {
 }
 
 
-class ExternalProcedure(Procedure):
-    """A version that is a Python class: each state calls a method."""
+class ClassCode:
+    """Writes a version that is a Python class: each state calls a method."""
 
-    _started = "True"
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.form = version.out, version.shared.form
+        self.definition, self.record = version.definition, version.record
+        self.pools = version.pools
+        self._started = "True"
 
     def columns(self) -> Columns:
         if self.form != MACHINE:
             return Columns({}, extra=[("object", "O")])
         extra = [(name, _FIELDS[kind]) for name, kind in fields_of(self.definition).items()]
         return Columns({}, extra=extra)
+
+    def pool_columns(self, table: str) -> Columns:
+        raise AssertionError(f"a class has no table {table}")
+
+    def reset(self) -> None:
+        """INITIALIZE makes the state anew."""
 
     @property
     def one_body(self) -> bool:
@@ -99,7 +110,7 @@ class ExternalProcedure(Procedure):
         if self.form == MACHINE:
             call = f"{self._function(method)}({', '.join([self.record, *codes])})"
         else:
-            checked = self._closure("checked", partial(self._as_declared, method))
+            checked = self.version.scalars.closure("checked", partial(self._as_declared, method))
             call = f"{checked}({self.record}.object.{method}({', '.join(codes)}))"
         if not self._returns(state):
             self.out.line(call)
@@ -113,7 +124,7 @@ class ExternalProcedure(Procedure):
     def _begin(self, made: Any) -> None:
         """Fields with a value in the class begin with it."""
         if self.form != MACHINE:
-            self.out.line(f"{self.record}.object = {self._closure('new', made)}()")
+            self.out.line(f"{self.record}.object = {self.version.scalars.closure('new', made)}()")
             return
         for name in fields_of(self.definition):
             if name in vars(made):
@@ -123,12 +134,12 @@ class ExternalProcedure(Procedure):
         """What a method returned, in the declared types; several columns as a tuple."""
         if returned is None:
             return None
-        instance = ExternalInstance(self.definition, import_class(_external(self.definition)))
+        instance = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
         return instance.checked(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
-        self.shared.facts.add(f"{self.record} reads {argument}")
-        code = self._current(argument)
+        self.version.shared.facts.add(f"{self.record} reads {argument}")
+        code = self.version.current(argument)
         if self.form == MACHINE:
             return code.value
         plain = {Kind.DOUBLE: "float", Kind.BOOLEAN: "bool"}.get(type_.kind, "int")
@@ -143,22 +154,22 @@ class ExternalProcedure(Procedure):
             values = [self.out.fresh() for _ in texts]
             for value, text in zip(values, texts, strict=True):
                 self.out.line(f"{value} = {text}")
-            self.give([Code(value) for value in values])
+            self.version.give([Code(value) for value in values])
 
     def _function(self, method: str) -> str:
         name = f"{self.record}_{method}"
-        self.shared.external[name] = (_external(self.definition), method)
+        self.version.shared.external[name] = (_external(self.definition), method)
         return name
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """The annotated fields of the class; Unfit where they are no plain numbers."""
+    """The annotated fields of the class; NoCompiledForm where they are no plain numbers."""
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
-        raise Unfit(f"{definition.external} is no class, or has an __init__ of its own")
+        raise NoCompiledForm(f"{definition.external} is no class, or has an __init__ of its own")
     if not fields or any(kind not in _FIELDS for kind in fields.values()):
-        raise Unfit(f"{definition.external} does not declare its state as annotated numbers")
+        raise NoCompiledForm(f"{definition.external} does not declare its state as annotated numbers")
     return fields
 
 
@@ -173,7 +184,7 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Unfit, with Numba's first words, unless it takes all methods and they return the declared types."""
+    """Raises, with Numba's first words, unless it takes all methods and they return the declared types."""
     made = import_class(_external(definition))
     state = numba.from_dtype(record)
     arguments = [_numba_type(argument.type) for argument in definition.arguments]
@@ -188,9 +199,9 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
             returned = compiled.overloads[signature].signature.return_type
         except Exception as problem:
             first = str(problem).strip().splitlines()[0]
-            raise Unfit(f"Numba does not take {definition.external}.{name}: {first}") from None
+            raise NoCompiledForm(f"Numba does not take {definition.external}.{name}: {first}") from None
         if _returns_something(method) and not _fits(returned, definition):
-            raise Unfit(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
+            raise NoCompiledForm(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
 
 
 def _fits(returned: Any, definition: AggregateDefinition) -> bool:
@@ -206,7 +217,7 @@ def _fits(returned: Any, definition: AggregateDefinition) -> bool:
 def _numba_type(type_: Type) -> Any:
     dtype = dtype_of(type_, MACHINE)
     if type_.kind is Kind.VARCHAR:
-        raise Unfit("a text is no number to a compiled class")
+        raise NoCompiledForm("a text is no number to a compiled class")
     return numba.from_dtype(np.dtype(dtype))
 
 
@@ -219,7 +230,7 @@ def _returns_something(method: Any) -> bool:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):
-        raise Unfit(f"the source of {method} is not there to be read") from None
+        raise NoCompiledForm(f"the source of {method} is not there to be read") from None
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
     return any(value is not None and getattr(value, "value", ...) is not None for value in returned)
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.layout import MACHINE, MANY, Columns
 from slicemill.aggregate.compiler.module import Module, Routine
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.compiler.version import CONVERSION, safe
-from slicemill.aggregate.interpreter.lookup import EslInstance
+from slicemill.aggregate.interpreter.lookup import EslAccumulator
 from slicemill.aggregate.interpreter.statements import row_converter
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.errors import SlicemillError
@@ -24,7 +24,7 @@ from slicemill.scalar.vectors import Vector, to_values
 
 
 def explain(
-    found: aggregate.AggregateDefinition,
+    found: aggregate.Aggregate,
     module: Module,
     routine: Routine,
     state: CompiledState,
@@ -32,35 +32,37 @@ def explain(
     arguments: Sequence[Vector],
 ) -> SlicemillError:
     """The error of the reference for a site at which generated code stopped."""
-    record = "s" if site == CONVERSION and "b" not in module.procedures else "b"
+    record = "s" if site == CONVERSION and "b" not in module.codes else "b"
     if site != CONVERSION:
         record, name, index = routine.sites[site - 1]
-    made = module.procedures[record]
-    trouble = state.arrays[f"trouble_{record}"][0]
+    made = module.codes[record]
+    failure = state.arrays[f"failure_{record}"][0]
     try:
         if site == CONVERSION:
-            place = int(trouble["tuple_place"])
+            place = int(failure["tuple_place"])
             rows = max(
                 (len(vector.data) for vector in arguments if hasattr(vector.data, "__len__")), default=1
             )
-            row_converter(made.definition.arguments)(tuple(to_values(v, rows)[place] for v in arguments))
+            row_converter(made.version.definition.arguments)(
+                tuple(to_values(v, rows)[place] for v in arguments)
+            )
         else:
             reader = _Reader(module, state)
-            instance = _instance(found, made, reader, int(trouble["record_place"]))
+            instance = _instance(found, made, reader, int(failure["record_place"]))
             instance._body.arguments = {
-                argument.name: reader.value(trouble, safe(argument.name), argument.type)
-                for argument in made.definition.arguments
+                argument.name: reader.value(failure, safe(argument.name), argument.type)
+                for argument in made.version.definition.arguments
             }
             instance._program[name][index](instance._body)
     except SlicemillError as error:
         return error
-    return SlicemillError(f"{made.definition.name} has left the range of its numbers: use DOUBLE or DECIMAL")
+    return SlicemillError(
+        f"{made.version.definition.name} has left the range of its numbers: use DOUBLE or DECIMAL"
+    )
 
 
-def _instance(
-    found: aggregate.AggregateDefinition, made: Procedure, reader: _Reader, place: int
-) -> EslInstance:
-    if made.definition.window:
+def _instance(found: aggregate.Aggregate, made: AggregateCode, reader: _Reader, place: int) -> EslAccumulator:
+    if made.version.definition.window:
         assert found.window is not None
         inwindow = Inwindow()
         for position, row in reader.window(place):
@@ -69,8 +71,8 @@ def _instance(
     else:
         assert found.base is not None
         instance = found.base()
-    assert isinstance(instance, EslInstance)
-    for table, schema in made.schemas.items():
+    assert isinstance(instance, EslAccumulator)
+    for table, schema in made.version.schemas.items():
         if table != INWINDOW:
             types = [(column.name, column.type) for column in schema]
             instance._body.tables[table] = reader.table(made, table, types, place)
@@ -94,13 +96,13 @@ class _Reader:
         return plain
 
     def table(
-        self, made: Procedure, table: str, types: list[tuple[str, Type]], place: int
+        self, made: AggregateCode, table: str, types: list[tuple[str, Type]], place: int
     ) -> list[tuple[object, ...]]:
-        record = self._state.arrays[made.record.upper()][place]
+        record = self._state.arrays[made.version.record.upper()][place]
         rows = int(record[f"{safe(table)}_rows"])
-        if made.bounds[table] < MANY:
+        if made.version.bounds[table] < MANY:
             return [tuple(self.value(record, f"{safe(table)}_{safe(n)}", t) for n, t in types)] * rows
-        pool, at = self._state.arrays[made.array(table)], int(record[f"{safe(table)}_at"])
+        pool, at = self._state.arrays[made.version.array(table)], int(record[f"{safe(table)}_at"])
         return [tuple(self.value(pool[at + i], safe(n), t) for n, t in types) for i in range(rows)]
 
     def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
@@ -109,7 +111,7 @@ class _Reader:
             return []
         record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
         held: Columns = self._module.columns["window"]
-        count = len(self._module.procedures["s"].definition.arguments)
+        count = len(self._module.codes["s"].version.definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):
             row = pool[self._place(record, i)]
@@ -121,7 +123,7 @@ class _Reader:
         return rows
 
     def _place(self, record: Any, i: int) -> int:
-        window = self._module.procedures["s"].window
+        window = self._module.codes["s"].version.window
         if window is None or not window.ring:
             return int(record["window_at"]) + i
         return int(record["window_begin"] + (record["window_at"] + i) % record["window_room"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
@@ -41,7 +41,7 @@ def dtype_of(type_: Type, form: str) -> Any:
     if type_.kind in (Kind.BOOLEAN, Kind.NULL):
         return np.bool_
     if form == MACHINE:
-        raise Unfit(f"{type_} has no machine form")
+        raise NoCompiledForm(f"{type_} has no machine form")
     return np.object_
 
 
@@ -70,7 +70,7 @@ class Columns:
             fields += [(f"{name}_null", np.bool_)] if name in self.flagged else []
         fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # leaves no gaps
         if len({name for name, _ in fields}) < len(fields):
-            raise Unfit("names of columns collide in generated code")
+            raise NoCompiledForm("names of columns collide in generated code")
         # An empty record has no array.
         return np.dtype(fields or [("unused", np.bool_)], align=True)
 

@@ -1,4 +1,4 @@
-"""What the loops of all boxes are made of: records, the rows that come out, steps, and TERMINATE.
+"""What the loops of all strategies are made of: records, the rows that come out, steps, and TERMINATE.
 
 A loop keeps something per partition of its own, in a record `k`: whether a tuple has come, where the window
 lies, which pane or slot is open. `s` is the record of the version that answers, which has these fields too;
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slicemill.aggregate.compiler.body import Procedure
-from slicemill.aggregate.compiler.external import ExternalProcedure
+from slicemill.aggregate.compiler.aggregate_code import AggregateCode
+from slicemill.aggregate.compiler.external import ClassCode
 from slicemill.aggregate.compiler.layout import MANY, Columns
-from slicemill.aggregate.compiler.models.procedure import ModelProcedure
-from slicemill.aggregate.compiler.source import Code, Unfit, Writer
-from slicemill.aggregate.compiler.version import Shared, Window
+from slicemill.aggregate.compiler.models.code import ModelCode
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
+from slicemill.aggregate.compiler.statements import StatementCode
+from slicemill.aggregate.compiler.version import Shared, Version, Window
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, State
@@ -30,18 +31,18 @@ class Loop:
         self,
         versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
         frame: Frame | None,
-        box: Strategy | None,
+        strategy: Strategy | None,
         types: tuple[Type, ...],
         shared: Shared,
         user_defined: Callable[[AggregateDefinition], frozenset[str]],
     ) -> None:
         self.base, self.version = versions
-        self.frame, self.box, self.types = frame, box, types
+        self.frame, self.strategy, self.types = frame, strategy, types
         self.shared = shared
         self._names_defined_by_user = user_defined
         self.out = Writer()
         self.fields: dict[str, str] = {}  # of k, with their types
-        self.procedures: dict[str, Procedure] = {}
+        self.codes: dict[str, AggregateCode] = {}
         self.window: Window | None = None
         returns = self.base or self.version
         assert returns is not None
@@ -59,10 +60,10 @@ class Loop:
         self.fields[name] = "?" if name in _FLAGS else "i4" if name.endswith(("_rows", "_room")) else "i8"
         return f"k.{name}"
 
-    def _procedure(
+    def aggregate(
         self, definition: AggregateDefinition, record: str, place: str, window: Window | None = None
-    ) -> Procedure:
-        made = _procedure_of(definition)(
+    ) -> AggregateCode:
+        version = Version(
             definition,
             self.shared,
             self.out,
@@ -71,9 +72,10 @@ class Loop:
             window,
             self._names_defined_by_user(definition),
         )
-        made.give = self._emit
-        made.leave = lambda site: f"{site}, n, KEPT"
-        self.procedures[record] = made
+        version.give = self.emit
+        version.leave = lambda site: f"{site}, n, KEPT"
+        made = _code_of(version)
+        self.codes[record] = made
         return made
 
     @property
@@ -83,7 +85,7 @@ class Loop:
 
     @property
     def pools(self) -> list[str]:
-        own = [made.array(table) for made in self.procedures.values() for table in made.pools]
+        own = [made.version.array(table) for made in self.codes.values() for table in made.pools]
         loop = [name for name in ("window", "latest") if f"{name}_at" in self.fields]
         return [*loop, *own]
 
@@ -101,7 +103,7 @@ class Loop:
     def kept(self) -> list[str]:
         return [*self.pools, *self.outputs]
 
-    def _emit(self, codes: list[Code]) -> None:
+    def emit(self, codes: list[Code]) -> None:
         """A row of the result."""
         out = self.out
         for place, code in enumerate(codes):
@@ -121,7 +123,7 @@ class Loop:
                 out.line(f"out_{place}_null[n] = {code.null}")
         out.line("n += 1")
 
-    def _step(self, made: Procedure, started: str) -> None:
+    def step(self, made: AggregateCode, started: str) -> None:
         if made.one_body:
             self.out.line(f"{started} = True")
             made.statements(State.ITERATE)
@@ -132,36 +134,36 @@ class Loop:
             self.out.line(f"{started} = True")
             made.statements(State.INITIALIZE)
 
-    def _terminate(self, made: Procedure, started: str) -> None:
+    def terminate(self, made: AggregateCode, started: str) -> None:
         """TERMINATE leaves the state as it is: tables of one row are put back, others must not change."""
-        statements = made.definition.bodies.get(State.TERMINATE, ())
+        statements = made.version.definition.bodies.get(State.TERMINATE, ())
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
-        if any(made.bounds[table] >= MANY for table in changed):
-            raise Unfit("TERMINATE changes a table of many rows")
+        if any(made.version.bounds[table] >= MANY for table in changed):
+            raise NoCompiledForm("TERMINATE changes a table of many rows")
         made.bind_last(started)
-        fields = [name for table in sorted(changed) for name in made.fields(table)]
+        fields = [name for table in sorted(changed) for name in made.version.fields(table)]
         saved = [self.out.fresh("saved") for _ in fields]
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{name} = {place}")
-        made.statements(State.TERMINATE, bound=made.keeps_arguments)
+        made.statements(State.TERMINATE, bound=made.version.keeps_arguments)
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{place} = {name}")
 
-    def _heads(self, pool: str) -> str:
+    def heads(self, pool: str) -> str:
         return ", ".join(f'{self.loop}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room"))
 
-    def _more_room(self, pool: str) -> None:
+    def more_room(self, pool: str) -> None:
         begin, at, rows, room = (self.k(f"{pool}_{part}") for part in ("begin", "at", "rows", "room"))
         with self.out.block(f"if {at} + {rows} == {begin} + {room}:"):
-            self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self._heads(pool)}, p)")
+            self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self.heads(pool)}, p)")
 
     # -- what a partition's latest tuple returned, kept until its slot or pane ends ------------------------
 
-    def _keep_latest(self, before: str) -> None:
+    def keep_latest(self, before: str) -> None:
         out = self.out
         out.line(f"{self.k('latest_rows')} = 0")
         with out.block(f"for j in range({before}, n):"):
-            self._more_room("latest")
+            self.more_room("latest")
             for place in range(len(self.returns)):
                 row = f"latest[k.latest_at + k.latest_rows].r{place}"
                 out.line(f"{row} = out_{place}[j]")
@@ -170,9 +172,9 @@ class Loop:
             out.line("k.latest_rows += 1")
         out.line(f"n = {before}")
 
-    def _put_latest(self) -> None:
+    def put_latest(self) -> None:
         with self.out.block(f"for j in range({self.k('latest_rows')}):"):
-            self._emit(
+            self.emit(
                 [
                     Code(
                         f"latest[k.latest_at + j].r{place}",
@@ -185,13 +187,13 @@ class Loop:
     @property
     def loop(self) -> str:
         """The array of the loop's own records: that of the version that answers, if it has one."""
-        return "S" if "s" in self.procedures else "K"
+        return "S" if "s" in self.codes else "K"
 
-    def _records(self, p: str) -> None:
+    def records(self, p: str) -> None:
         if self.loop == "K":
             self.out.line(f"k = K[{p}]")
-        for record, made in self.procedures.items():
-            if made.place == "p":
+        for record, made in self.codes.items():
+            if made.version.place == "p":
                 self.out.line(f"{record} = {record.upper()}[{p}]")
         if self.loop == "S":
             self.out.line("k = s")
@@ -202,7 +204,7 @@ class Loop:
         return Columns(types, frozenset(f"r{place}" for place in flagged))
 
 
-def _procedure_of(definition: AggregateDefinition) -> type[Procedure]:
-    if definition.model is not None:
-        return ModelProcedure
-    return Procedure if definition.external is None else ExternalProcedure
+def _code_of(version: Version) -> AggregateCode:
+    if version.definition.model is not None:
+        return ModelCode(version)
+    return StatementCode(version) if version.definition.external is None else ClassCode(version)

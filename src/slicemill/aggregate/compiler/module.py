@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.external import check_compiles, import_lines
 from slicemill.aggregate.compiler.layout import MACHINE, Columns
-from slicemill.aggregate.compiler.strategies import Boxes
+from slicemill.aggregate.compiler.loop import Loop
+from slicemill.aggregate.compiler.strategies import CallCode
 from slicemill.aggregate.compiler.version import Shared, safe
+from slicemill.aggregate.compiler.window_loop import WindowCode
 from slicemill.aggregate.frame import Frame
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, State
@@ -51,7 +53,7 @@ class Module:
     pools: dict[str, np.dtype[Any]]
     texts: dict[str, list[str]]  # the fields of each of them that hold texts
     columns: dict[str, Columns]
-    procedures: dict[str, Procedure]
+    codes: dict[str, AggregateCode]
     closures: dict[str, Any]
     null_returns: tuple[bool, ...]
     loop: str  # the array whose records also hold what the loop keeps per partition
@@ -60,55 +62,56 @@ class Module:
 def generate(
     versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
     frame: Frame | None,
-    box: Strategy | None,
+    strategy: Strategy | None,
     types: tuple[Type, ...],
     form: str,
     nullable: bool,
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """The module of a call; Unfit where the form cannot take it."""
+    """The module of a call; NoCompiledForm where the form cannot take it."""
     shared = Shared(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)
         shared.sites, shared.closures, shared.external = [], {}, {}
-        boxes = Boxes(versions, frame, box, types, shared, user_defined)
-        lines = boxes.write()
-        finish_boxes, finish_lines = None, []
-        if box is None:
-            finish_boxes = Boxes(versions, frame, box, types, shared, user_defined)
-            finish_boxes.fields = boxes.fields
-            finish_lines = finish_boxes.write_finish()
+        loop = Loop(versions, frame, strategy, types, shared, user_defined)
+        call = CallCode(loop)
+        lines = call.write()
+        finish, finish_lines = None, []
+        if strategy is None:
+            finish = Loop(versions, frame, strategy, types, shared, user_defined)
+            finish.fields = loop.fields
+            finish_lines = CallCode(finish).write_finish()
         if shared.facts == before:
             break
-    return _module(boxes, lines, finish_boxes, finish_lines, shared)
+    run_ = _routine("run", loop, lines, shared)
+    finish_ = _routine("finish", finish, finish_lines, shared) if finish is not None else None
+    return _module(loop, call.window, run_, finish_, shared)
 
 
 def _module(
-    boxes: Boxes, lines: list[str], finish_boxes: Boxes | None, finish_lines: list[str], shared: Shared
+    loop: Loop, window: WindowCode | None, run: Routine, finish: Routine | None, shared: Shared
 ) -> Module:
-    run = _routine("run", boxes, lines, shared)
-    finish = _routine("finish", finish_boxes, finish_lines, shared) if finish_boxes is not None else None
-    columns = {record.upper(): made.columns() for record, made in boxes.procedures.items()}
-    columns.setdefault(boxes.loop, Columns({})).extra.extend(boxes.fields.items())
-    columns |= {f"trouble_{record}": _arguments(made) for record, made in boxes.procedures.items()}
+    columns = {record.upper(): made.columns() for record, made in loop.codes.items()}
+    columns.setdefault(loop.loop, Columns({})).extra.extend(loop.fields.items())
+    columns |= {f"failure_{record}": _arguments(made) for record, made in loop.codes.items()}
     records = {name: held.dtype(shared.form) for name, held in columns.items()}
     pool_columns = {
-        made.array(table): made.pool_columns(table)
-        for made in boxes.procedures.values()
+        made.version.array(table): made.pool_columns(table)
+        for made in loop.codes.values()
         for table in made.pools
     }
-    if "window_at" in boxes.fields:
-        pool_columns["window"] = boxes.window_columns()
-    if "latest_at" in boxes.fields:
-        pool_columns["latest"] = boxes.latest_columns()
+    if window is not None and "window_at" in loop.fields:
+        pool_columns["window"] = window.columns()
+    if "latest_at" in loop.fields:
+        pool_columns["latest"] = loop.latest_columns()
     pools = {name: held.dtype(shared.form) for name, held in pool_columns.items()}
-    for record, made in boxes.procedures.items():
-        if made.definition.external is not None and shared.form == MACHINE:
-            check_compiles(made.definition, records[record.upper()])
+    for record, made in loop.codes.items():
+        if made.version.definition.external is not None and shared.form == MACHINE:
+            check_compiles(made.version.definition, records[record.upper()])
     columns |= pool_columns
     return Module(
-        _source(boxes, [routine for routine in (run, finish) if routine is not None], shared),
+        _source(loop, [routine for routine in (run, finish) if routine is not None], shared),
         shared.form,
         run,
         finish,
@@ -116,26 +119,26 @@ def _module(
         pools,
         {name: held.texts() for name, held in columns.items()},
         columns,
-        boxes.procedures,
+        loop.codes,
         shared.closures,
-        tuple(shared.null(f"return {place}", "maybe") != "False" for place in range(len(boxes.returns))),
-        boxes.loop,
+        tuple(shared.null(f"return {place}", "maybe") != "False" for place in range(len(loop.returns))),
+        loop.loop,
     )
 
 
-def _arguments(made: Procedure) -> Columns:
-    types = {safe(argument.name): argument.type for argument in made.definition.arguments}
+def _arguments(made: AggregateCode) -> Columns:
+    types = {safe(argument.name): argument.type for argument in made.version.definition.arguments}
     return Columns(types, frozenset(types), [("record_place", "i8"), ("tuple_place", "i8")])
 
 
-def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routine:
-    kept = tuple(boxes.kept)
+def _routine(name: str, loop: Loop, lines: list[str], shared: Shared) -> Routine:
+    kept = tuple(loop.kept)
     text = "\n".join(lines).replace("KEPT", ", ".join(kept))
-    records = ["K", *(record.upper() for record in boxes.procedures)]
-    troubles = [f"trouble_{record}" for record in boxes.procedures]
-    pools = [part for pool in boxes.pools for part in (pool, f"{pool}_top")]
-    inputs = [part for place in range(len(boxes.types)) for part in (f"in_{place}", f"in_{place}_null")]
-    possible = [*records, *troubles, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *boxes.outputs]
+    records = ["K", *(record.upper() for record in loop.codes)]
+    failures = [f"failure_{record}" for record in loop.codes]
+    pools = [part for pool in loop.pools for part in (pool, f"{pool}_top")]
+    inputs = [part for place in range(len(loop.types)) for part in (f"in_{place}", f"in_{place}_null")]
+    possible = [*records, *failures, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *loop.outputs]
     parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
     header = f"def {name}({', '.join(parameters)}):"
     return Routine(
@@ -144,35 +147,35 @@ def _routine(name: str, boxes: Boxes, lines: list[str], shared: Shared) -> Routi
         parameters,
         kept,
         list(shared.sites),
-        None if boxes.grows else boxes.bound,
-        boxes.one_each,
+        None if loop.grows else loop.bound,
+        loop.one_each,
     )
 
 
-def _source(boxes: Boxes, routines: list[Routine], shared: Shared) -> str:
+def _source(loop: Loop, routines: list[Routine], shared: Shared) -> str:
     machine = shared.form == MACHINE
-    name = (boxes.base or boxes.version or _no_version()).name
+    name = (loop.base or loop.version or _no_version()).name
     lines = [f'"""{name}: generated from its definition."""', "", "import numpy as np"]
     lines += ["from numba import njit"] if machine else []
     lines += ["", "from slicemill.aggregate.exact import accumulator as exact"]
     support = " import support" if machine else ".support import plain"
     lines += [f"from slicemill.aggregate.compiler{support} as ops"]
-    if any(made.definition.model is not None for made in boxes.procedures.values()):
+    if any(made.version.definition.model is not None for made in loop.codes.values()):
         lines += [f"from slicemill.model{' import numerics' if machine else '.numerics import plain'} as dd"]
         lines += [f"from slicemill.model{' import heaps' if machine else '.heaps import plain as heaps'}"]
     lines += import_lines(shared.external)
-    for record, made in boxes.procedures.items():
+    for record, made in loop.codes.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):
             continue
-        names = [(safe(a.name), made.variable(a.name)) for a in made.definition.arguments]
+        names = [(safe(a.name), made.version.variable(a.name)) for a in made.version.definition.arguments]
         values = [part for _, variable in names for part in (variable, f"{variable}_null")]
         lines += ["", "", *(["@njit(cache=True)"] if machine else [])]
-        lines += [f"def failed_{record}({', '.join(['trouble', 'site', 'p', 'i', *values])}):"]
-        lines += ["    trouble[0].record_place = p", "    trouble[0].tuple_place = i"]
+        lines += [f"def failed_{record}({', '.join(['failure', 'site', 'p', 'i', *values])}):"]
+        lines += ["    failure[0].record_place = p", "    failure[0].tuple_place = i"]
         for field, variable in names:
             lines += [
-                f"    trouble[0].{field} = {variable}",
-                f"    trouble[0].{field}_null = {variable}_null",
+                f"    failure[0].{field} = {variable}",
+                f"    failure[0].{field}_null = {variable}_null",
             ]
         lines += ["    return site"]
     for routine in routines:

@@ -1,4 +1,4 @@
-"""Calls of a user's aggregates over whole columns, in every box of the dispatch table (M29-M38).
+"""Calls of a user's aggregates over whole columns, with every strategy of the dispatch table (M29-M38).
 
     uda = prepare(call, catalog)                  # a bound call, with or without OVER
     state = uda.start()
@@ -16,13 +16,13 @@ from __future__ import annotations
 from functools import partial
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.compiler.call import END, Answers, How, Results, Tuples, Uda
+from slicemill.aggregate.compiler.call import END, Answers, ExecutionForm, Results, Tuples, Uda
 from slicemill.aggregate.compiler.compiled import Compiled
 from slicemill.aggregate.compiler.derive_expire import with_derived_window
 from slicemill.aggregate.compiler.failures import explain
 from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE, PYTHON
 from slicemill.aggregate.compiler.module import generate
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.specialise import specialised
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.calls import Interpreted
@@ -36,7 +36,7 @@ from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
 
-__all__ = ["END", "Answers", "How", "Results", "Tuples", "Uda", "prepare"]
+__all__ = ["END", "Answers", "ExecutionForm", "Results", "Tuples", "Uda", "prepare"]
 
 
 def prepare(
@@ -54,17 +54,17 @@ def prepare(
     for form in forms:
         try:
             return _compiled(call, catalog, form, why)
-        except Unfit as reason:
+        except NoCompiledForm as reason:
             why = why or str(reason)
-    interpreted.how = How(INTERPRETER, why, "")
+    interpreted.how = ExecutionForm(INTERPRETER, why, "")
     return interpreted
 
 
 def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
-    box = None if frame is None else strategy_of(found, frame)
-    if box in (Strategy.FINITE, Strategy.SLIDING):
+    strategy = None if frame is None else strategy_of(found, frame)
+    if strategy in (Strategy.FINITE, Strategy.SLIDING):
         catalog = with_derived_window(call.name, catalog)
         found = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
@@ -72,9 +72,10 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
     )
     if call.distinct or (
-        base is None and (window is None or box not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
+        base is None
+        and (window is None or strategy not in (Strategy.FINITE, Strategy.SLIDING, Strategy.ACTIVE))
     ):
-        raise Unfit(f"{call.name} is a built-in aggregate")
+        raise NoCompiledForm(f"{call.name} is a built-in aggregate")
     versions = (base, window)
     types = _cut_to_length(types, [version for version in versions if version is not None])
     literals: dict[str, int] = {}
@@ -87,16 +88,23 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
 
     external = any(version is not None and version.external is not None for version in versions)
     if external and form == PYTHON:
-        raise Unfit(f"{call.name} runs as Python in any case")
+        raise NoCompiledForm(f"{call.name} runs as Python in any case")
     plain, nullable = (
         # Methods of a class cannot take NULL in machine code.
         generate(
-            versions, frame, box, types, PYTHON if external and maybe else form, maybe, literals, user_defined
+            versions,
+            frame,
+            strategy,
+            types,
+            PYTHON if external and maybe else form,
+            maybe,
+            literals,
+            user_defined,
         )
         for maybe in (False, True)
     )
     returned = (base or window or _none()).returns
-    how = How(form, why, (plain if external else nullable).source)
+    how = ExecutionForm(form, why, (plain if external else nullable).source)
     returns = tuple(column.type for column in returned)
     return Compiled((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
 
@@ -118,6 +126,6 @@ def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition])
                 if table.name == "inwindow"
             }
             if len(declared | held) > 1:
-                raise Unfit("texts are cut to different lengths")
+                raise NoCompiledForm("texts are cut to different lengths")
             (cut[place],) = declared
     return tuple(cut)

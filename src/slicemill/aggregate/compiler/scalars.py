@@ -4,19 +4,17 @@ The meaning is that of `scalar.rows`: a strict call is NULL as soon as an argume
 evaluates nothing further; AND, OR, CASE and COALESCE evaluate no more than they need. A value that has no
 result, such as an overflow, ends the run; the interpreter then finds the words.
 
-What has no machine form is, in Python, a call of the reference's own function.
+What has no machine form is, in Python, a call of the row form.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from slicemill.aggregate.compiler.layout import MACHINE, default_of
-from slicemill.aggregate.compiler.operators import OPERATORS, Made
-from slicemill.aggregate.compiler.source import Aside, Code, Unfit, Writer, any_null
+from slicemill.aggregate.compiler.source import Aside, Code, NoCompiledForm, Writer, any_null
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import (
     Argument,
@@ -31,45 +29,38 @@ from slicemill.esl.types.expression import (
     ScalarQuery,
 )
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.functions.casts import converter
-from slicemill.scalar.table import IMPLEMENTED, conversions_and_function
+from slicemill.scalar.functions.casts import cast_source, converter
+from slicemill.scalar.source import Snippet, SnippetMaker
+from slicemill.scalar.table import FUNCTIONS, expanded, function_of, row_form
 
 # The columns of the rows at hand, by the name expressions use; asked only for what an expression reads.
 Columns: TypeAlias = Mapping[str, Callable[[], Code]]
 
-_WHOLE = (Kind.INT, Kind.BIGINT)
-# A double as a whole number, and when it is none. 2.0**63 becomes the largest BIGINT, as in the reference.
-_TRUNCATED = {
-    Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
-    Kind.BIGINT: (
-        "int({0}) if {0} < 9223372036854775808.0 else ops.MAX_BIGINT",
-        "not -9223372036854775808.0 <= {0} <= 9223372036854775808.0",
-    ),
-}
+
+class Names(Protocol):
+    """What leaves of expressions mean: up to whoever has arguments, a window and tables."""
+
+    def argument(self, expr: Argument) -> Code: ...
+
+    def oldest(self, expr: Oldest) -> Code: ...
+
+    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
+
+    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
 
 
-class Scalars(ABC):
+class Scalars:
     """Writes the expressions of one aggregate's statements."""
 
-    def __init__(self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any]) -> None:
+    def __init__(
+        self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any], names: Names
+    ) -> None:
         self.out = writer
         self.form = form
         self.literals = literals  # texts of the bodies, with their codes
-        self.closures = closures  # functions of the reference that the source calls, by name
+        self.closures = closures  # functions by row that the source calls, by name
         self.fail: Callable[[], None] = lambda: None
-
-    # What names mean is up to whoever has tables and arguments.
-    @abstractmethod
-    def argument(self, expr: Argument) -> Code: ...
-
-    @abstractmethod
-    def oldest(self, expr: Oldest) -> Code: ...
-
-    @abstractmethod
-    def scalar_query(self, expr: ScalarQuery, columns: Columns) -> Code: ...
-
-    @abstractmethod
-    def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
+        self._names = names
 
     def fail_if(self, condition: str) -> None:
         with self.out.block(f"if {condition}:"):
@@ -78,21 +69,21 @@ class Scalars(ABC):
 
     def expression(self, expr: Expr, columns: Columns) -> Code:
         if expr.type.kind is Kind.ANY:
-            raise Unfit("an argument has no type")
+            raise NoCompiledForm("an argument has no type")
         if isinstance(expr, Literal):
             return self.literal(converter(expr.type, expr.type)(expr.value), expr.type)
         if isinstance(expr, ColumnRef):
             if expr.name not in columns:
-                raise Unfit(f"{expr.name} is read from a group outside")
+                raise NoCompiledForm(f"{expr.name} is read from a group outside")
             return columns[expr.name]()
         if isinstance(expr, Argument):
-            return self.argument(expr)
+            return self._names.argument(expr)
         if isinstance(expr, Oldest):
-            return self.oldest(expr)
+            return self._names.oldest(expr)
         if isinstance(expr, ScalarQuery):
-            return self.scalar_query(expr, columns)
+            return self._names.scalar_query(expr, columns)
         if isinstance(expr, ExistsQuery):
-            return self.exists_query(expr, columns)
+            return self._names.exists_query(expr, columns)
         if isinstance(expr, Cast):
             return self._cast(expr, columns)
         if isinstance(expr, Case):
@@ -118,40 +109,21 @@ class Scalars(ABC):
             return Code("np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf")
         if isinstance(value, bool | int | float | str):
             return Code(repr(value))
-        return Code(self._closure("constant", value))
+        return Code(self.closure("constant", value))
 
     # -- conversions ---------------------------------------------------------------------------------------
 
     def convert(self, code: Code, source: Type, target: Type) -> Code:
         if source == target or Kind.NULL in (source.kind, target.kind) or code.null == "True":
             return Code(default_of(target), code.null) if code.null == "True" else code
-        if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):
-            return code
-        if source.kind is Kind.VARCHAR is target.kind and (
-            target.length is None or (source.length is not None and source.length <= target.length)
-        ):
-            return code
-        pair = (source.kind, target.kind)
-        if pair == (Kind.INT, Kind.BIGINT):
-            return code
-        if source.kind in (*_WHOLE, Kind.BOOLEAN) and target.kind is Kind.DOUBLE:
-            return Code(f"float({code.value})", code.null)
-        if source.kind is Kind.BOOLEAN and target.kind in _WHOLE:
-            return Code(f"int({code.value})", code.null)
-        if pair == (Kind.BIGINT, Kind.INT):
-            return self.guarded([code], t.INT, lambda a: Made(a, f"not ops.MIN_INT <= {a} <= ops.MAX_INT"))
-        if source.kind is Kind.DOUBLE and target.kind in _WHOLE:
-            text, bad = _TRUNCATED[target.kind]
-            return self.guarded(
-                [code], target, lambda a: Made(text.format(a), bad.format(a), before=True, twice=True)
-            )
-        if pair == (Kind.DATE, Kind.TIMESTAMP):
-            return Code(f"({code.value} * 86400000000)", code.null)
+        make = cast_source(source, target)
+        if make is not None:
+            return self.guarded([code], target, make)
         return self._by_reference(f"{source} to {target}", [code], target, converter(source, target))
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
         if expr.safe:
-            raise Unfit("TRY_CAST has no form in generated code")
+            raise NoCompiledForm("TRY_CAST has no form in generated code")
         if expr.operand.type.kind is Kind.NULL:
             return Code(default_of(expr.type), "True")
         return self.convert(self.expression(expr.operand, columns), expr.operand.type, expr.type)
@@ -160,37 +132,45 @@ class Scalars(ABC):
 
     def _call(self, call: Call, columns: Columns) -> Code:
         name, arguments = call.function, call.arguments
+        types = tuple(argument.type for argument in arguments)
         if name in ("and", "or"):
             return self._logic(name, arguments, columns)
-        if name in ("coalesce", "ifnull", "nvl"):
+        if name == "coalesce":
             return self._coalesce(arguments, call.type, columns)
-        if name == "if":
-            return self._case([(arguments[0], arguments[1])], arguments[2], call.type, columns)
-        if name == "nvl2":
-            known: Expr = Call("isnotnull", (arguments[0],), t.BOOLEAN)
-            return self._case([(known, arguments[1])], arguments[2], call.type, columns)
         if name in ("isnull", "isnotnull"):
             null = self.expression(arguments[0], columns).null
             return Code(null if name == "isnull" else f"(not {null})")
-        if name not in IMPLEMENTED:
-            raise Unfit(f"{name} has no form in generated code")
-        types = tuple(argument.type for argument in arguments)
-        wanted = IMPLEMENTED[name].takes(types, call.type)
-        strict = IMPLEMENTED[name].strict
-        if name == "nullif" and types[0].kind is not types[1].kind:
-            raise Unfit("nullif of unlike types has no form in generated code")
-        operator = OPERATORS.get(name)
-        make = operator(wanted, call.type, self.form) if operator is not None else None
+        if name == "nullif" and types[0].kind is types[1].kind:
+            return self._nullif(arguments, types, columns)
+        meant = expanded(call)
+        if meant is not call:
+            return self.expression(meant, columns)
+        function = function_of(name, types)
+        wanted = function.takes(types, call.type)
+        make = function.source and function.source(wanted, call.type, self.form == MACHINE)
         if make is None:
-            _, function, _ = conversions_and_function(name, types, call.type)
-            if not strict:
-                raise Unfit(f"{name} of {' and '.join(map(str, types))} has no form in generated code")
+            _, row_function, _ = row_form(name, types, call.type)
+            if not function.strict:
+                raise NoCompiledForm(
+                    f"{name} of {' and '.join(map(str, types))} has no form in generated code"
+                )
             codes = self._strict_arguments(arguments, wanted, columns)
-            return self._by_reference(name, codes, call.type, function)
-        if strict:
+            return self._by_reference(name, codes, call.type, row_function)
+        if function.strict:
             return self.guarded(self._strict_arguments(arguments, wanted, columns), call.type, make)
         codes = [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
+
+    def _nullif(self, arguments: Sequence[Expr], types: tuple[Type, ...], columns: Columns) -> Code:
+        """Each argument is evaluated once: the first may be a query."""
+        equals = FUNCTIONS["="]
+        make = equals.source and equals.source(types, t.BOOLEAN, self.form == MACHINE)
+        if make is None:
+            raise NoCompiledForm(f"nullif of {types[0]} has no form in generated code")
+        a, b = (self.out.named(self.expression(argument, columns)) for argument in arguments)
+        result = self.out.fresh()
+        self.out.line(f"{result}_null = {a.null} or (not {b.null} and {make(a.value, b.value).value})")
+        return Code(a.value, f"{result}_null")
 
     def _strict_arguments(
         self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns
@@ -218,7 +198,7 @@ class Scalars(ABC):
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
         return Code(name, f"{name}_null")
 
-    def guarded(self, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
+    def guarded(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
         """A strict call; one that can fail or divide is only worked out where no argument is NULL."""
         null = any_null(codes)
         if null == "True":
@@ -240,7 +220,7 @@ class Scalars(ABC):
             self._checked(name, made)
         return Code(name, f"{name}_null")
 
-    def _checked(self, name: str, made: Made) -> None:
+    def _checked(self, name: str, made: Snippet) -> None:
         """A value that is an error for some arguments; some of these must be known before it is made."""
         assert made.bad is not None
         if made.before:
@@ -252,9 +232,9 @@ class Scalars(ABC):
     def _by_reference(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
         """A call of a reference function, which may give NULL or raise."""
         if self.form == MACHINE:
-            raise Unfit(f"{what} has no machine form")
+            raise NoCompiledForm(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
-        called = self._closure("reference", lambda *values: function(*map(_plain, values)))
+        called = self.closure("reference", lambda *values: function(*map(_plain, values)))
         self.out.line(f"{name} = None")
         with self.out.block(f"if not {null}:"):
             self.out.line(f"{name} = {called}({', '.join(code.value for code in codes)})")
@@ -264,15 +244,15 @@ class Scalars(ABC):
         self.out.failing = True
         return Code(name, f"{name}_null")
 
-    def _closure(self, stem: str, value: object) -> str:
+    def closure(self, stem: str, value: object) -> str:
         if self.form == MACHINE:
-            raise Unfit(f"{value!r} has no machine form")
+            raise NoCompiledForm(f"{value!r} has no machine form")
         name = f"{stem}_{len(self.closures) + 1}"
         self.closures[name] = value
         return name
 
-    def _free(self, name: str, codes: list[Code], type_: Type, make: Callable[..., Made]) -> Code:
-        """Calls that see NULLs: <=>, IN, greatest, least, nullif. `make` compares two known values."""
+    def _free(self, name: str, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
+        """Calls that see NULLs: <=>, IN, greatest, least. `make` compares two known values."""
         out = self.out
         if name == "<=>":
             a, b = codes
@@ -281,10 +261,6 @@ class Scalars(ABC):
                 return Code(equal)
             return Code(f"(({a.null} and {b.null}) or (not {a.null} and not {b.null} and {equal}))")
         result = out.fresh()
-        if name == "nullif":
-            a, b = codes
-            out.line(f"{result}_null = {a.null} or (not {b.null} and {make(a.value, b.value).value})")
-            return Code(a.value, f"{result}_null")
         if name == "in":
             value, *choices = codes
             tests = [Code(make(value.value, c.value).value, c.null).truth for c in choices]

@@ -6,55 +6,66 @@ the table they come from, are collected first.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from slicemill.aggregate.compiler.accumulate import Accumulator
-from slicemill.aggregate.compiler.layout import MANY, default_of, dtype_of, query_bound
+from slicemill.aggregate.compiler.layout import MACHINE, MANY, default_of, dtype_of, query_bound
 from slicemill.aggregate.compiler.scalars import Columns, Scalars
-from slicemill.aggregate.compiler.source import Code, Unfit
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer, any_null
 from slicemill.esl.types.expression import ExistsQuery, ScalarQuery
-from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.comparison import less_source
 
 Take: TypeAlias = Callable[[list[Code]], None]  # writes what happens to a row of a query's result
+
+_NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE)
+_ORDERED = (*_NUMBERS, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL)
 
 
 def _same(code: Code) -> Code:
     return code
 
 
-class Selects(Scalars):
-    """Writes queries; which tables there are is up to whoever has them."""
+class Tables(Protocol):
+    """The tables that queries read."""
 
-    bounds: Mapping[str, int]  # how many rows each table holds at most
-    user_defined: frozenset[str]  # names of aggregates that are not the built-in ones
+    @property
+    def bounds(self) -> Mapping[str, int]:
+        """How many rows each table holds at most."""
+        ...
 
-    @abstractmethod
     def rows_of(self, table: str) -> str:
         """The text of how many rows a table holds."""
         ...
 
-    @abstractmethod
     def if_any(self, table: str) -> AbstractContextManager[None]:
         """A condition for the row of a table that holds one at most."""
         ...
 
-    @abstractmethod
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
         """The columns of a row under the names that expressions use."""
         ...
 
+
+class Selects:
+    """Writes queries over tables; `user_defined` are names of aggregates that are not the built-in ones."""
+
+    def __init__(self, scalars: Scalars, tables: Tables, user_defined: frozenset[str]) -> None:
+        self.out = scalars.out
+        self._scalars = scalars
+        self._tables = tables
+        self._user_defined = user_defined
+
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
         """Writes `take` for each row of the result; once `stop` is true no more rows are needed."""
         if query.distinct or query.group_by:
-            raise Unfit("GROUP BY and DISTINCT in a body have no form in generated code")
+            raise NoCompiledForm("GROUP BY and DISTINCT in a body have no form in generated code")
         if query.order_by:
             self._sorted(query, columns, take)
-        elif query.limit is None or query_bound(query, dict(self.bounds)) <= query.limit:
+        elif query.limit is None or query_bound(query, dict(self._tables.bounds)) <= query.limit:
             self._unsorted(query, columns, lambda inside: take(self._items(query, inside)), stop)
         else:
             count = self.out.fresh("count")
@@ -73,7 +84,7 @@ class Selects(Scalars):
         self._sorted(query, columns, take)
 
     def _items(self, query: RelationQuery, inside: Columns) -> list[Code]:
-        return [self.expression(item.expr, inside) for item in query.items]
+        return [self._scalars.expression(item.expr, inside) for item in query.items]
 
     def _unsorted(
         self, query: RelationQuery, columns: Columns, inner: Callable[[Columns], None], stop: str | None
@@ -82,7 +93,7 @@ class Selects(Scalars):
             self._each(query, columns, inner, stop)
             return
         inside = self._totals(query, columns)
-        having = self.condition(query.having, inside)
+        having = self._scalars.condition(query.having, inside)
         if having == "True":
             inner(inside)
         else:
@@ -96,51 +107,51 @@ class Selects(Scalars):
         with ExitStack() as stack:
             for entry in query.inputs:
                 table = self._local(entry)
-                if self.bounds[table] < MANY:
+                if self._tables.bounds[table] < MANY:
                     row = "0"
-                    stack.enter_context(self.if_any(table))
+                    stack.enter_context(self._tables.if_any(table))
                 else:
                     row = self.out.fresh("i")
-                    stack.enter_context(self.out.block(f"for {row} in range({self.rows_of(table)}):"))
+                    stack.enter_context(self.out.block(f"for {row} in range({self._tables.rows_of(table)}):"))
                     if stop is not None:
                         with self.out.block(f"if {stop}:"):
                             self.out.line("break")
-                merged.update(self.columns_of(table, entry.alias, row))
-            condition = self.condition(query.where, merged)
+                merged.update(self._tables.columns_of(table, entry.alias, row))
+            condition = self._scalars.condition(query.where, merged)
             if condition != "True":
                 stack.enter_context(self.out.block(f"if {condition}:"))
             inner(merged)
 
     def _local(self, entry: RelationInput) -> str:
         table = entry.relation.lower()
-        if entry.query is not None or table not in self.bounds:
+        if entry.query is not None or table not in self._tables.bounds:
             what = "a query in FROM" if entry.query is not None else f"the stored table {entry.relation}"
-            raise Unfit(f"{what} is read, which only the interpreter does")
+            raise NoCompiledForm(f"{what} is read, which only the interpreter does")
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
         """The columns of the one group that aggregates without GROUP BY have."""
         totals = []
         for call in query.aggregates:
-            if call.name.lower() in self.user_defined:
-                raise Unfit(f"{call.name} is an aggregate of the user's own")
+            if call.name.lower() in self._user_defined:
+                raise NoCompiledForm(f"{call.name} is an aggregate of the user's own")
             types = tuple(argument.type for argument in call.arguments)
-            totals.append(Accumulator(call, types, self.form, self.out))
+            totals.append(LocalAggregate(call, types, self._scalars.form, self.out))
         for total in totals:
             total.begin()
 
         def step(inside: Columns) -> None:
             for call, total in zip(query.aggregates, totals, strict=True):
-                overflow = total.step([self.expression(a, inside) for a in call.arguments])
+                overflow = total.step([self._scalars.expression(a, inside) for a in call.arguments])
                 if overflow is not None:
-                    self.fail_if(overflow)
+                    self._scalars.fail_if(overflow)
 
         self._each(query, columns, step, None)
         names = {f"{entry.alias}.{name}" for entry in query.inputs for name in entry.schema.names}
         visible = {name: code for name, code in columns.items() if name not in names}
         for call, total in zip(query.aggregates, totals, strict=True):
             (column,) = call.columns
-            code = self.convert(self.out.named(total.value()), total.type(), column.type)
+            code = self._scalars.convert(self.out.named(total.value()), total.type(), column.type)
             visible[column.name] = partial(_same, code)
         return visible
 
@@ -149,7 +160,7 @@ class Selects(Scalars):
     def _sorted(self, query: RelationQuery, columns: Columns, take: Take) -> None:
         out = self.out
         tables = [self._local(entry) for entry in query.inputs]
-        many = [self.rows_of(table) for table in tables if self.bounds[table] >= MANY]
+        many = [self._tables.rows_of(table) for table in tables if self._tables.bounds[table] >= MANY]
         size, count = out.fresh("size"), out.fresh("count")
         room = " * ".join(many) if many and not query.aggregates else "1"
         out.line(f"{size}, {count} = max(1, {room}), 0")
@@ -157,7 +168,7 @@ class Selects(Scalars):
         keys = [(self._key(size, expr.type), descending) for expr, descending in query.order_by]
 
         def keep(inside: Columns) -> None:
-            sort_by = [out.named(self.expression(expr, inside)) for expr, _ in query.order_by]
+            sort_by = [out.named(self._scalars.expression(expr, inside)) for expr, _ in query.order_by]
             for (values, ranks), code in zip((key for key, _ in keys), sort_by, strict=True):
                 self._keep_key(values, ranks, count, code)
             for array, code in zip(kept, self._items(query, inside), strict=True):
@@ -182,14 +193,14 @@ class Selects(Scalars):
 
     def _array(self, size: str, type_: Type) -> str:
         name = self.out.fresh("kept")
-        dtype = dtype_of(type_, self.form).__name__.removesuffix("_")
+        dtype = dtype_of(type_, self._scalars.form).__name__.removesuffix("_")
         self.out.line(f"{name} = np.empty({size}, np.{dtype}{'_' if dtype in ('bool', 'object') else ''})")
         self.out.line(f"{name}_null = np.empty({size}, np.bool_)")
         return name
 
     def _key(self, size: str, type_: Type) -> tuple[str, str]:
         if type_.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.BINARY, Kind.PERIOD):
-            raise Unfit(f"ORDER BY of {type_} has no form in generated code")
+            raise NoCompiledForm(f"ORDER BY of {type_} has no form in generated code")
         values, ranks = self.out.fresh("key"), self.out.fresh("rank")
         dtype = "float64" if type_.kind is Kind.DOUBLE else "int64"
         self.out.line(f"{values}, {ranks} = np.zeros({size}, np.{dtype}), np.zeros({size}, np.int64)")
@@ -216,8 +227,8 @@ class Selects(Scalars):
             out.line(f"{count} += 1")
 
         self.select(query, columns, take)
-        if query_bound(query, dict(self.bounds)) >= MANY:
-            self.fail_if(f"{count} > 1")
+        if query_bound(query, dict(self._tables.bounds)) >= MANY:
+            self._scalars.fail_if(f"{count} > 1")
         return Code(value, f"{value}_null")
 
     def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code:
@@ -238,3 +249,85 @@ class Selects(Scalars):
         else:  # an error further on must not go unnoticed
             self.select(query, columns, take)
         return Code(found)
+
+
+class LocalAggregate:
+    """A built-in aggregate over a local table: lines before the loop, in it, and the value after it.
+
+    `step` is written where a row's arguments are at hand.
+    """
+
+    def __init__(self, call: AggregateCall, types: tuple[Type, ...], form: str, out: Writer) -> None:
+        self._name = call.name.lower()
+        self._types = types
+        self._out = out
+        self._in = out.fresh(f"{self._name}_")
+        kind = types[0].kind if types else None
+        of_numbers = self._name in ("sum", "avg") and kind in _NUMBERS
+        ordered = self._name in ("min", "max") and (kind in _ORDERED or form != MACHINE)
+        if call.distinct or not (of_numbers or ordered or self._name in ("count", "first", "last")):
+            raise NoCompiledForm(
+                f"{call.name} of {' and '.join(map(str, types))} has no form in generated code"
+            )
+        self._exact = of_numbers and (self._name == "avg" or kind is Kind.DOUBLE)
+
+    def begin(self) -> None:
+        out, name = self._out, self._in
+        if self._name == "count":
+            out.line(f"{name} = 0")
+        elif self._exact:
+            out.line(f"{name}, {name}_count = np.zeros(exact.CELLS, np.int64), 0")
+        elif self._name == "sum":
+            out.line(f"{name}, {name}_count = 0, 0")
+        else:
+            flag = f", {name}_null" if self._name in ("first", "last") else ""
+            value = ", True" if flag else ""
+            out.line(f"{name}, {name}_count{flag} = {default_of(self._types[0])}, 0{value}")
+
+    def step(self, arguments: list[Code]) -> str | None:
+        """Gives the text of a condition under which the sum has left 64 bits, to be tested at once."""
+        out, name = self._out, self._in
+        if self._name in ("first", "last"):
+            (code,) = arguments
+            with out.block(f"if {name}_count == 0:") if self._name == "first" else nullcontext():
+                out.line(f"{name}, {name}_null = {code.value}, {code.null}")
+            out.line(f"{name}_count += 1")
+            return None
+        null = any_null(arguments)
+        with out.block(f"if not {null}:") if null != "False" else nullcontext():
+            if self._name == "count":
+                out.line(f"{name} += 1")
+                return None
+            code = out.named(arguments[0])
+            if self._exact:
+                add = "add" if self._types[0].kind is Kind.DOUBLE else "add_whole"
+                out.line(f"exact.{add}({name}, {code.value})")
+            elif self._name == "sum":
+                before = out.fresh()
+                out.line(f"{before} = {name}")
+                out.line(f"{name} = {before} + {code.value}")
+            else:
+                old, new = (name, code.value) if self._name == "max" else (code.value, name)
+                with out.block(f"if {name}_count == 0 or {less_source(self._types[0].kind, old, new)}:"):
+                    out.line(f"{name} = {code.value}")
+            out.line(f"{name}_count += 1")
+        if self._name == "sum" and not self._exact:
+            return f"not {null} and (({before} ^ {name}) & ({code.value} ^ {name})) < 0"
+        return None
+
+    def value(self) -> Code:
+        name = self._in
+        if self._name == "count":
+            return Code(name)
+        if self._name in ("first", "last"):
+            return Code(name, f"{name}_null")
+        if self._exact:
+            by = f"{name}_count" if self._name == "avg" else "1"
+            return Code(f"exact.quotient({name}, max({by}, 1))", f"({name}_count == 0)")
+        return Code(name, f"({name}_count == 0)")
+
+    def type(self) -> Type:
+        """What the value has without conversion."""
+        if self._name == "count" or (self._name == "sum" and not self._exact):
+            return Type(Kind.BIGINT)
+        return Type(Kind.DOUBLE) if self._exact else self._types[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _ATOM = re.compile(r"-?[\w.]+(\[[\w. +]*\])?[\w.]*")
 
 
-class Unfit(Exception):
+class NoCompiledForm(Exception):
     """Something has no form in generated code; the text says what, for `explain`."""
 
 

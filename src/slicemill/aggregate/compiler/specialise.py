@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.aggregate import AggregateDefinition, Delete, Insert, LocalTable, Statement
 from slicemill.esl.types.expression import (
@@ -38,7 +38,7 @@ _SEEN_AS = {
 
 
 def specialised(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
-    """The definition as a call with arguments of these types sees it; Unfit where that has no type."""
+    """The definition as a call with arguments of these types sees it; raises where that has no type."""
     if not any(column.type.kind is Kind.ANY for column in definition.arguments):
         return definition
     arguments = Schema(
@@ -67,7 +67,7 @@ def _window_schema(schema: Schema, arguments: Schema) -> Schema:
     if not any(column.type.kind is Kind.ANY for column in schema):
         return schema
     if len(schema) != len(arguments):
-        raise Unfit("a local table has a column without a type")
+        raise NoCompiledForm("a local table has a column without a type")
     return Schema(
         tuple(
             Column(column.name, argument.type if column.type.kind is Kind.ANY else column.type)
@@ -119,7 +119,7 @@ class _Retyping:
             if isinstance(node, ColumnRef) and node.name in columns:
                 return replace(node, type=columns[node.name])
             if isinstance(node, Case | Cast | ColumnRef):
-                raise Unfit("an expression has no type")
+                raise NoCompiledForm("an expression has no type")
             return None
 
         return transform(expr, change)
@@ -129,7 +129,7 @@ class _Retyping:
         inputs = []
         for entry in query.inputs:
             if entry.query is not None:
-                raise Unfit("a query in FROM is read, which only the interpreter does")
+                raise NoCompiledForm("a query in FROM is read, which only the interpreter does")
             schema = self._tables.get(entry.relation.lower(), entry.schema)
             inputs.append(replace(entry, schema=schema))
             columns |= {f"{entry.alias}.{column.name}": column.type for column in schema}
@@ -152,7 +152,7 @@ class _Retyping:
         types = []
         for column in call.columns:
             if column.type.kind is Kind.ANY and call.name.lower() not in ("min", "max", "first", "last"):
-                raise Unfit(f"{call.name} has no type")
+                raise NoCompiledForm(f"{call.name} has no type")
             type_ = arguments[0].type if column.type.kind is Kind.ANY else column.type
             types.append(Column(column.name, type_))
         return replace(call, arguments=arguments, columns=tuple(types))
@@ -161,5 +161,5 @@ class _Retyping:
 def _result(call: Call) -> Type:
     type_ = result_of_call(call.function, call.arguments, tuple(a.type for a in call.arguments))
     if type_ is None:
-        raise Unfit(f"{call.function} does not take what the call gives")
+        raise NoCompiledForm(f"{call.function} does not take what the call gives")
     return type_

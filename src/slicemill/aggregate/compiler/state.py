@@ -11,7 +11,7 @@ import numpy.rec
 
 from slicemill.aggregate.compiler.external import objects_of
 from slicemill.aggregate.compiler.layout import MACHINE
-from slicemill.aggregate.compiler.models.procedure import ModelProcedure
+from slicemill.aggregate.compiler.models.code import ModelCode
 from slicemill.aggregate.compiler.module import Module
 from slicemill.aggregate.compiler.texts import Texts
 from slicemill.aggregate.interpreter.external import import_class, object_state, restore_object
@@ -55,7 +55,13 @@ def _restored(plain: dict[str, Any]) -> CompiledState:
     return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"])
 
 
-register("uda.compiled", 1, CompiledState, _plain, _restored)
+def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
+    """The first version had another name for the records that note a failure."""
+    arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
+    return old | {"arrays": arrays}
+
+
+register("uda.compiled", 2, CompiledState, _plain, _restored, upgrade={1: _with_failures})
 
 
 def _with_objects(array: Any, change: Callable[[Any], Any]) -> Any:
@@ -129,7 +135,7 @@ def move(state: CompiledState, before: Module, after: Module, models: Sequence[i
             if known in old.dtype.names:
                 new[field_name] = old[known]
         if "object" in (dtype.names or ()):
-            new["object"] = objects_of(after.procedures[name.lower()].definition, old)
+            new["object"] = objects_of(after.codes[name.lower()].version.definition, old)
         state.arrays[name] = new
         if name in after.pools:
             state.arrays[f"{name}_top"] = old_arrays[f"{origin}_top"].copy()
@@ -141,9 +147,9 @@ def _origins(
     """Fields and pools of models have other names where other models are kept."""
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
-    for record, made in after.procedures.items():
-        known = before.procedures[record]
-        if isinstance(made, ModelProcedure) and isinstance(known, ModelProcedure):
+    for record, made in after.codes.items():
+        known = before.codes[record]
+        if isinstance(made, ModelCode) and isinstance(known, ModelCode):
             found = made.origins(known, range(len(made.models)) if models is None else models)
             fields |= found[0]
             pools |= found[1]
@@ -166,8 +172,8 @@ def make_room(state: CompiledState, module: Module, partitions: int, tuples: int
 
 
 def _is_one_record(module: Module, name: str) -> bool:
-    """Notes of trouble, and the state of a base that is run over the window, are not kept per partition."""
-    return name.startswith("trouble") or (name != "K" and module.procedures[name.lower()].place == "0")
+    """Notes of failure, and the state of a base that is run over the window, are not kept per partition."""
+    return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.place == "0")
 
 
 def _room_for_negatives(state: CompiledState, tuples: int) -> None:

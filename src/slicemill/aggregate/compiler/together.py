@@ -13,15 +13,15 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.call import How
+from slicemill.aggregate.compiler.call import ExecutionForm
 from slicemill.aggregate.compiler.compiled import Compiled
 from slicemill.aggregate.compiler.layout import MACHINE
 from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.model_calls import Asked
 from slicemill.aggregate.windows import strategy_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.model_calls import Asked
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
@@ -32,7 +32,7 @@ _MANY = 256
 class ModelCalls:
     """`arguments` may have more than the models need: what a state keeps has its place by them.
 
-    Those that go by age go by the same time. Raises Unfit where the form cannot take them.
+    Those that go by age go by the same time. Raises NoCompiledForm where the form cannot take them.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class ModelCalls:
         self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
         types = tuple(argument.type for argument in self.arguments)
         base, window = (self._definition(windowed) for windowed in (False, True))
-        box = None if frame is None else strategy_of(aggregate.AggregateDefinition(base.name, None), frame)
+        strategy = None if frame is None else strategy_of(aggregate.Aggregate(base.name, None), frame)
         literals: dict[str, int] = {}
         plain, nullable = (
-            generate((base, window), frame, box, types, form, maybe, literals, lambda _: frozenset())
+            generate((base, window), frame, strategy, types, form, maybe, literals, lambda _: frozenset())
             for maybe in (False, True)
         )
         returns = tuple(column.type for column in base.returns)
-        how = How(form, "", nullable.source)
+        how = ExecutionForm(form, "", nullable.source)
         self.uda = Compiled((plain, nullable), returns, types, frame, literals, how, _failed)
 
     def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:

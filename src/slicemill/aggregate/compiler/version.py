@@ -12,19 +12,21 @@ from typing import Any, TypeAlias
 
 from slicemill.aggregate.compiler.layout import (
     MANY,
-    Columns,
     default_of,
-    returns_one,
     single_tables,
     surely_filled,
 )
+from slicemill.aggregate.compiler.scalars import Columns as ColumnCodes
+from slicemill.aggregate.compiler.scalars import Scalars
 from slicemill.aggregate.compiler.selects import Selects
-from slicemill.aggregate.compiler.source import Code, Unfit, Writer
-from slicemill.esl.types.aggregate import INWINDOW, RETURN, AggregateDefinition, Insert, State
-from slicemill.esl.types.expression import Argument, Oldest
+from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
+from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, State
+from slicemill.esl.types.expression import Argument, ExistsQuery, Oldest, ScalarQuery
 from slicemill.esl.types.schema import Kind, Type
 
-Given: TypeAlias = Sequence[Callable[[], Code]]  # the values of the arguments, asked only for those needed
+ArgumentCodes: TypeAlias = Sequence[
+    Callable[[], Code]
+]  # the values of the arguments, asked only for those needed
 
 CONVERSION = -1  # the site of an argument that is no value of its declared type
 
@@ -77,8 +79,12 @@ class Window:
         return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
 
 
-class Version(Selects):
-    """One version of an aggregate. `record` names its partition's record, `place` that record's index."""
+class Version:
+    """What is known of one version of an aggregate: its record, its tables, and what names mean in it.
+
+    `record` names its partition's record, `place` that record's index. The loop says what happens to a row
+    that is returned (`give`), and the text with which a routine ends where it fails (`leave`).
+    """
 
     def __init__(
         self,
@@ -90,61 +96,38 @@ class Version(Selects):
         window: Window | None,
         user_defined: frozenset[str],
     ) -> None:
-        super().__init__(writer, shared.form, shared.literals, shared.closures)
         self.definition = definition
         self.shared = shared
+        self.out = writer
         self.record, self.place = record, place
         self.window = window
-        self.user_defined = user_defined
-        single = single_tables(definition)
+        self.scalars = Scalars(writer, shared.form, shared.literals, shared.closures, self)
+        self.selects = Selects(self.scalars, self, user_defined)
+        self.single = single_tables(definition)
         self.schemas = {table.name.lower(): table.schema for table in definition.tables}
-        self.bounds = {name: 1 if name in single else MANY for name in self.schemas}
+        self.bounds = {name: 1 if name in self.single else MANY for name in self.schemas}
         self.pools = [name for name in self.schemas if self.bounds[name] >= MANY and name != INWINDOW]
-        self.single = single
-        self.filled = surely_filled(definition) & single
+        self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        self._state = State.INITIALIZE
-        self._bound = True
-        self._window_holds_some = False
+        # What is being written: of which state, whether arguments have values, whether the window holds any.
+        self.state = State.INITIALIZE
+        self.bound = True
+        self.window_holds_some = False
 
     # -- the record ----------------------------------------------------------------------------------------
 
-    def columns(self) -> Columns:
-        """The fields of the record."""
-        types: dict[str, Type] = {}
-        flagged: set[str] = set()
-        extra: list[tuple[str, Any]] = []
-        for name, schema in self.schemas.items():
-            if name == INWINDOW:
-                continue
-            extra.append((f"{safe(name)}_rows", "i8" if self.bounds[name] >= MANY else "i1"))
-            if self.bounds[name] >= MANY:
-                extra += [(f"{safe(name)}_{part}", "i8") for part in ("begin", "at", "room")]
-            else:
-                types |= {f"{safe(name)}_{safe(c.name)}": c.type for c in schema}
-                flagged |= {f"{safe(name)}_{column}" for column in self._flagged(name)}
-        if self.keeps_arguments:
-            last = {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
-            types |= last
-            flagged |= set(last)
-        return Columns(types, frozenset(flagged), extra)
-
-    def pool_columns(self, table: str) -> Columns:
-        types = {safe(column.name): column.type for column in self.schemas[table]}
-        return Columns(types, frozenset(self._flagged(table)))
-
-    def _flagged(self, table: str) -> set[str]:
+    def flagged(self, table: str) -> set[str]:
         """The columns of a table that may be NULL."""
         names = self.schemas[table].names
-        return {safe(name) for name in names if self._maybe_null(f"{self.record} {table}.{name}")}
+        return {safe(name) for name in names if self.maybe_null(f"{self.record} {table}.{name}")}
 
-    def _maybe_null(self, what: str) -> bool:
+    def maybe_null(self, what: str) -> bool:
         return self.shared.null(what, "maybe") != "False"
 
     def fields(self, table: str) -> list[str]:
         """Everything that a table of one row keeps."""
-        flagged = self._flagged(table)
+        flagged = self.flagged(table)
         names = [safe(name) for name in self.schemas[table].names]
         names += [f"{name}_null" for name in names if name in flagged]
         return [self.rows_of(table), *(f"{self.record}.{safe(table)}_{name}" for name in names)]
@@ -156,12 +139,6 @@ class Version(Selects):
     def keeps_arguments(self) -> bool:
         return f"{self.record} terminates with arguments" in self.shared.facts
 
-    def reset(self) -> None:
-        """Empties the tables: the aggregate begins again."""
-        for name in self.schemas:
-            if name != INWINDOW:
-                self.out.line(f"{self.record}.{safe(name)}_rows = 0")
-
     # -- names ---------------------------------------------------------------------------------------------
 
     def variable(self, argument: str) -> str:
@@ -169,31 +146,31 @@ class Version(Selects):
 
     def argument(self, expr: Argument) -> Code:
         self.shared.facts.add(f"{self.record} reads {expr.name}")
-        if self._state is State.TERMINATE:
+        if self.state is State.TERMINATE:
             self.shared.facts.add(f"{self.record} terminates with arguments")
         name = self.variable(expr.name)
         return Code(name, self.shared.null(name, f"{name}_null"))
 
-    def bind(self, given: Given, types: Sequence[Type]) -> None:
+    def bind(self, given: ArgumentCodes, types: Sequence[Type]) -> None:
         """Gives the arguments their values, in the types they are declared with."""
-        self.fail = partial(self.fail_at, CONVERSION)
+        self.scalars.fail = partial(self.fail_at, CONVERSION)
         for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
             read = f"{self.record} reads {argument.name}" in self.shared.facts
             if not read and _always_fits(type_, argument.type):
                 continue
-            converted = self.convert(code(), type_, argument.type)
+            converted = self.scalars.convert(code(), type_, argument.type)
             name = self.variable(argument.name)
             self.shared.may_be_null(name, converted)
             self.out.line(f"{name} = {converted.value}")
-            if self._maybe_null(name):
+            if self.maybe_null(name):
                 self.out.line(f"{name}_null = {converted.null}")
         if self.keeps_arguments:
             for argument in self.definition.arguments:
-                current, last = self._current(argument.name), f"{self.record}.last_{safe(argument.name)}"
+                current, last = self.current(argument.name), f"{self.record}.last_{safe(argument.name)}"
                 self.out.line(f"{last} = {current.value}")
                 self.out.line(f"{last}_null = {current.null}")
 
-    def _current(self, argument: str) -> Code:
+    def current(self, argument: str) -> Code:
         name = self.variable(argument)
         if f"{self.record} reads {argument}" not in self.shared.facts:
             return Code("0")
@@ -207,30 +184,24 @@ class Version(Selects):
         """The text that notes the arguments for the interpreter and gives the number of the site."""
         values = []
         for argument in self.definition.arguments:
-            code = self._current(argument.name) if self._bound else Code("0")
+            code = self.current(argument.name) if self.bound else Code("0")
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
             values += [code.value, code.null]
-        given = ", ".join([f"trouble_{self.record}", str(site), self.place, "i", *values])
+        given = ", ".join([f"failure_{self.record}", str(site), self.place, "i", *values])
         return f"failed_{self.record}({given})"
 
-    def bind_last(self, started: str) -> None:
-        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
-        if not self.keeps_arguments:
-            return
-        for argument in self.definition.arguments:
-            if f"{self.record} reads {argument.name}" not in self.shared.facts:
-                continue
-            name, last = self.variable(argument.name), f"{self.record}.last_{safe(argument.name)}"
-            self.shared.facts.add(f"{name} may be NULL")
-            self.out.line(f"{name} = {last}")
-            self.out.line(f"{name}_null = not {started} or {last}_null")
+    def scalar_query(self, expr: ScalarQuery, columns: ColumnCodes) -> Code:
+        return self.selects.scalar_query(expr, columns)
+
+    def exists_query(self, expr: ExistsQuery, columns: ColumnCodes) -> Code:
+        return self.selects.exists_query(expr, columns)
 
     def oldest(self, expr: Oldest) -> Code:
         assert self.window is not None
         place = self.schemas[INWINDOW].index(expr.column)
         code = self._window_column(place, "0")
-        if self._window_holds_some:
+        if self.window_holds_some:
             return code
         empty = "k.window_rows == 0"
         name = self.out.fresh("oldest")
@@ -245,9 +216,11 @@ class Version(Selects):
         text = f"{self.window.row(row)}.a{place}"
         code = Code(text, self.shared.null(f"window {place}", f"{text}_null"))
         with self.out.aside() as conversion:
-            code = self.convert(code, self.window.types[place], self.schemas[INWINDOW].columns[place].type)
+            code = self.scalars.convert(
+                code, self.window.types[place], self.schemas[INWINDOW].columns[place].type
+            )
         if conversion.lines:
-            raise Unfit("inwindow has other types than the arguments")
+            raise NoCompiledForm("inwindow has other types than the arguments")
         return code
 
     def rows_of(self, table: str) -> str:
@@ -257,32 +230,16 @@ class Version(Selects):
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
         """A condition for a row of a table that holds one at most, where that is not certain anyway."""
-        later = self._state in (State.ITERATE, State.EXPIRE)
+        later = self.state in (State.ITERATE, State.EXPIRE)
         if later and table in self.filled and not self.one_body:
             return nullcontext()
         return self.out.block(f"if {self.rows_of(table)} > 0:")
-
-    def returns_at_steps(self) -> bool:
-        states = (State.INITIALIZE, State.ITERATE)
-        bodies = [statement for state in states for statement in self.definition.bodies.get(state, ())]
-        return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
-
-    def needs_window(self) -> bool:
-        """Can the version tell what the window holds?"""
-        return INWINDOW in self.schemas or bool(self.definition.bodies.get(State.EXPIRE))
 
     @property
     def one_body(self) -> bool:
         """Do the first tuple and later ones share their statements?"""
         bodies = self.definition.bodies
         return bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE)
-
-    @property
-    def answers_once(self) -> bool:
-        """Does every tuple return exactly one row when it comes?"""
-        first, later = (self.definition.bodies.get(s, ()) for s in (State.INITIALIZE, State.ITERATE))
-        before = frozenset() if self.one_body else self.filled
-        return returns_one(first, frozenset()) and returns_one(later, before)
 
     def row(self, table: str, index: str) -> str:
         """A row of a table of many."""
@@ -295,7 +252,7 @@ class Version(Selects):
             return f"{self.record}.{safe(table)}_{safe(column)}"
         return f"{self.row(table, row)}.{safe(column)}"
 
-    def columns_of(self, table: str, alias: str, row: str) -> dict[str, Callable[[], Code]]:
+    def columns_of(self, table: str, alias: str, row: str) -> ColumnCodes:
         schema = self.schemas[table]
         if table == INWINDOW:
             self.shared.facts.add("window is searched")

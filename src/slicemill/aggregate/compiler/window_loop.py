@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from slicemill.aggregate.compiler.body import Procedure
+from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.loop import Loop
 from slicemill.aggregate.compiler.source import Code
-from slicemill.aggregate.compiler.version import Given, Window
+from slicemill.aggregate.compiler.version import ArgumentCodes, Window
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import INWINDOW, Delete, State
 from slicemill.esl.types.schema import Type
 
 
-class WindowLoop(Loop):
-    """Writes the window version of an aggregate, or the derived one."""
+class WindowCode:
+    """Writes the window version of an aggregate into a loop, or the version derived from the base.
 
-    def _windowed(self, types: tuple[Type, ...], derived: str) -> Callable[[str, str, Given], None]:
-        """The window version, or the one derived from the base; gives what writes an arrival (M32)."""
-        self.window = Window(types)
-        if self.version is not None:
-            made = self._procedure(self.version, "s", "p", self.window)
-            self.window.ring = self.counted and "window is searched" not in self.shared.facts
-            return partial(self._window_arrival, made)
-        assert self.base is not None
-        base = self._procedure(self.base, derived, "0")
-        return partial(self._derived_arrival, base)
+    `pool` is where the window's tuples are; `base` and `own` write the versions that the loop runs.
+    """
+
+    def __init__(self, loop: Loop, types: tuple[Type, ...], derived: str) -> None:
+        self.loop = loop
+        self.out = loop.out
+        self.pool = loop.window = Window(types)
+        self.own: AggregateCode | None = None
+        self.base: AggregateCode | None = None
+        if loop.version is not None:
+            self.own = loop.aggregate(loop.version, "s", "p", self.pool)
+            self.pool.ring = self.counted and "window is searched" not in loop.shared.facts
+        else:
+            assert loop.base is not None
+            self.base = loop.aggregate(loop.base, derived, "0")
+
+    def arrive(self, position: str, lower: str, given: ArgumentCodes) -> None:
+        """A tuple comes; those before `lower` have left (M32)."""
+        if self.own is not None:
+            self._own_arrival(self.own, position, lower, given)
+        else:
+            self._derived_arrival(position, lower, given)
+
+    def leave(self) -> None:
+        """The oldest tuple leaves, and an answer is given for that."""
+        if self.own is not None:
+            self._expire(self.own)
+            return
+        with self.out.block("if k.window_rows > 1:"):
+            self._recompute("1")
+        self._remove_oldest()
 
     @property
-    def _needs_window(self) -> bool:
+    def needed(self) -> bool:
         """Can anybody tell what the window holds?"""
-        keeps = any(fact.startswith("window keeps") for fact in self.shared.facts)
-        made = self.procedures.get("s")
-        return keeps or self.version is None or (made is not None and made.needs_window())
+        keeps = any(fact.startswith("window keeps") for fact in self.loop.shared.facts)
+        return keeps or self.own is None or self.own.needs_window()
 
     @property
     def counted(self) -> bool:
@@ -43,61 +63,57 @@ class WindowLoop(Loop):
 
         Positions are not kept then. Where the aggregate deletes tuples, expiry must go by arrival numbers.
         """
-        made = self.procedures.get("s")
-        bodies = [] if made is None else [s for body in made.definition.bodies.values() for s in body]
+        definition = self.loop.version
+        bodies = [] if definition is None else [s for body in definition.bodies.values() for s in body]
         deletes = any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in bodies)
-        rows = self.frame is not None and self.frame.unit == "ROWS"
-        return rows and self.box is not Strategy.PANES and not deletes
+        frame = self.loop.frame
+        rows = frame is not None and frame.unit == "ROWS"
+        return rows and self.loop.strategy is not Strategy.PANES and not deletes
 
     def _window_column(self, place: int, row: str) -> Code:
-        assert self.window is not None
-        self.shared.facts.add(f"window keeps {place}")
-        text = f"{self.window.row(row)}.a{place}"
-        return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+        self.loop.shared.facts.add(f"window keeps {place}")
+        text = f"{self.pool.row(row)}.a{place}"
+        return Code(text, self.loop.shared.null(f"window {place}", f"{text}_null"))
 
-    def _window_row(self, row: str) -> Given:
-        assert self.window is not None
-        return [partial(self._window_column, place, row) for place in range(len(self.window.types))]
+    def _window_row(self, row: str) -> ArgumentCodes:
+        return [partial(self._window_column, place, row) for place in range(len(self.pool.types))]
 
-    def _insert(self, position: str, given: Given) -> None:
-        assert self.window is not None
-        if self.window.ring:
+    def _insert(self, position: str, given: ArgumentCodes) -> None:
+        if self.pool.ring:
             new = "window[np.uint64(k.window_begin + place)]"
-            with self.out.block(f"if {self.k('window_rows')} == {self.k('window_room')}:"):
+            with self.out.block(f"if {self.loop.k('window_rows')} == {self.loop.k('window_room')}:"):
                 self.out.line("full = i")
                 self.out.line("break")
             self.out.line("place = k.window_at + k.window_rows")
             with self.out.block("if place >= k.window_room:"):
                 self.out.line("place -= k.window_room")
         else:
-            new = self.window.row("k.window_rows")
-            self._more_room("window")
+            new = self.pool.row("k.window_rows")
+            self.loop.more_room("window")
         if not self.counted:
             self.out.line(f"{new}.pos = {position}")
         for place, code in enumerate(given):
-            if f"window keeps {place}" in self.shared.facts:
+            if f"window keeps {place}" in self.loop.shared.facts:
                 value = code()
-                self.shared.may_be_null(f"window {place}", value)
+                self.loop.shared.may_be_null(f"window {place}", value)
                 self.out.line(f"{new}.a{place} = {value.value}")
-                if self.shared.null(f"window {place}", "maybe") != "False":
+                if self.loop.shared.null(f"window {place}", "maybe") != "False":
                     self.out.line(f"{new}.a{place}_null = {value.null}")
         self.out.line("k.window_rows += 1")
 
     def _remove_oldest(self) -> None:
-        assert self.window is not None
-        self.out.line(f"{self.k('window_at')} += 1")
-        if self.window.ring:
-            with self.out.block(f"if k.window_at == {self.k('window_room')}:"):
+        self.out.line(f"{self.loop.k('window_at')} += 1")
+        if self.pool.ring:
+            with self.out.block(f"if k.window_at == {self.loop.k('window_room')}:"):
                 self.out.line("k.window_at = 0")
-        self.out.line(f"{self.k('window_rows')} -= 1")
+        self.out.line(f"{self.loop.k('window_rows')} -= 1")
 
-    def _expire(self, made: Procedure) -> None:
+    def _expire(self, made: AggregateCode) -> None:
         """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
-        assert self.window is not None
-        statements = made.definition.bodies.get(State.EXPIRE, ())
-        definition = made.definition
+        statements = made.version.definition.bodies.get(State.EXPIRE, ())
+        definition = made.version.definition
         if statements or definition.external is not None or definition.model is not None:
-            made.bind(self._window_row("0"), self.window.types)
+            made.version.bind(self._window_row("0"), self.pool.types)
             made.statements(State.EXPIRE)
         if any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in statements):
             with self.out.block("if k.window_rows > 0 and window[k.window_at].pos == oldest:"):
@@ -105,41 +121,42 @@ class WindowLoop(Loop):
         else:
             self._remove_oldest()
 
-    def _window_arrival(self, made: Procedure, position: str, lower: str, given: Given) -> None:
-        assert self.window is not None
-        if self._needs_window:
+    def _own_arrival(self, made: AggregateCode, position: str, lower: str, given: ArgumentCodes) -> None:
+        if self.needed:
             if lower:
                 with self._expired(lower):
-                    give, made.give = made.give, _nothing
+                    give, made.version.give = made.version.give, _nothing
                     self._expire(made)
-                    made.give = give
+                    made.version.give = give
             self._insert(position, given)
-        made.bind(given, self.window.types)
-        self._step(made, self.k("started"))
+        made.version.bind(given, self.pool.types)
+        self.loop.step(made, self.loop.k("started"))
 
     @contextmanager
     def _expired(self, lower: str) -> Iterator[None]:
         """A loop over the tuples that lie before `lower`, oldest first."""
         if self.counted:
-            with self.out.block(f"while {self.k('window_rows')} > preceding:"):
+            with self.out.block(f"while {self.loop.k('window_rows')} > preceding:"):
                 yield
             return
         self.out.line(f"lower = {lower}")
-        self.k("window_at"), self.k("window_rows")
+        self.loop.k("window_at"), self.loop.k("window_rows")
         with self.out.block("while k.window_rows > 0 and window[k.window_at].pos < lower:"):
             self.out.line("oldest = window[k.window_at].pos")
             yield
 
-    def _derived_arrival(self, made: Procedure, position: str, lower: str, given: Given) -> None:
+    def _derived_arrival(self, position: str, lower: str, given: ArgumentCodes) -> None:
         if lower:
             with self._expired(lower):
                 self._remove_oldest()
         self._insert(position, given)
-        self._recompute(made, "0")
+        self._recompute("0")
 
-    def _recompute(self, made: Procedure, begin: str) -> None:
+    def _recompute(self, begin: str) -> None:
         """The base over the window's tuples from `begin` on (N1): the last step's returns, and TERMINATE."""
-        out, record = self.out, made.record
+        made = self.base
+        assert made is not None, "it is derived from the base"
+        out, record = self.out, made.version.record
         out.line(f"{record} = {record.upper()}[0]")
         made.reset()
         before = out.fresh("before")
@@ -147,17 +164,15 @@ class WindowLoop(Loop):
         out.line("again = False")
         with out.block(f"for j in range({begin}, k.window_rows):"):
             out.line(f"n = {before}")
-            assert self.window is not None
-            made.bind(self._window_row("j"), self.window.types)
-            self._step(made, "again")
-        self._terminate(made, "again")
+            made.version.bind(self._window_row("j"), self.pool.types)
+            self.loop.step(made, "again")
+        self.loop.terminate(made, "again")
 
-    def window_columns(self) -> Columns:
-        assert self.window is not None
-        facts = self.shared.facts
-        kept = [place for place in range(len(self.window.types)) if f"window keeps {place}" in facts]
+    def columns(self) -> Columns:
+        facts = self.loop.shared.facts
+        kept = [place for place in range(len(self.pool.types)) if f"window keeps {place}" in facts]
         flagged = frozenset(f"a{place}" for place in kept if f"window {place} may be NULL" in facts)
-        types = {f"a{place}": self.window.types[place] for place in kept}
+        types = {f"a{place}": self.pool.types[place] for place in kept}
         return Columns(types, flagged, [] if self.counted else [("pos", "i8")])
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicemill.aggregate.compiler.call import Answers, How, Results, Tuples
-from slicemill.aggregate.definition import BaseInstance, Returned, Stepper, base_of
+from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.definition import BaseAccumulator, Returned, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source
@@ -41,7 +41,7 @@ class Result(NamedTuple):
 class Running:
     """The state of a call while it runs."""
 
-    groups: dict[int, tuple[BaseInstance, Stepper]] = field(default_factory=dict)  # without window
+    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without window
     partitions: dict[int, tuple[Partition, int]] = field(default_factory=dict)  # with how many tuples came
     # Of an open slot of time: its end, and by partition the tuple that will answer, with its timestamp.
     slot_end: int = 0
@@ -95,10 +95,14 @@ class Interpreted:
     """A call, row by row."""
 
     def __init__(
-        self, call: AggregateCall | WindowCall, catalog: Catalog, tables: Source, how: How | None = None
+        self,
+        call: AggregateCall | WindowCall,
+        catalog: Catalog,
+        tables: Source,
+        how: ExecutionForm | None = None,
     ) -> None:
         self.returns: tuple[Type, ...] = tuple(column.type for column in call.columns)
-        self.how = how or How("interpreter", "", "")
+        self.how = how or ExecutionForm("interpreter", "", "")
         self._frame = frame_of(call)
         found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
         if found.panes is not None:  # results are exact without panes
@@ -179,7 +183,7 @@ class Interpreted:
             state.running, state.stored = running, None
         return state.running
 
-    def _fresh_group(self) -> tuple[BaseInstance, Stepper]:
+    def _fresh_group(self) -> tuple[BaseAccumulator, Stepper]:
         made = base_of(self._definition)()
         return made, Stepper(made)
 

@@ -51,7 +51,7 @@ def restore_object(thing: Any, state: Any) -> None:
             setattr(thing, name, value)
 
 
-class ExternalInstance:
+class ExternalAccumulator:
     """A Python object behind the protocol of base and window instances."""
 
     __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")

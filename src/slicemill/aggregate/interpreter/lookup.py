@@ -14,9 +14,15 @@ from typing import Any
 
 from slicemill.aggregate import definition as aggregate
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import BaseFactory, BaseInstance, Returned, WindowFactory, WindowInstance
-from slicemill.aggregate.interpreter.external import ExternalInstance, import_class
-from slicemill.aggregate.interpreter.model import ModelInstance
+from slicemill.aggregate.definition import (
+    BaseAccumulator,
+    BaseFactory,
+    Returned,
+    WindowAccumulator,
+    WindowFactory,
+)
+from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
+from slicemill.aggregate.interpreter.model import ModelAccumulator
 from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
 from slicemill.aggregate.interpreter.statements import Body, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
@@ -28,7 +34,7 @@ from slicemill.esl.types.schema import assignable
 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
-) -> aggregate.AggregateDefinition:
+) -> aggregate.Aggregate:
     """What the operators run for an aggregate's name; `tables` gives the stored tables that bodies may read.
 
     >>> from slicemill.esl import bind
@@ -45,15 +51,15 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Finds aggregates by name, once each: bodies may call one another."""
 
-    found: dict[tuple[str, bool], aggregate.AggregateDefinition] = {}
+    found: dict[tuple[str, bool], aggregate.Aggregate] = {}
 
-    def find(name: str, distinct: bool = False) -> aggregate.AggregateDefinition:
+    def find(name: str, distinct: bool = False) -> aggregate.Aggregate:
         key = (name.lower(), distinct)
         if key not in found:
             found[key] = resolve(name, distinct)
         return found[key]
 
-    def resolve(name: str, distinct: bool) -> aggregate.AggregateDefinition:
+    def resolve(name: str, distinct: bool) -> aggregate.Aggregate:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
             return _defined(base, window, find, tables)
@@ -67,7 +73,7 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
 
 def _defined(
     base: AggregateDefinition | None, window: AggregateDefinition | None, lookup: Lookup, tables: Source
-) -> aggregate.AggregateDefinition:
+) -> aggregate.Aggregate:
     versions = [version for version in (base, window) if version is not None]
     name, columns = versions[0].name, len(versions[0].returns)
     if len({len(version.returns) for version in versions}) > 1:
@@ -80,7 +86,7 @@ def _defined(
     algebraic = any(version.algebraic for version in versions)
     if algebraic:
         _check_combines(versions[0])
-    return aggregate.AggregateDefinition(
+    return aggregate.Aggregate(
         name,
         base=_base_factory(base, lookup, tables) if base is not None else builtin_base,
         window=_window_factory(window, lookup, tables) if window is not None else None,
@@ -103,34 +109,34 @@ def _check_combines(definition: AggregateDefinition) -> None:
 
 def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> BaseFactory:
     if definition.model is not None:
-        return lambda: ModelInstance(definition)
+        return lambda: ModelAccumulator(definition)
     if definition.external is not None:
         make = import_class(definition.external)
-        return lambda: ExternalInstance(definition, make)
+        return lambda: ExternalAccumulator(definition, make)
 
-    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.AggregateDefinition:
+    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.Aggregate:
         """A base version that calls its own name builds on the built-in aggregate it replaces."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
     program = Once(lambda: compile_bodies(definition, own_name_is_builtin))
 
-    def make_instance() -> BaseInstance:
-        return EslInstance(definition, program(), None, tables)
+    def make_instance() -> BaseAccumulator:
+        return EslAccumulator(definition, program(), None, tables)
 
     return make_instance
 
 
 def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> WindowFactory:
     if definition.model is not None:
-        return lambda inwindow: ModelInstance(definition)  # noqa: ARG005
+        return lambda inwindow: ModelAccumulator(definition)  # noqa: ARG005
     if definition.external is not None:
         make = import_class(definition.external)
-        return lambda inwindow: ExternalInstance(definition, make, inwindow)
+        return lambda inwindow: ExternalAccumulator(definition, make, inwindow)
     program = Once(lambda: compile_bodies(definition, lookup))
 
-    def make_instance(inwindow: Inwindow) -> WindowInstance:
-        return EslInstance(definition, program(), inwindow, tables)
+    def make_instance(inwindow: Inwindow) -> WindowAccumulator:
+        return EslAccumulator(definition, program(), inwindow, tables)
 
     return make_instance
 
@@ -150,7 +156,7 @@ class Once:
         return self._program
 
 
-class EslInstance:
+class EslAccumulator:
     """The running state of an aggregate written in ESL, base or window version.
 
     Arguments are visible to all statements: in EXPIRE those of the expiring tuple, in TERMINATE those of the

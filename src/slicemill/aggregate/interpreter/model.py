@@ -14,7 +14,7 @@ from slicemill.model.model import Model
 MICROSECONDS = 1_000_000  # age is in seconds
 
 
-class ModelInstance:
+class ModelAccumulator:
     """A model behind the protocol of base and window instances. It keeps the tuples, and nothing else."""
 
     __slots__ = ("_model", "_rows", "_to_arguments", "_window")

@@ -26,7 +26,7 @@ from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.rows import Leaf, compile_with
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
-Lookup: TypeAlias = Callable[[str, bool], aggregate.AggregateDefinition]  # by name, and whether DISTINCT
+Lookup: TypeAlias = Callable[[str, bool], aggregate.Aggregate]  # by name, and whether DISTINCT
 
 _TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
@@ -194,7 +194,7 @@ def _compile_groups(
 
 
 def _grouped(
-    calls: Sequence[aggregate.AggregateCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
+    calls: Sequence[aggregate.RowCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
     """Group values followed by aggregate values: what tuples return, then TERMINATE of group after group.
 
@@ -205,7 +205,7 @@ def _grouped(
         return _distinct([aggregate.shown(group_of(row)) for row in rows])
     definitions = [call.definition for call in calls]
     bases = [aggregate.base_of(definition) for definition in definitions]
-    groups: dict[Row, tuple[Row, list[aggregate.BaseInstance]]] = {}
+    groups: dict[Row, tuple[Row, list[aggregate.BaseAccumulator]]] = {}
     steppers: dict[Row, list[aggregate.Stepper]] = {}
 
     def begin(key: Row, values: Row) -> None:
@@ -236,9 +236,9 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.AggregateCall:
+def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.RowCall:
     getters = [compile_in_query(argument, lookup) for argument in call.arguments]
-    return aggregate.AggregateCall(
+    return aggregate.RowCall(
         lookup(call.name, call.distinct),
         lambda row: tuple(getter(cast(Environment, row[0])) for getter in getters),
     )

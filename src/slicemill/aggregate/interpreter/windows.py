@@ -10,7 +10,7 @@ from math import gcd
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import (
-    AggregateDefinition,
+    Aggregate,
     BaseRun,
     Panes,
     Returned,
@@ -39,7 +39,7 @@ class Partition(Protocol):
 class Unbounded:
     """The base version over all tuples so far."""
 
-    def __init__(self, definition: AggregateDefinition) -> None:
+    def __init__(self, definition: Aggregate) -> None:
         self._run = BaseRun(base_of(definition))
 
     def arrive(self, position: int, args: Args) -> None:  # noqa: ARG002
@@ -58,7 +58,7 @@ class Unbounded:
 class Tumbling:
     """The base version, begun anew in each slot, over the last tuples of the slot that the window covers."""
 
-    def __init__(self, definition: AggregateDefinition, frame: Frame) -> None:
+    def __init__(self, definition: Aggregate, frame: Frame) -> None:
         assert frame.length is not None
         self._base, self._frame, self._length = base_of(definition), frame, frame.length
         self._run = BaseRun(self._base)
@@ -127,7 +127,7 @@ class Sliding:
 class Paned:
     """The base version per pane of gcd(length, slide); what panes return goes through the window version."""
 
-    def __init__(self, definition: AggregateDefinition, frame: Frame) -> None:
+    def __init__(self, definition: Aggregate, frame: Frame) -> None:
         assert frame.length is not None and frame.slide is not None
         panes = definition.panes or Panes(base_of(definition), definition)
         self._length = gcd(frame.length, frame.slide)
@@ -164,7 +164,7 @@ class Paned:
             self._open.restore(opened)
 
 
-def fresh_partition(definition: AggregateDefinition, frame: Frame) -> Partition:
+def fresh_partition(definition: Aggregate, frame: Frame) -> Partition:
     """A fresh partition, by the strategy of the call."""
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:

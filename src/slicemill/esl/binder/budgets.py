@@ -11,12 +11,12 @@ from sqlglot import exp
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.types.budget import Budget, Slot
+from slicemill.esl.types.budget import DEFAULT, Budget, Slot
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjuncts
 from slicemill.esl.types.query import Coalesce, Continuous, Frame, Select
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.shedding.methods import DEFAULT, METHODS
+from slicemill.shedding.methods import METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}

@@ -9,11 +9,11 @@ from typing import cast
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
-from slicemill.esl.builtins import BUILTINS, BuiltinAggregate
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.builtins import BUILTINS, BuiltinAggregate
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.model import PREDEFINED

@@ -20,11 +20,11 @@ from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
 from slicemill.esl.types.query import Frame, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall

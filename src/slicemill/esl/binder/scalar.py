@@ -262,9 +262,9 @@ def _bitwise_not(node: exp.BitwiseNot, env: Environment) -> Expr:
 def _concatenation(node: exp.DPipe, env: Environment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     for operand, operand_node in ((left, node.this), (right, node.expression)):
-        if not fits("text", operand.type):
+        if not fits("string", operand.type):
             raise Mistake(
-                f"|| joins texts, this is {operand.type}",
+                f"|| joins strings, this is {operand.type}",
                 span_of(operand_node),
                 "convert it with CAST(… AS VARCHAR)",
             )
@@ -309,8 +309,8 @@ def _pattern(name: str) -> Callable[[exp.Expression, Environment], Expr]:
         operands = []
         for part in (node.this, node.expression):
             operand = bind(part, env)
-            if not fits("text", operand.type):
-                raise Mistake(f"{name.upper()} matches texts, this is {operand.type}", span_of(part))
+            if not fits("string", operand.type):
+                raise Mistake(f"{name.upper()} matches strings, this is {operand.type}", span_of(part))
             operands.append(operand)
         return Call(name, tuple(operands), t.BOOLEAN)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from slicemill.shedding.methods import DEFAULT, method_of
-
-if TYPE_CHECKING:
-    from slicemill.shedding.chains import ChainMemory
+# Of the methods that `shedding/methods.py` has.
+DEFAULT = "lookahead"
 
 
 class Slot(StrEnum):
@@ -27,18 +24,6 @@ class Budget:
     slot: Slot = Slot.TUPLES
     method: str = DEFAULT
     threshold: int | None = None
-
-    def memory(self) -> ChainMemory:
-        """An empty memory of that size."""
-        # The binder makes budgets, and needs no memories for that.
-        from slicemill.shedding.blind import BlindMemory
-        from slicemill.shedding.fast import FastMemory
-        from slicemill.shedding.runs import RunMemory
-
-        method = method_of(self.method, self.threshold)
-        if self.slot is Slot.RUNS:
-            return RunMemory(self.capacity, method)
-        return BlindMemory(self.capacity, method) if method.blind else FastMemory(self.capacity, method)
 
     def __str__(self) -> str:
         how = "the shortest run goes first" if self.slot is Slot.RUNS else f"shedding {self.method}"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from slicemill.esl.builtins import BUILTINS
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 from slicemill.model.formulas import CATALOGUE
 

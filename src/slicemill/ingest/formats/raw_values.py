@@ -16,7 +16,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.calendar import BLANKS
-from slicemill.scalar.functions.casts import double_text
+from slicemill.scalar.values import double_text
 
 WHOLE = r"[+-]?[0-9]+"
 # Three digits are enough for any DOUBLE; a longer exponent would only make DECIMAL work hard.

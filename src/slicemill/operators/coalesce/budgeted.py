@@ -1,4 +1,4 @@
-"""Temporal queries over windows of time with a budget in tuples: `reference.coalesce_shedding`, compiled.
+"""Temporal queries over windows of time with a budget in tuples: `coalesce.rows`, compiled.
 
 Tuples go one by one through the compiled memory, slide by slide; what is left at the end of a slide is put
 together, and its accuracy found, on whole columns.

@@ -25,7 +25,7 @@ from slicemill.operators.coalesce.spans import Spans
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.panes.state import StoredKeys
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 

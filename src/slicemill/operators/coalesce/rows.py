@@ -21,6 +21,7 @@ from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_operator import predicate, row_of_items
 from slicemill.rows import Row, Timed
 from slicemill.shedding.chains import NewestTuple, Tuple
+from slicemill.shedding.memories import memory_of
 from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow
 
@@ -32,7 +33,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         super().__init__(temporal)
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
-        self._memory = budget.memory()
+        self._memory = memory_of(budget)
         self._shadow = Shadow()
         self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
         self._serial = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.load_budget import METHODS
 from slicemill.operators.kind import ColumnsRead, OperatorKind
 from slicemill.operators.words import Words

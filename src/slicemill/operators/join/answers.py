@@ -12,7 +12,7 @@ from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import Seats
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results

@@ -17,7 +17,7 @@ from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import WORD_BITS, Seats
 from slicemill.operators.select.kernels import compile_masks
 from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
 Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]

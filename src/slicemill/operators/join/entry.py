@@ -17,7 +17,7 @@ from slicemill.operators.join.slices.coverage import columns_kept
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.windows import Seats, counts_rows
 from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
 

@@ -42,7 +42,7 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, Seats, reach_of
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them

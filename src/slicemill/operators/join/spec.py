@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import columns_of
 from slicemill.operators.join.slices.statistics import ASSUMED
 from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us

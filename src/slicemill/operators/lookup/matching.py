@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Expr, columns_of, conjunction, conjuncts
 from slicemill.esl.types.schema import Kind, Schema
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.forms import converted
-from slicemill.scalar.program import Arrived
+from slicemill.scalar.columns import Arrived, compile_vector
+from slicemill.scalar.steps import converted
 from slicemill.storage.arrow_schema import is_system_column
 
 PAIRS_PER_BLOCK = 1 << 18

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import fanned_bits
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, columns_of, transform
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, longest_us
 from slicemill.operators.streams.spec import Scan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.esl.model_calls import Asked, go_together, jointly
+from slicemill.aggregate.model_calls import Asked, go_together, jointly
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Column

@@ -37,7 +37,7 @@ from slicemill.operators.over.events import (
 )
 from slicemill.operators.over.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
 

@@ -21,7 +21,8 @@ from slicemill.operators.over.routines import CallsState, Member, MemberState, R
 from slicemill.operators.over.spec import WindowAggregate, has_expiries, returns_many
 from slicemill.operators.partitioned import Partitioned
 from slicemill.operators.step import END, StepResult
-from slicemill.scalar.columns import ExpressionError, compile_many
+from slicemill.scalar.columns import compile_many
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicemill.aggregate.compiler.prepare import Uda, prepare
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.together import model_calls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.interpreter.relations import Source
+from slicemill.aggregate.model_calls import Asked, asked_by, go_together
 from slicemill.columns.keys import Keys
-from slicemill.esl.model_calls import Asked, asked_by, go_together
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
@@ -119,7 +119,7 @@ def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
 def _has_machine_code(asked: Asked, window: Window) -> bool:
     try:
         model_calls((asked,), frame_over(window))
-    except Unfit:
+    except NoCompiledForm:
         return False
     return True
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall

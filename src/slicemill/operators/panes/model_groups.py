@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import Windows
 from slicemill.aggregate.compiler.prepare import Tuples
-from slicemill.aggregate.compiler.source import Unfit
+from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.together import ModelCalls, model_calls
-from slicemill.esl.model_calls import asked_by, go_together
+from slicemill.aggregate.model_calls import asked_by, go_together
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.panes.grids import Call
 from slicemill.operators.panes.members import KernelGroups
@@ -74,5 +74,5 @@ def models_together(calls: Sequence[Call], catalog: Catalog) -> ModelCalls | Non
         return None
     try:
         return model_calls(tuple(asked), None)
-    except Unfit:
+    except NoCompiledForm:
         return None

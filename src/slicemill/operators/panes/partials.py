@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.groups import least_of_group, sum_by_group

@@ -19,7 +19,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.select.kernels import WORD_BITS, compile_masks
 from slicemill.scalar.columns import compile_many
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.values import ExpressionError
 
 Mask = NDArray[np.bool_]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, conjunction
 from slicemill.esl.types.schema import Column
 from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us

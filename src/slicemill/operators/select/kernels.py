@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
-from slicemill.scalar.columns import Outcome
-from slicemill.scalar.forms import holds
-from slicemill.scalar.program import Arrived, Program
-from slicemill.scalar.rows import ExpressionError
+from slicemill.scalar.columns import Arrived, Outcome, Program
+from slicemill.scalar.functions.logic import holds
+from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Mask, Vector
 from slicemill.storage.arrow_schema import is_system_column
 

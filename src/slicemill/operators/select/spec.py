@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.relation import Item
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from slicemill.aggregate.definition import AggregateCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.query import Frame
 from slicemill.esl.types.schema import Schema
@@ -38,7 +38,7 @@ class SlidingGroups:
 
     def __init__(
         self,
-        calls: Sequence[AggregateCall],
+        calls: Sequence[RowCall],
         group: Callable[[Row], Row],
         range_us: int,
         slide_us: int,
@@ -123,7 +123,7 @@ class ArrivalGroups:
 
     def __init__(
         self,
-        calls: Sequence[AggregateCall],
+        calls: Sequence[RowCall],
         group: Callable[[Row], Row],
         *,
         rows: int | None = None,
@@ -189,7 +189,7 @@ class ArrivalGroups:
 
 
 def group_rows(
-    aggregate: RelationAggregate, calls: Sequence[AggregateCall], schema: Schema
+    aggregate: RelationAggregate, calls: Sequence[RowCall], schema: Schema
 ) -> SlidingGroups | ArrivalGroups:
     """The row form; `calls` are those of the aggregate, as functions of rows."""
     group, first = row_of_items(aggregate.group_by, schema), aggregate.windows[0][1]

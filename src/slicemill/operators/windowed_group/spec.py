@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.relation import AggregateCall, Item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.aggregate.definition import AggregateCall
+from slicemill.aggregate.definition import RowCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.row_operator import row_of_expressions
 from slicemill.operators.row_step import row_step
@@ -20,7 +20,7 @@ def windowed_group(aggregate: RelationAggregate, context: StepContext) -> Statef
         return step
     (schema,) = context.schemas
     calls = [
-        AggregateCall(context.definition(call), row_of_expressions(call.arguments, schema))
+        RowCall(context.definition(call), row_of_expressions(call.arguments, schema))
         for call in aggregate.calls
     ]
     return row_step(group_rows(aggregate, calls, schema), context)

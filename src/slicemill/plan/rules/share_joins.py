@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
 from slicemill.esl.types.query import Frame

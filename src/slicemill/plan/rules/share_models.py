@@ -12,7 +12,7 @@ same form, so that others can join it later and find it running.
 
 from __future__ import annotations
 
-from slicemill.esl.model_calls import asked_by
+from slicemill.aggregate.model_calls import asked_by
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.models.spec import ModelMember, SharedModels

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from slicemill.esl.render import render
+from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Column
 from slicemill.operators.drop.spec import Drop, WholeWindows

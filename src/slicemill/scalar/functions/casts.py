@@ -1,6 +1,7 @@
 """CAST and the conversions nobody writes: INT to DOUBLE, DATE to TIMESTAMP and their like, as in ANSI Spark.
 
-A value that does not fit is an error, never a wrong value. A CAST to VARCHAR(n) cuts, as SQL asks.
+A value that does not fit is an error, never a wrong value. A CAST to VARCHAR(n) cuts, as SQL asks. By column,
+a text or number in an uncommon form is left to the row form.
 """
 
 from __future__ import annotations
@@ -9,6 +10,11 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
@@ -21,27 +27,24 @@ from slicemill.scalar.calendar import (
     parse_timestamp,
     timestamp_text,
 )
+from slicemill.scalar.decimals import NARROW, from_unscaled, unscaled
+from slicemill.scalar.function import RowFunction
+from slicemill.scalar.functions.arithmetic import narrowed, times
+from slicemill.scalar.kernel import Fallback, Kernel, Out, Strict
+from slicemill.scalar.source import Snippet, SnippetMaker
 from slicemill.scalar.values import (
     EXACT,
     ExpressionError,
-    Function,
     bigint_checked,
     decimal_fit,
+    double_text,
     int_checked,
     integer_check,
 )
+from slicemill.scalar.vectors import Mask, Numbers, arrow_type, dtype_of, numbers
 
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
-_REAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
-_EXACT_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")  # digits of any script, as in Java
-_SPECIAL = {
-    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
-    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
-    "nan": math.nan,
-}
 _MOST_DIGITS = 40
-_TRUE = ("t", "true", "y", "yes", "1")
-_FALSE = ("f", "false", "n", "no", "0")
+_EXACT_DOUBLE = 2**53  # up to here integers and doubles are the same
 
 
 def converter(source: Type, target: Type) -> Callable[[object], object]:
@@ -50,7 +53,7 @@ def converter(source: Type, target: Type) -> Callable[[object], object]:
     return lambda value: None if value is None else function(value)
 
 
-def _converter(source: Type, target: Type) -> Function:
+def _converter(source: Type, target: Type) -> RowFunction:
     if source.kind is Kind.ANY:
         return lambda value: _converter(type_of_value(value), target)(value)
     if target.kind is Kind.DECIMAL:
@@ -64,10 +67,66 @@ def _converter(source: Type, target: Type) -> Function:
         return lambda value: text(value)[:length]
     if source.kind is target.kind or Kind.NULL in (source.kind, target.kind) or target.kind is Kind.ANY:
         return _same
-    function = _CONVERSIONS.get((source.kind, target.kind))
+    function = _ROWS.get((source.kind, target.kind))
     if function is None:
         raise ExpressionError(f"{source} cannot become {target}")
     return function
+
+
+def cast_kernel(source: Type, target: Type) -> Kernel | None:
+    """The conversion of columns; None where only the row form converts."""
+    function = _column(source, target)
+    return None if function is None else Kernel(function, patches=True)
+
+
+def _column(source: Type, target: Type) -> Strict | None:
+    if target.kind is Kind.VARCHAR and target.length is not None:
+        if source.kind is not Kind.VARCHAR:
+            return None
+        length = target.length
+        return lambda text: pc.utf8_slice_codeunits(text, 0, length)
+    if target.kind is Kind.DECIMAL:
+        return _to_decimal_column(source, target)
+    if source.kind is target.kind:
+        return lambda value: value
+    if source.kind is Kind.DECIMAL:
+        return _from_decimal_column(source, target.kind)
+    return _COLUMNS.get((source.kind, target.kind))
+
+
+def cast_source(source: Type, target: Type) -> SnippetMaker | None:
+    """The text of a conversion in generated code; None where only the row form converts."""
+    integers = (Kind.INT, Kind.BIGINT)
+    if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):
+        return Snippet
+    if source.kind is Kind.VARCHAR is target.kind and (
+        target.length is None or (source.length is not None and source.length <= target.length)
+    ):
+        return Snippet
+    if (source.kind, target.kind) == (Kind.INT, Kind.BIGINT):
+        return Snippet
+    if source.kind in (*integers, Kind.BOOLEAN) and target.kind is Kind.DOUBLE:
+        return lambda a: Snippet(f"float({a})")
+    if source.kind is Kind.BOOLEAN and target.kind in integers:
+        return lambda a: Snippet(f"int({a})")
+    if (source.kind, target.kind) == (Kind.BIGINT, Kind.INT):
+        return lambda a: Snippet(a, f"not ops.MIN_INT <= {a} <= ops.MAX_INT")
+    if source.kind is Kind.DOUBLE and target.kind in integers:
+        text, bad = _TRUNCATED[target.kind]
+        return lambda a: Snippet(text.format(a), bad.format(a), before=True, twice=True)
+    if (source.kind, target.kind) == (Kind.DATE, Kind.TIMESTAMP):
+        return lambda a: Snippet(f"({a} * {DAY_US})")
+    return None
+
+
+# A double as an integer, and when it is none. 2.0**63 becomes the largest BIGINT, as by row.
+_TRUNCATED = {
+    Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
+    Kind.BIGINT: (
+        "int({0}) if {0} < 9223372036854775808.0 else ops.MAX_BIGINT",
+        "not -9223372036854775808.0 <= {0} <= 9223372036854775808.0",
+    ),
+}
 
 
 def type_of_value(value: object) -> Type:
@@ -94,19 +153,30 @@ def _same(value: object) -> object:
     return value
 
 
-# -- from text --------------------------------------------------------------------------------------------
+# -- from strings --------------------------------------------------------------------------------------------
+
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_REAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
+_EXACT_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")  # digits of any script, as in Java
+_SPECIAL = {
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
+    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
+    "nan": math.nan,
+}
+_TRUE = ("t", "true", "y", "yes", "1")
+_FALSE = ("f", "false", "n", "no", "0")
 
 
 def _unreadable(text: str, kind: Kind) -> ExpressionError:
-    return ExpressionError(f"'{text}' is no {kind.value}; use TRY_CAST to get NULL for such texts")
+    return ExpressionError(f"'{text}' is no {kind.value}; use TRY_CAST to get NULL for such strings")
 
 
-def _text_to_whole(kind: Kind) -> Function:
+def _text_to_integer(kind: Kind) -> RowFunction:
     checked = integer_check(Type(kind))
 
     def parse(text: str) -> int:
         stripped = text.strip(BLANKS)
-        if not _WHOLE.fullmatch(stripped):
+        if not _INTEGER.fullmatch(stripped):
             raise _unreadable(text, kind)
         digits = stripped.lstrip("+-0")
         # Python refuses to read thousands of digits; no integer type has that many.
@@ -147,10 +217,33 @@ def _text_to_boolean(text: str) -> bool:
     raise _unreadable(text, Kind.BOOLEAN)
 
 
+# The usual forms of strings, which Arrow reads as the row form does.
+_USUAL_INT = r"\A-?[0-9]{1,9}\z"
+_USUAL_BIGINT = r"\A-?[0-9]{1,18}\z"
+_USUAL_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,3})?\z"
+_USUAL_DATE = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
+_USUAL_TIMESTAMP = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\z"
+
+
+def _parsed_column(pattern: str, target: pa.DataType) -> Strict:
+    """Texts of the usual form by Arrow, the others by the row form."""
+
+    def parse(text: pa.Array) -> Out:
+        usual = pc.match_substring_regex(text, pattern)
+        known = pc.all(usual).as_py() is not False
+        try:
+            found = pc.cast(text if known else pc.if_else(usual, text, None), target)
+        except pa.ArrowInvalid:
+            raise Fallback from None  # such as the 30th of February
+        return Out(numbers(found), fallback=None if known else ~numbers(usual))
+
+    return parse
+
+
 # -- from numbers and times -------------------------------------------------------------------------------
 
 
-def _double_to_whole(kind: Kind) -> Function:
+def _double_to_integer(kind: Kind) -> RowFunction:
     low, high = (-(2.0**31), 2.0**31 - 1) if kind is Kind.INT else (-(2.0**63), 2.0**63)
     largest = 2**31 - 1 if kind is Kind.INT else 2**63 - 1
 
@@ -163,7 +256,7 @@ def _double_to_whole(kind: Kind) -> Function:
     return truncate
 
 
-_double_to_int, _double_to_bigint = _double_to_whole(Kind.INT), _double_to_whole(Kind.BIGINT)
+_double_to_int, _double_to_bigint = _double_to_integer(Kind.INT), _double_to_integer(Kind.BIGINT)
 
 
 def _double_to_exact(value: float) -> Decimal:
@@ -186,28 +279,39 @@ def _timestamp_to_exact(value: int) -> Decimal:
     return Decimal(value).scaleb(-6, context=EXACT)
 
 
-def double_text(value: float) -> str:
-    """A double as Java prints it.
+def _as_column(kind: Kind) -> Strict:
+    dtype = dtype_of(Type(kind))
+    return lambda value: value.astype(dtype)
 
-    >>> double_text(100.0), double_text(1e7), double_text(-0.00025), double_text(float("nan"))
-    ('100.0', '1.0E7', '-2.5E-4', 'NaN')
-    """
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
-    if len(digits) == 1:  # Java shows two digits at least, also of the smallest numbers, and the nearest ones
-        _, digits, exponent = Decimal(f"{abs(value):.1e}").normalize().as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits))
-    point = len(text) + exponent  # digits before the point
-    if value == 0:
-        return f"{sign}0.0"
-    if -3 < point <= 7:
-        whole = text[:point].ljust(point, "0") if point > 0 else "0"
-        fraction = text[point:] if point > 0 else "0" * -point + text
-        return f"{sign}{whole}.{fraction or '0'}"
-    return f"{sign}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+def _not_zero_column(value: Numbers) -> Mask:
+    return np.asarray(value != 0)
+
+
+def _scaled_column(unit: int) -> Strict:
+    factor = np.asarray(unit, np.int64)
+    return lambda value: times(value.astype(np.int64), factor)
+
+
+def _truncated_column(limit: float, dtype: type[np.generic]) -> Strict:
+    """Doubles to integers; what is near the limit is left to the row form."""
+    return lambda value: Out(value.astype(dtype), fallback=~(np.abs(value) < limit))
+
+
+def _double_to_timestamp_column(value: Numbers) -> Out:
+    us = value * SECOND_US
+    return Out(us.astype(np.int64), fallback=~(np.abs(us) < 2.0**63))
+
+
+def _timestamp_to_double_column(us: Numbers) -> Out:
+    return Out(us / SECOND_US, fallback=(us > _EXACT_DOUBLE) | (us < -_EXACT_DOUBLE))
+
+
+def _seconds_column(us: Numbers) -> Numbers:
+    return us // SECOND_US
+
+
+# -- to strings ----------------------------------------------------------------------------------------------
 
 
 def _interval_text(us: int) -> str:
@@ -224,7 +328,80 @@ def _months_text(months: int) -> str:
     return f"INTERVAL '{sign}{abs(months) // 12}-{abs(months) % 12}' YEAR TO MONTH"
 
 
-_TO_DECIMAL: dict[Kind, Function] = {
+def _texts_column(value: Numbers) -> pa.Array:
+    return pc.cast(pa.array(value), pa.string())
+
+
+# -- decimals ---------------------------------------------------------------------------------------------
+
+
+def _to_decimal_column(source: Type, target: Type) -> Strict | None:
+    assert target.precision is not None and target.scale is not None
+    if source.kind is Kind.DECIMAL:
+        assert source.scale is not None
+        return _rescaled_column(arrow_type(target)) if target.scale >= source.scale else None
+    if source.kind not in (Kind.INT, Kind.BIGINT, Kind.BOOLEAN) or target.scale > NARROW:
+        return None
+    power = np.asarray(10**target.scale, np.int64)
+    whole_digits = min(target.precision - target.scale, NARROW)
+    limit = 10**whole_digits
+
+    def from_whole(value: Numbers) -> Out:
+        wide = value.astype(np.int64)
+        out = times(wide, power).except_for((wide >= limit) | (wide <= -limit))
+        return out._replace(data=from_unscaled(out.data, target))
+
+    return from_whole
+
+
+def _rescaled_column(target: pa.DataType) -> Strict:
+    def rescale(value: pa.Array) -> pa.Array:
+        try:
+            return pc.cast(value, target)
+        except pa.ArrowInvalid:
+            raise Fallback from None
+
+    return rescale
+
+
+def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
+    assert source.scale is not None
+    if source.scale > NARROW:
+        return None
+    power = 10**source.scale
+
+    def to_double(value: pa.Array) -> Out:
+        digits, wide = unscaled(value)
+        # Both exact, so that the quotient is rounded once.
+        return Out(
+            digits / float(power), fallback=wide | (digits > _EXACT_DOUBLE) | (digits < -_EXACT_DOUBLE)
+        )
+
+    def to_boolean(value: pa.Array) -> Mask:
+        digits, wide = unscaled(value)
+        return np.asarray((digits != 0) | wide)
+
+    def to_bigint(value: pa.Array) -> Out:
+        digits, wide = unscaled(value)
+        floor = digits // power
+        return Out(floor + ((digits < 0) & (floor * power != digits)), fallback=wide)
+
+    def to_int(value: pa.Array) -> Out:
+        whole = to_bigint(value)
+        return narrowed(whole.data, whole.fallback)
+
+    conversions: dict[Kind, Callable[[pa.Array], Any]] = {
+        Kind.DOUBLE: to_double,
+        Kind.BOOLEAN: to_boolean,
+        Kind.BIGINT: to_bigint,
+        Kind.INT: to_int,
+    }
+    return conversions.get(kind)
+
+
+# -- by types ---------------------------------------------------------------------------------------------
+
+_TO_DECIMAL: dict[Kind, RowFunction] = {
     Kind.DECIMAL: _same,
     Kind.INT: Decimal,
     Kind.BIGINT: Decimal,
@@ -233,7 +410,7 @@ _TO_DECIMAL: dict[Kind, Function] = {
     Kind.TIMESTAMP: _timestamp_to_exact,
 }
 
-_CONVERSIONS: dict[tuple[Kind, Kind], Function] = {
+_ROWS: dict[tuple[Kind, Kind], RowFunction] = {
     (Kind.INT, Kind.BIGINT): _same,
     (Kind.INT, Kind.DOUBLE): float,
     (Kind.INT, Kind.BOOLEAN): bool,
@@ -259,8 +436,8 @@ _CONVERSIONS: dict[tuple[Kind, Kind], Function] = {
     (Kind.BOOLEAN, Kind.BIGINT): int,
     (Kind.BOOLEAN, Kind.DOUBLE): float,
     (Kind.BOOLEAN, Kind.VARCHAR): lambda value: "true" if value else "false",
-    (Kind.VARCHAR, Kind.INT): _text_to_whole(Kind.INT),
-    (Kind.VARCHAR, Kind.BIGINT): _text_to_whole(Kind.BIGINT),
+    (Kind.VARCHAR, Kind.INT): _text_to_integer(Kind.INT),
+    (Kind.VARCHAR, Kind.BIGINT): _text_to_integer(Kind.BIGINT),
     (Kind.VARCHAR, Kind.DOUBLE): _text_to_double,
     (Kind.VARCHAR, Kind.BOOLEAN): _text_to_boolean,
     (Kind.VARCHAR, Kind.BINARY): lambda value: value.encode(),
@@ -276,4 +453,35 @@ _CONVERSIONS: dict[tuple[Kind, Kind], Function] = {
     (Kind.DATE, Kind.VARCHAR): date_text,
     (Kind.INTERVAL, Kind.VARCHAR): _interval_text,
     (Kind.MONTHS, Kind.VARCHAR): _months_text,
+}
+
+_COLUMNS: dict[tuple[Kind, Kind], Strict] = {
+    (Kind.INT, Kind.BIGINT): _as_column(Kind.BIGINT),
+    (Kind.INT, Kind.DOUBLE): _as_column(Kind.DOUBLE),
+    (Kind.INT, Kind.BOOLEAN): _not_zero_column,
+    (Kind.INT, Kind.TIMESTAMP): _scaled_column(SECOND_US),
+    (Kind.INT, Kind.VARCHAR): _texts_column,
+    (Kind.BIGINT, Kind.INT): narrowed,
+    (Kind.BIGINT, Kind.DOUBLE): _as_column(Kind.DOUBLE),
+    (Kind.BIGINT, Kind.BOOLEAN): _not_zero_column,
+    (Kind.BIGINT, Kind.TIMESTAMP): _scaled_column(SECOND_US),
+    (Kind.BIGINT, Kind.VARCHAR): _texts_column,
+    (Kind.DOUBLE, Kind.INT): _truncated_column(2.0**31 - 1, np.int32),
+    (Kind.DOUBLE, Kind.BIGINT): _truncated_column(2.0**63, np.int64),
+    (Kind.DOUBLE, Kind.BOOLEAN): _not_zero_column,
+    (Kind.DOUBLE, Kind.TIMESTAMP): _double_to_timestamp_column,
+    (Kind.BOOLEAN, Kind.INT): _as_column(Kind.INT),
+    (Kind.BOOLEAN, Kind.BIGINT): _as_column(Kind.BIGINT),
+    (Kind.BOOLEAN, Kind.DOUBLE): _as_column(Kind.DOUBLE),
+    (Kind.BOOLEAN, Kind.VARCHAR): _texts_column,
+    (Kind.VARCHAR, Kind.INT): _parsed_column(_USUAL_INT, pa.int32()),
+    (Kind.VARCHAR, Kind.BIGINT): _parsed_column(_USUAL_BIGINT, pa.int64()),
+    (Kind.VARCHAR, Kind.DOUBLE): _parsed_column(_USUAL_DOUBLE, pa.float64()),
+    (Kind.VARCHAR, Kind.DATE): _parsed_column(_USUAL_DATE, pa.date32()),
+    (Kind.VARCHAR, Kind.TIMESTAMP): _parsed_column(_USUAL_TIMESTAMP, pa.timestamp("us")),
+    (Kind.TIMESTAMP, Kind.DATE): lambda us: (us // DAY_US).astype(np.int32),
+    (Kind.TIMESTAMP, Kind.INT): lambda us: narrowed(_seconds_column(us)),
+    (Kind.TIMESTAMP, Kind.BIGINT): _seconds_column,
+    (Kind.TIMESTAMP, Kind.DOUBLE): _timestamp_to_double_column,
+    (Kind.DATE, Kind.TIMESTAMP): _scaled_column(DAY_US),
 }

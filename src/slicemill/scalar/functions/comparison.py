@@ -1,4 +1,4 @@
-"""Comparison, membership and NULL handling, with SQL's unknown as None.
+"""Comparison, membership and tests for NULL, with SQL's unknown.
 
 Among doubles NaN equals itself and is larger than everything else, so that they can be sorted and grouped.
 """
@@ -8,36 +8,42 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.functions.casts import converter
-from slicemill.scalar.values import (
+from slicemill.scalar.function import (
+    SAME,
     Function,
-    Scalar,
+    RowFunction,
+    RowMaker,
     Types,
     as_common,
     as_doubles,
-    as_given,
     as_result,
     plain,
 )
+from slicemill.scalar.kernel import VARIES, Kernel, KernelCall, KernelMaker, Strict, free_kernel
+from slicemill.scalar.source import Snippet, SnippetMaker, SourceMaker, kinds_of
+from slicemill.scalar.values import INTS_32, INTS_64
+from slicemill.scalar.vectors import (
+    Data,
+    Mask,
+    Vector,
+    arrow_type,
+    both,
+    chosen,
+    either,
+    held_by_arrow,
+    on_arrow,
+)
 
-
-def _double_equals(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
-
-
-def _double_less(a: float, b: float) -> bool:
-    return a < b or (math.isnan(b) and not math.isnan(a))
-
-
-def equality(type_: Type) -> Callable[[object, object], bool]:
-    return _double_equals if type_.kind is Kind.DOUBLE else operator.eq  # type: ignore[return-value]
-
-
-def less(type_: Type) -> Function:
-    """Whether the first value sorts before the second, none of them NULL."""
-    return _double_less if type_.kind is Kind.DOUBLE else operator.lt
+Test: TypeAlias = Callable[[Any, Any], Mask]
 
 
 def _comparable(types: Types, result: Type) -> Types:
@@ -46,19 +52,158 @@ def _comparable(types: Types, result: Type) -> Types:
     return types if wanted[0].kind is Kind.DECIMAL else wanted
 
 
-def _comparison(of: Callable[[Function, Function], Function]) -> Scalar:
-    """A comparison made from equality and less-than of the type both sides have in common."""
-    return Scalar(lambda types, _result: of(equality(types[0]), less(types[0])), _comparable)
+# -- equal and less, by row, by column and as source ------------------------------------------------------
 
 
-def _null_safe(types: Types, result: Type) -> Function:
-    del result
+def equality(type_: Type) -> Callable[[object, object], bool]:
+    return _double_equals if type_.kind is Kind.DOUBLE else operator.eq  # type: ignore[return-value]
+
+
+def _double_equals(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def equal_columns(type_: Type) -> Test:
+    if type_.kind is Kind.DOUBLE:
+        return lambda a, b: (a == b) | ((a != a) & (b != b))
+    if held_by_arrow(type_):
+        return lambda a, b: on_arrow(pc.equal, a, b)
+    if type_.kind is Kind.PERIOD:
+        return lambda a, b: (a == b).all(axis=-1)
+    return np.equal
+
+
+def _equal_source(kind: Kind, a: str, b: str) -> str:
+    return f"({a} == {b} or ({a} != {a} and {b} != {b}))" if kind is Kind.DOUBLE else f"({a} == {b})"
+
+
+def less(type_: Type) -> RowFunction:
+    """Whether the first value sorts before the second, none of them NULL."""
+    return _double_less if type_.kind is Kind.DOUBLE else operator.lt
+
+
+def _double_less(a: float, b: float) -> bool:
+    return a < b or (math.isnan(b) and not math.isnan(a))
+
+
+def _less_columns(type_: Type) -> Test:
+    if type_.kind is Kind.DOUBLE:
+        return lambda a, b: ~(a >= b) & (a == a)
+    if held_by_arrow(type_):
+        return lambda a, b: on_arrow(pc.less, a, b)
+    return np.less
+
+
+def less_source(kind: Kind, a: str, b: str) -> str:
+    return f"({a} < {b} or ({b} != {b} and {a} == {a}))" if kind is Kind.DOUBLE else f"({a} < {b})"
+
+
+class Relation(NamedTuple):
+    """A relation of two values in its three forms, each for a type; none of the values is NULL."""
+
+    row: Callable[[Type], RowFunction]
+    column: Callable[[Type], Test]
+    source: Callable[[Kind, str, str], str]
+
+
+_EQUAL = Relation(equality, equal_columns, _equal_source)
+_LESS = Relation(less, _less_columns, less_source)
+
+
+# -- = <> < <= > >=: equal or less, with sides swapped or answers turned round ----------------------------
+
+
+def _comparison(
+    relation: Relation, numbers: Test, arrow: Callable[..., Any], swapped: bool = False, negated: bool = False
+) -> Function:
+    """`numbers` and `arrow` compare columns without NaN as a whole."""
+
+    def row(types: Types, _result: Type) -> RowFunction:
+        holds = relation.row(types[0])
+        if negated:
+            return (lambda a, b: not holds(b, a)) if swapped else (lambda a, b: not holds(a, b))
+        return (lambda a, b: holds(b, a)) if swapped else holds
+
+    def column(call: KernelCall) -> Strict:
+        type_ = call.types[0]
+        if held_by_arrow(type_):
+            return lambda a, b: on_arrow(arrow, a, b)
+        if type_.kind not in (Kind.DOUBLE, Kind.PERIOD):
+            return numbers
+        holds = relation.column(type_)
+        if negated:
+            return (lambda a, b: ~holds(b, a)) if swapped else (lambda a, b: ~holds(a, b))
+        return (lambda a, b: holds(b, a)) if swapped else holds
+
+    def source(kind: Kind, a: str, b: str) -> str:
+        text = relation.source(kind, b, a) if swapped else relation.source(kind, a, b)
+        return f"(not {text})" if negated else text
+
+    return Function(
+        row=row,
+        takes=_comparable,
+        column=_exactly(column),
+        source=_comparison_source(source, order=relation is _LESS),
+        duckdb=SAME,
+    )
+
+
+def _exactly(make: KernelMaker) -> KernelMaker:
+    """Decimals of different digits compare as they are, which no one type holds: they run by the row form."""
+
+    def checked(call: KernelCall) -> Kernel | Strict | None:
+        mixed = len(set(call.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in call.types)
+        return None if mixed else make(call)
+
+    return checked
+
+
+def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
+    """`order`: needs to know which of two comes first, which codes of strings do not tell."""
+
+    def make(types: Types, _result: Type, machine: bool) -> SnippetMaker | None:
+        kinds = kinds_of(types)
+        simple = kinds <= {*INTS_32, *INTS_64, Kind.DOUBLE, Kind.BOOLEAN}
+        strings = kinds == {Kind.VARCHAR} and not (order and machine)
+        if not simple and not strings and not (kinds == {Kind.DECIMAL} and not machine):
+            return None
+        kind = types[0].kind
+        return lambda a, b: Snippet(text(kind, a, b), twice=kind is Kind.DOUBLE)
+
+    return make
+
+
+_EQUALS = _comparison(_EQUAL, np.equal, pc.equal)
+_BELOW = _comparison(_LESS, np.less, pc.less)
+_ABOVE = _comparison(_LESS, np.greater, pc.greater, swapped=True)
+
+
+# -- comparisons that know NULL: <=> and IN ---------------------------------------------------------------
+
+
+def _null_safe_row(types: Types, _result: Type) -> RowFunction:
     equals = equality(types[0])
     return lambda a, b: a is b if a is None or b is None else equals(a, b)
 
 
-def _in(types: Types, result: Type) -> Function:
-    del result
+def _null_safe_column(call: KernelCall) -> Kernel:
+    same = equal_columns(call.types[0])
+
+    def equal_or_both_null(left: Vector, right: Vector) -> Vector:
+        fallback = either(left.fallback, right.fallback)
+        found = same(left.data, right.data)
+        if left.valid is not None or right.valid is not None:
+            known_left, known_right = _known(left), _known(right)
+            found = (found & known_left & known_right) | ~(known_left | known_right)
+        return Vector(t.BOOLEAN, found, None, fallback)
+
+    return Kernel(equal_or_both_null, strict=False)
+
+
+_FEW = 6  # choices up to which comparing one by one beats looking them up
+
+
+def _in_row(types: Types, _result: Type) -> RowFunction:
     equals = equality(types[0])
 
     def member(value: object, *choices: object) -> bool | None:
@@ -75,9 +220,45 @@ def _in(types: Types, result: Type) -> Function:
     return member
 
 
-def _extreme(largest: bool) -> Callable[[Types, Type], Function]:
-    def make(types: Types, result: Type) -> Function:
-        del types
+def _in_column(call: KernelCall) -> Kernel:
+    type_ = call.types[0]
+    choices = call.values[1:]
+    constants = [choice for choice in choices if choice is not None and choice is not VARIES]
+    sought = _lookup(type_, constants) if VARIES not in choices and len(constants) > _FEW else None
+    same = equal_columns(type_)
+
+    def member(value: Vector, *others: Vector) -> Vector:
+        fallback = reduce(either, (vector.fallback for vector in (value, *others)))
+        if sought is not None:
+            hit = sought(value.data)
+        else:
+            hit = np.asarray(False)
+            for other in others:
+                found = same(value.data, other.data)
+                hit = hit | (found if other.valid is None else found & other.valid)
+        for other in others:
+            if other.valid is not None:
+                value = Vector(type_, value.data, both(value.valid, hit | other.valid))
+        return Vector(t.BOOLEAN, hit, value.valid, fallback)
+
+    return Kernel(member, strict=False)
+
+
+def _lookup(type_: Type, choices: list[Any]) -> Callable[[Data], Mask] | None:
+    if held_by_arrow(type_):
+        values = pa.array(choices, arrow_type(type_))
+        return lambda data: on_arrow(pc.is_in, data, values)
+    if type_.kind in (Kind.DOUBLE, Kind.PERIOD):
+        return None
+    known = np.array(choices)
+    return lambda data: np.isin(data, known)
+
+
+# -- greatest and least -----------------------------------------------------------------------------------
+
+
+def _extreme_row(largest: bool) -> RowMaker:
+    def make(_types: Types, result: Type) -> RowFunction:
         before = less(result)
 
         def extreme(*values: object) -> object:
@@ -94,32 +275,112 @@ def _extreme(largest: bool) -> Callable[[Types, Type], Function]:
     return make
 
 
-def _nullif(types: Types, result: Type) -> Function:
-    del result
-    wanted = _comparable(types, types[0])
-    first, second = (converter(*pair) for pair in zip(types, wanted, strict=True))
-    equals = equality(wanted[0])
+def _extreme_column(largest: bool) -> KernelMaker:
+    def make(call: KernelCall) -> Kernel | None:
+        type_ = call.result
+        if type_.kind is Kind.PERIOD:
+            return None
+        before = _less_columns(type_)
 
-    def unless_equal(a: object, b: object) -> object:
-        return None if a is not None and b is not None and equals(first(a), second(b)) else a
+        def extreme(*vectors: Vector) -> Vector:
+            best = vectors[0]
+            for vector in vectors[1:]:
+                wins = before(best.data, vector.data) if largest else before(vector.data, best.data)
+                if vector.valid is not None:
+                    wins = wins & vector.valid
+                if best.valid is not None:
+                    wins = wins | ~best.valid
+                data = chosen(wins, vector.data, best.data, type_)
+                valid = None
+                if best.valid is not None and vector.valid is not None:
+                    valid = best.valid | vector.valid
+                best = Vector(type_, data, valid, either(best.fallback, vector.fallback))
+            return best
 
-    return unless_equal
+        return Kernel(extreme, strict=False)
+
+    return make
 
 
-COMPARISON: dict[str, Scalar] = {
-    "=": _comparison(lambda equals, _less: equals),
-    "<>": _comparison(lambda equals, _less: lambda a, b: not equals(a, b)),
-    "<": _comparison(lambda _equals, less: less),
-    "<=": _comparison(lambda _equals, less: lambda a, b: not less(b, a)),
-    ">": _comparison(lambda _equals, less: lambda a, b: less(b, a)),
-    ">=": _comparison(lambda _equals, less: lambda a, b: not less(a, b)),
-    "<=>": Scalar(_null_safe, _comparable, strict=False),
-    "in": Scalar(_in, _comparable, strict=False),
-    "not": plain(operator.not_),
-    "greatest": Scalar(_extreme(largest=True), as_result, strict=False),
-    "least": Scalar(_extreme(largest=False), as_result, strict=False),
-    "nullif": Scalar(_nullif, as_given, strict=False),
-    "isnan": plain(lambda value: value is not None and math.isnan(value), as_doubles, strict=False),
-    "isnull": plain(lambda value: value is None, strict=False),
-    "isnotnull": plain(lambda value: value is not None, strict=False),
+# -- tests for NULL and NaN -------------------------------------------------------------------------------
+
+
+def _known(vector: Vector) -> Mask:
+    return np.asarray(True) if vector.valid is None else vector.valid
+
+
+def _is_null_column(vector: Vector) -> Vector:
+    return Vector(t.BOOLEAN, ~_known(vector), None, vector.fallback)
+
+
+def _is_not_null_column(vector: Vector) -> Vector:
+    return Vector(t.BOOLEAN, _known(vector), None, vector.fallback)
+
+
+def _is_nan_row(value: float | None) -> bool:
+    return value is not None and math.isnan(value)
+
+
+def _is_nan_column(vector: Vector) -> Vector:
+    return Vector(t.BOOLEAN, np.isnan(vector.data) & _known(vector), None, vector.fallback)
+
+
+COMPARISON: dict[str, Function] = {
+    "=": _EQUALS,
+    "<>": _comparison(_EQUAL, np.not_equal, pc.not_equal, negated=True),
+    "<": _BELOW,
+    "<=": _comparison(_LESS, np.less_equal, pc.less_equal, swapped=True, negated=True),
+    ">": _ABOVE,
+    ">=": _comparison(_LESS, np.greater_equal, pc.greater_equal, negated=True),
+    "<=>": Function(
+        row=_null_safe_row,
+        takes=_comparable,
+        strict=False,
+        column=_exactly(_null_safe_column),
+        source=_EQUALS.source,
+        duckdb=SAME,
+    ),
+    "in": Function(
+        row=_in_row,
+        takes=_comparable,
+        strict=False,
+        column=_exactly(_in_column),
+        source=_EQUALS.source,
+        duckdb=SAME,
+    ),
+    "greatest": Function(
+        row=_extreme_row(largest=True),
+        takes=as_result,
+        strict=False,
+        column=_extreme_column(largest=True),
+        source=_ABOVE.source,
+        duckdb=SAME,
+    ),
+    "least": Function(
+        row=_extreme_row(largest=False),
+        takes=as_result,
+        strict=False,
+        column=_extreme_column(largest=False),
+        source=_BELOW.source,
+        duckdb=SAME,
+    ),
+    "isnan": Function(
+        row=plain(_is_nan_row),
+        takes=as_doubles,
+        strict=False,
+        column=free_kernel(_is_nan_column),
+        duckdb="coalesce(isnan({0}), FALSE)",
+    ),
+    "isnull": Function(
+        row=plain(lambda value: value is None),
+        strict=False,
+        column=free_kernel(_is_null_column),
+        duckdb=SAME,
+    ),
+    "isnotnull": Function(
+        row=plain(lambda value: value is not None),
+        strict=False,
+        column=free_kernel(_is_not_null_column),
+        duckdb="({0} IS NOT NULL)",
+    ),
 }

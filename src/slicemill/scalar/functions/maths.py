@@ -1,14 +1,27 @@
-"""Functions of real numbers, with Java's answers where Python raises: NaN out of the domain, infinities."""
+"""Functions of real numbers, with Java's answers where Python raises: NaN out of the domain, infinities.
+
+Columns are equal to rows bit by bit: the functions are those of the C library, which Arrow calls as Python
+does (NumPy has its own, which differ in the last bit), and arguments on which Java and C disagree are left to
+the row form.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-from slicemill.scalar.values import Scalar, as_doubles, plain
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.scalar.function import SAME, Function, Sql, as_doubles, plain
+from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
+from slicemill.scalar.source import SourceMaker, source_of_double
+from slicemill.scalar.vectors import Numbers, numbers
 
 
-def _total(function: Callable[[float], float]) -> Scalar:
+def _total(function: Callable[[float], float]) -> Callable[[float], float]:
     """A function that Python defines in part, made whole as IEEE 754 does."""
 
     def total(value: float) -> float:
@@ -19,7 +32,32 @@ def _total(function: Callable[[float], float]) -> Scalar:
         except OverflowError:
             return math.inf
 
-    return plain(total, as_doubles)
+    return total
+
+
+def _on_doubles(function: Callable[..., Any], *arguments: Numbers) -> Numbers:
+    """One of Arrow's functions on NumPy's numbers."""
+    found = function(*(pa.scalar(float(a)) if np.ndim(a) == 0 else pa.array(a) for a in arguments))
+    return np.float64(found.as_py()) if isinstance(found, pa.Scalar) else numbers(found)
+
+
+def _as_in_c(function: Callable[..., Any]) -> Strict:
+    return lambda number: _on_doubles(function, number)
+
+
+def _real(
+    row: Callable[[float], float],
+    column: Strict | None = None,
+    source: SourceMaker | None = None,
+    duckdb: Sql | None = SAME,
+) -> Function:
+    return Function(
+        row=plain(row),
+        takes=as_doubles,
+        column=None if column is None else kernel(column),
+        source=source,
+        duckdb=duckdb,
+    )
 
 
 def _sinh(value: float) -> float:
@@ -29,12 +67,27 @@ def _sinh(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _logarithm(function: Callable[[float], float]) -> Scalar:
-    """NULL for what has no logarithm, as in Spark and Hive."""
-    return plain(lambda value: None if value <= 0 else function(value), as_doubles)
+def _atan2_row(y: float, x: float) -> float:
+    return math.atan2(y + 0.0, x + 0.0)  # no negative zeros, as in Spark
 
 
-def _log(base: float, value: float | None = None) -> float | None:
+def _atan2_column(y: Numbers, x: Numbers) -> Numbers:
+    return _on_doubles(pc.atan2, y + 0.0, x + 0.0)
+
+
+# -- logarithms: NULL for what has none, as in Spark and Hive ---------------------------------------------
+
+
+def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: str) -> Function:
+    return Function(
+        row=plain(lambda value: None if value <= 0 else row(value)),
+        takes=as_doubles,
+        column=kernel(lambda number: Out(_on_doubles(column, number), null=number <= 0)),
+        duckdb=f"CASE WHEN {{0}} > 0 THEN {name}({{0}}) END",
+    )
+
+
+def _log_row(base: float, value: float | None = None) -> float | None:
     """The natural logarithm, or that to a base."""
     if value is None:
         return None if base <= 0 else math.log(base)
@@ -48,7 +101,22 @@ def _log(base: float, value: float | None = None) -> float | None:
     return math.log(value) / math.log(base)
 
 
-def _power(base: float, exponent: float) -> float:
+def _log_column(call: KernelCall) -> Strict:
+    if len(call.types) == 1:
+        return lambda number: Out(_on_doubles(pc.ln, number), null=number <= 0)
+
+    def to_base(base: Numbers, number: Numbers) -> Out:
+        found = _on_doubles(pc.ln, number) / _on_doubles(pc.ln, base)
+        odd = (base == 1) | np.isinf(base) | np.isinf(number)
+        return Out(found, null=(base <= 0) | (number <= 0), fallback=odd)
+
+    return to_base
+
+
+# -- powers -----------------------------------------------------------------------------------------------
+
+
+def _power_row(base: float, exponent: float) -> float:
     # Java differs from C where the base is one in size and the exponent is no number or infinite.
     if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
         return math.nan
@@ -63,30 +131,46 @@ def _power(base: float, exponent: float) -> float:
         return math.nan
 
 
-def _atan2(y: float, x: float) -> float:
-    return math.atan2(y + 0.0, x + 0.0)  # no negative zeros, as in Spark
+def _power_column(base: Numbers, exponent: Numbers) -> Out:
+    found = _on_doubles(pc.power, base, exponent)
+    return Out(found, fallback=~np.isfinite(found) | ~np.isfinite(exponent) | (base == 0))
 
 
-MATH: dict[str, Scalar] = {
-    "acos": _total(math.acos),
-    "asin": _total(math.asin),
-    "atan": _total(math.atan),
-    "atan2": plain(_atan2, as_doubles),
-    "cbrt": _total(math.cbrt),
-    "cos": _total(math.cos),
-    "cosh": _total(math.cosh),
-    "degrees": _total(math.degrees),
-    "exp": _total(math.exp),
-    "ln": _logarithm(math.log),
-    "log": plain(_log, as_doubles),
-    "log10": _logarithm(math.log10),
-    "log2": _logarithm(math.log2),
-    "pow": plain(_power, as_doubles),
-    "power": plain(_power, as_doubles),
-    "radians": _total(math.radians),
-    "sin": _total(math.sin),
-    "sinh": plain(_sinh, as_doubles),
-    "sqrt": _total(math.sqrt),
-    "tan": _total(math.tan),
-    "tanh": _total(math.tanh),
+_power = Function(row=plain(_power_row), takes=as_doubles, column=kernel(_power_column), duckdb=SAME)
+
+MATHS: dict[str, Function] = {
+    "acos": _real(_total(math.acos), _as_in_c(pc.acos)),
+    "asin": _real(_total(math.asin), _as_in_c(pc.asin)),
+    "atan": _real(_total(math.atan), _as_in_c(pc.atan)),
+    "atan2": Function(
+        row=plain(_atan2_row),
+        takes=as_doubles,
+        column=kernel(_atan2_column),
+        duckdb="atan2({0} + 0, {1} + 0)",
+    ),
+    "cbrt": _real(_total(math.cbrt)),
+    "cos": _real(_total(math.cos), _as_in_c(pc.cos)),
+    "cosh": _real(_total(math.cosh)),
+    "degrees": _real(_total(math.degrees), lambda number: number * (180.0 / np.pi)),
+    "exp": _real(_total(math.exp), _as_in_c(pc.exp)),
+    "ln": _logarithm(math.log, pc.ln, "ln"),
+    "log": Function(
+        row=plain(_log_row),
+        takes=as_doubles,
+        column=_log_column,
+        duckdb=(
+            "CASE WHEN {0} > 0 THEN ln({0}) END",
+            "CASE WHEN {0} > 0 AND {1} > 0 THEN log({0}, {1}) END",
+        ),
+    ),
+    "log10": _logarithm(math.log10, pc.log10, "log10"),
+    "log2": _logarithm(math.log2, pc.log2, "log2"),
+    "pow": _power,
+    "power": _power,
+    "radians": _real(_total(math.radians), lambda number: number * (np.pi / 180.0)),
+    "sin": _real(_total(math.sin), _as_in_c(pc.sin)),
+    "sinh": _real(_sinh),
+    "sqrt": _real(_total(math.sqrt), np.sqrt, source_of_double("np.sqrt({0}) if {0} >= 0.0 else np.nan")),
+    "tan": _real(_total(math.tan), _as_in_c(pc.tan)),
+    "tanh": _real(_total(math.tanh)),
 }

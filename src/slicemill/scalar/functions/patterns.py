@@ -1,38 +1,28 @@
 """LIKE and regular expressions.
 
 Regular expressions are Java's. Python's dialect is close: what differs in spelling is translated, what
-Python cannot do is refused, and letters, digits and word borders are those of ASCII, as in Java.
+Python cannot do is refused, and letters, digits and word borders are those of ASCII, as in Java. Columns are
+matched with LIKE by the cheapest of Arrow's tests that means the same.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
-from slicemill.scalar.values import ExpressionError, Scalar, plain
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_LINE_ENDS = "\n\r\u0085\u2028\u2029"
-_AT_END = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
-# Java's escapes that Python spells otherwise. POSIX classes are those of ASCII in Java.
-_ESCAPES = {
-    "z": r"\Z",
-    "Z": _AT_END,
-    "h": r"[ \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]",
-    "e": "\x1b",
-}
-_CLASSES = {
-    "Lower": "a-z",
-    "Upper": "A-Z",
-    "Alpha": "a-zA-Z",
-    "Digit": "0-9",
-    "Alnum": "a-zA-Z0-9",
-    "Punct": r"!-/:-@\[-`{-~",
-    "Space": r" \t\n\x0b\f\r",
-    "XDigit": "0-9a-fA-F",
-    "ASCII": r"\x00-\x7f",
-}
-_KNOWN_ESCAPES = frozenset("dDwWsSbBAtnrfa0123456789xu")
-_REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([\\$])", re.DOTALL | re.ASCII)
+from slicemill.scalar.function import SAME, Function, plain
+from slicemill.scalar.functions.strings import only_ascii
+from slicemill.scalar.kernel import KernelCall, KernelMaker, Strict
+from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.vectors import Mask, on_arrow
+
+# -- LIKE -------------------------------------------------------------------------------------------------
+
+_FIXED = re.compile(r"[^%_]*")
 
 
 @lru_cache(maxsize=512)
@@ -56,12 +46,69 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _like(text: str, pattern: str, escape: str = "\\") -> bool:
+def _like_row(text: str, pattern: str, escape: str = "\\") -> bool:
     return like_pattern(pattern, escape, False).fullmatch(text) is not None
 
 
-def _ilike(text: str, pattern: str, escape: str = "\\") -> bool:
+def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
     return like_pattern(pattern, escape, True).fullmatch(text.lower()) is not None
+
+
+def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
+    """Whether strings match a pattern; None for a pattern that only the row form judges."""
+    if len(escape) != 1 or escape in pattern:
+        return None
+    inner = pattern.strip("%")
+    if _FIXED.fullmatch(inner):
+        leading, trailing = pattern.startswith("%"), pattern.endswith("%")
+        if not leading and not trailing:
+            return lambda text: on_arrow(pc.equal, text, pa.scalar(pattern))
+        test = pc.match_substring if leading and trailing else pc.ends_with if leading else pc.starts_with
+        return lambda text: on_arrow(lambda column: test(column, inner), text)
+    parts = [{"%": ".*", "_": "."}.get(letter) or re.escape(letter) for letter in pattern]
+    expression = f"(?s)\\A{''.join(parts)}\\z"
+    return lambda text: on_arrow(lambda column: pc.match_substring_regex(column, expression), text)
+
+
+def _like_column(ignore_case: bool) -> KernelMaker:
+    def make(call: KernelCall) -> Strict | None:
+        pattern, escape = call.constant(1), call.constant(2, default="\\")
+        if not isinstance(pattern, str) or not isinstance(escape, str):
+            return None
+        test = _like_test(pattern.lower() if ignore_case else pattern, escape)
+        if test is None:
+            return None
+        if ignore_case:
+            return lambda text, *_patterns: test(pc.ascii_lower(only_ascii(text)))
+        return lambda text, *_patterns: test(text)
+
+    return make
+
+
+# -- regular expressions ----------------------------------------------------------------------------------
+
+_LINE_ENDS = "\n\r\u0085\u2028\u2029"
+_AT_END = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
+# Java's escapes that Python spells otherwise. POSIX classes are those of ASCII in Java.
+_ESCAPES = {
+    "z": r"\Z",
+    "Z": _AT_END,
+    "h": r"[ \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]",
+    "e": "\x1b",
+}
+_CLASSES = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Space": r" \t\n\x0b\f\r",
+    "XDigit": "0-9a-fA-F",
+    "ASCII": r"\x00-\x7f",
+}
+_KNOWN_ESCAPES = frozenset("dDwWsSbBAtnrfa0123456789xu")
+_REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([\\$])", re.DOTALL | re.ASCII)
 
 
 @lru_cache(maxsize=512)
@@ -185,11 +232,16 @@ def _regexp_like(text: str, pattern: str) -> bool:
     return java_pattern(pattern).search(text) is not None
 
 
-PATTERNS: dict[str, Scalar] = {
-    "like": plain(_like),
-    "ilike": plain(_ilike),
-    "rlike": plain(_regexp_like),
-    "regexp_like": plain(_regexp_like),
-    "regexp_extract": plain(_regexp_extract),
-    "regexp_replace": plain(_regexp_replace),
+_matching = Function(row=plain(_regexp_like), duckdb="regexp_matches({0}, {1})")
+
+PATTERNS: dict[str, Function] = {
+    "like": Function(row=plain(_like_row), column=_like_column(ignore_case=False), duckdb=SAME),
+    "ilike": Function(row=plain(_ilike_row), column=_like_column(ignore_case=True), duckdb=SAME),
+    "rlike": _matching,
+    "regexp_like": _matching,
+    "regexp_extract": Function(
+        row=plain(_regexp_extract),
+        duckdb=("regexp_extract({0}, {1}, 1)", "regexp_extract({0}, {1}, {2})"),
+    ),
+    "regexp_replace": Function(row=plain(_regexp_replace)),
 }

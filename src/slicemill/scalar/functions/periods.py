@@ -1,7 +1,7 @@
 """Periods of valid time [begin, end) and how two of them lie to each other (L7).
 
 Of Allen's thirteen relations exactly one holds between any two periods. The last three are looser and may
-hold beside them.
+hold beside them. A column of periods is an (n, 2) array of begins and ends.
 """
 
 # ruff: noqa: ARG005 (every relation is a formula over a, b, c, d)
@@ -9,55 +9,85 @@ hold beside them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from slicemill.scalar.values import ExpressionError, Scalar, plain
+import numpy as np
+
+from slicemill.esl.types.schema import Kind
+from slicemill.scalar.function import Function, plain
+from slicemill.scalar.functions.arithmetic import minus
+from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
+from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.vectors import Numbers
 
 Period: TypeAlias = tuple[int, ...]  # begin, end, and possibly whether it is still open
 
-# The relation of x = [a, b) to y = [c, d).
-_ALLEN: dict[str, Callable[[int, int, int, int], bool]] = {
+# The relation of x = [a, b) to y = [c, d), of numbers and of columns of them.
+_RELATIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "before": lambda a, b, c, d: b < c,
     "after": lambda a, b, c, d: d < a,
     "meets": lambda a, b, c, d: b == c,
     "met by": lambda a, b, c, d: d == a,
-    "overlaps": lambda a, b, c, d: a < c < b < d,
-    "overlapped by": lambda a, b, c, d: c < a < d < b,
-    "starts": lambda a, b, c, d: a == c and b < d,
-    "started by": lambda a, b, c, d: a == c and d < b,
-    "during": lambda a, b, c, d: c < a and b < d,
-    "contains": lambda a, b, c, d: a < c and d < b,
-    "finishes": lambda a, b, c, d: b == d and c < a,
-    "finished by": lambda a, b, c, d: b == d and a < c,
-    "equals": lambda a, b, c, d: a == c and b == d,
-}
-_LOOSER: dict[str, Callable[[int, int, int, int], bool]] = {
-    "intersects": lambda a, b, c, d: a < d and c < b,
+    "overlaps": lambda a, b, c, d: (a < c) & (c < b) & (b < d),
+    "overlapped by": lambda a, b, c, d: (c < a) & (a < d) & (d < b),
+    "starts": lambda a, b, c, d: (a == c) & (b < d),
+    "started by": lambda a, b, c, d: (a == c) & (d < b),
+    "during": lambda a, b, c, d: (c < a) & (b < d),
+    "contains": lambda a, b, c, d: (a < c) & (d < b),
+    "finishes": lambda a, b, c, d: (b == d) & (c < a),
+    "finished by": lambda a, b, c, d: (b == d) & (a < c),
+    "equals": lambda a, b, c, d: (a == c) & (b == d),
+    "intersects": lambda a, b, c, d: (a < d) & (c < b),
     "precedes": lambda a, b, c, d: b <= c,
-    "covers": lambda a, b, c, d: a <= c and d <= b,
+    "covers": lambda a, b, c, d: (a <= c) & (d <= b),
 }
 
 
-def _relation(holds: Callable[[int, int, int, int], bool]) -> Scalar:
-    return plain(lambda x, y: holds(x[0], x[1], y[0], y[1]))
+def _relation(holds: Callable[[Any, Any, Any, Any], Any]) -> Function:
+    return Function(
+        row=plain(lambda x, y: holds(x[0], x[1], y[0], y[1])),
+        column=kernel(lambda x, y: holds(x[..., 0], x[..., 1], y[..., 0], y[..., 1])),
+    )
 
 
-def _period(begin: int, end: int) -> Period:
+def _period_row(begin: int, end: int) -> Period:
     if begin >= end:
         raise ExpressionError(f"a period begins before it ends; {begin} is not before {end} (microseconds)")
     return begin, end
 
 
-def _whole_units(length: Period | int, unit_us: int) -> int:
+def _period_column(begin: Numbers, end: Numbers) -> Out:
+    return Out(np.stack(np.broadcast_arrays(begin, end), axis=-1), fallback=begin >= end)
+
+
+# -- lengths in units, towards zero: a length and its negative have as many -------------------------------
+
+
+def _whole_units_row(length: Period | int, unit_us: int) -> int:
     us = length[1] - length[0] if isinstance(length, tuple) else length
     return us // unit_us if us >= 0 else -(-us // unit_us)
 
 
-RELATIONS: dict[str, Scalar] = {name: _relation(holds) for name, holds in {**_ALLEN, **_LOOSER}.items()}
+def _whole_units_column(call: KernelCall) -> Strict:
+    def units(us: Numbers, unit: Numbers) -> Numbers:
+        return us // unit + ((us < 0) & (us % unit != 0))
 
-PERIODS: dict[str, Scalar] = {
-    "begin": plain(lambda period: period[0]),
-    "end": plain(lambda period: period[1]),
-    "period": plain(_period),
-    "whole_units": plain(_whole_units),
+    def of_period(period: Numbers, unit: Numbers) -> Out:
+        length = minus(period[..., 1], period[..., 0])
+        return Out(units(length.data, unit), fallback=length.fallback)
+
+    return of_period if call.types[0].kind is Kind.PERIOD else units
+
+
+RELATIONS: dict[str, Function] = {name: _relation(holds) for name, holds in _RELATIONS.items()}
+
+PERIODS: dict[str, Function] = {
+    "begin": Function(row=plain(lambda period: period[0]), column=kernel(lambda period: period[..., 0])),
+    "end": Function(row=plain(lambda period: period[1]), column=kernel(lambda period: period[..., 1])),
+    "period": Function(row=plain(_period_row), column=kernel(_period_column)),
+    "whole_units": Function(
+        row=plain(_whole_units_row),
+        column=_whole_units_column,
+        duckdb="(epoch_us({0}) // epoch_us({1}))",
+    ),
 }

@@ -1,12 +1,16 @@
-"""Functions of dates and timestamps, in UTC."""
+"""Functions of dates and timestamps, in UTC. Calendar fields have one formula, of rows and of columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
+
+import numpy as np
 
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.calendar import (
     DAY_US,
@@ -14,28 +18,55 @@ from slicemill.scalar.calendar import (
     MINUTE_US,
     SECOND_US,
     civil_of,
-    days_in_month,
+    day_of_year,
     days_of,
     is_date,
+    last_day,
     parse_date,
     parse_timestamp,
     plus_months,
+    week_of_year,
+    weekday,
 )
 from slicemill.scalar.date_patterns import formatted, parsed
-from slicemill.scalar.values import (
-    EXACT,
-    ExpressionError,
+from slicemill.scalar.function import (
+    SAME,
     Function,
-    Scalar,
+    RowFunction,
+    Sql,
     Types,
     as_dates,
-    as_given,
     as_timestamps,
-    bigint_checked,
-    int_checked,
     plain,
-    unscaled,
 )
+from slicemill.scalar.functions.arithmetic import dates_plus_months, in_64_bits, narrowed, times, too_many
+from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
+from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, int_checked, unscaled
+from slicemill.scalar.vectors import Mask, Numbers
+
+# -- fields -----------------------------------------------------------------------------------------------
+
+
+def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> Function:
+    """A field of a date, as INT."""
+    return Function(
+        row=plain(field),
+        takes=as_dates,
+        column=kernel(lambda days: field(in_64_bits(days)).astype(np.int32)),
+        duckdb=duckdb,
+    )
+
+
+def _clock_field(unit_us: int, count: int, duckdb: Sql) -> Function:
+    return Function(
+        row=plain(lambda us: us // unit_us % count),
+        takes=as_timestamps,
+        column=kernel(lambda us: (us // unit_us % count).astype(np.int32)),
+        duckdb=duckdb,
+    )
+
+
+# -- beginnings of units ----------------------------------------------------------------------------------
 
 _UNIT_MONTHS = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 12),
@@ -51,52 +82,124 @@ _UNIT_US = {
     "MILLISECOND": 1000,
     "MICROSECOND": 1,
 }
-_DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
+# Timestamps this far from the ends of 64 bits can be moved to the start of any unit.
+_LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
 
 
-def weekday(days: int) -> int:
-    """0 is Monday: 1970-01-01 was a Thursday."""
-    return (days + 3) % 7
-
-
-def day_of_year(days: int) -> int:
-    return days - days_of(civil_of(days).year, 1, 1) + 1
-
-
-def week_of_year(days: int) -> int:
-    """ISO 8601: the week belongs to the year of its Thursday."""
-    return (day_of_year(days - weekday(days) + 3) - 1) // 7 + 1
-
-
-def _last_day(days: int) -> int:
-    year, month, _ = civil_of(days)
-    return days_of(year, month, days_in_month(year, month))
-
-
-def _date_trunc(unit: str, us: int) -> int | None:
-    """NULL for a unit that is none, as in Spark."""
-    upper = unit.upper()
-    if upper in _UNIT_US:
-        return us // _UNIT_US[upper] * _UNIT_US[upper]
-    start = _trunc(us // DAY_US, upper)
-    return None if start is None else start * DAY_US
-
-
-def _trunc(days: int, unit: str) -> int | None:
-    upper = unit.upper()
-    if upper == "WEEK":
-        return days - weekday(days)
-    months = _UNIT_MONTHS.get(upper)
+def _first_day(unit: object) -> Callable[[Any], Any] | None:
+    """From days to the first day of their unit, a week or longer; None for other units."""
+    name = unit.upper() if isinstance(unit, str) else ""
+    if name == "WEEK":
+        return lambda days: days - weekday(days)
+    months = _UNIT_MONTHS.get(name)
     if months is None:
         return None
-    year, month, _ = civil_of(days)
-    return days_of(year, (month - 1) // months * months + 1, 1)
+
+    def first(days: Any) -> Any:
+        year, month, _ = civil_of(days)
+        return days_of(year, (month - 1) // months * months + 1, 1)
+
+    return first
 
 
-def _make_date(year: int, month: int, day: int) -> int:
+def _trunc_row(days: int, unit: str) -> int | None:
+    """NULL for a unit that is none, as in Spark."""
+    first = _first_day(unit)
+    return None if first is None else int(first(days))
+
+
+def _trunc_column(call: KernelCall) -> Strict | None:
+    first = _first_day(call.constant(1))
+    return None if first is None else lambda days, _unit: narrowed(first(in_64_bits(days)))
+
+
+def _date_trunc_row(unit: str, us: int) -> int | None:
+    size = _UNIT_US.get(unit.upper())
+    if size is not None:
+        return us // size * size
+    days = _trunc_row(us // DAY_US, unit)
+    return None if days is None else days * DAY_US
+
+
+def _date_trunc_column(call: KernelCall) -> Strict | None:
+    unit = call.constant(0)
+    size = _UNIT_US.get(unit.upper()) if isinstance(unit, str) else None
+    if size is not None:
+        return lambda _unit, us: Out(us // size * size, fallback=_near_the_ends(us))
+    first = _first_day(unit)
+    if first is None:
+        return None
+    return lambda _unit, us: Out(first(us // DAY_US) * DAY_US, fallback=_near_the_ends(us))
+
+
+# Units that DuckDB knows by the same name.
+_WEEKS_OR_LONGER = {"YEAR", "QUARTER", "MONTH", "WEEK"}
+_SHORTER = {"DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
+
+
+def _names_one_of(unit: Expr, units: set[str]) -> bool:
+    return isinstance(unit, Literal) and str(unit.value).upper() in units
+
+
+def _trunc_in_duckdb(call: Call) -> str | None:
+    known = _names_one_of(call.arguments[1], _WEEKS_OR_LONGER)
+    return "CAST(date_trunc({1}, {0}) AS DATE)" if known else None
+
+
+def _date_trunc_in_duckdb(call: Call) -> str | None:
+    known = _names_one_of(call.arguments[0], _WEEKS_OR_LONGER | _SHORTER)
+    return "CAST(date_trunc({0}, {1}) AS TIMESTAMP)" if known else None
+
+
+def _near_the_ends(us: Numbers) -> Mask:
+    """Timestamps whose unit may begin before 64 bits do."""
+    return np.asarray((us < _LEAST_US) | (us > _LARGEST_US))
+
+
+# -- days and months later --------------------------------------------------------------------------------
+
+
+def _days_later(sign: int) -> Function:
+    def row(days: int, count: int) -> int:
+        return int_checked(days + sign * count)
+
+    def column(days: Numbers, count: Numbers) -> Out:
+        return narrowed(in_64_bits(days) + sign * in_64_bits(count)).except_for(too_many(count))
+
+    operator = "+" if sign > 0 else "-"
+    return Function(
+        row=plain(row),
+        takes=as_dates,
+        column=kernel(column),
+        duckdb=f"(CAST({{0}} AS DATE) {operator} CAST({{1}} AS INTEGER))",
+    )
+
+
+def _add_months_row(days: int, months: int) -> int:
+    return int_checked(plus_months(days, months))
+
+
+def _add_months_column(days: Numbers, months: Numbers) -> Out:
+    return dates_plus_months(days, in_64_bits(months))
+
+
+def _days_apart_column(end: Numbers, start: Numbers) -> Out:
+    return narrowed(in_64_bits(end) - start)
+
+
+# -- from fields and numbers ------------------------------------------------------------------------------
+
+
+def _make_date_row(year: int, month: int, day: int) -> int:
     if not is_date(year, month, day):
         raise ExpressionError(f"there is no date {year}-{month}-{day}")
     return int_checked(days_of(year, month, day))
+
+
+def _make_date_column(year: Numbers, month: Numbers, day: Numbers) -> Out:
+    fields = [in_64_bits(field) for field in (year, month, day)]
+    known = is_date(*fields) & (np.abs(fields[0]) < 5_000_000)
+    return narrowed(days_of(*fields)).except_for(~known)
 
 
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: Decimal) -> int:
@@ -104,17 +207,15 @@ def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
     # The 60th second is the next minute's first, but has no fraction.
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second_us <= 60 * SECOND_US):
         raise ExpressionError(f"there is no time {hour}:{minute}:{second}")
-    day_us = _make_date(year, month, day) * DAY_US
+    day_us = _make_date_row(year, month, day) * DAY_US
     return bigint_checked(day_us + hour * HOUR_US + minute * MINUTE_US + second_us)
 
 
-def _timestamp_fields(types: Types, result: Type) -> Types:
-    del types, result
+def _timestamp_fields(_types: Types, _result: Type) -> Types:
     return (t.INT,) * 5 + (t.decimal(16, 6),)
 
 
-def _timestamp_seconds(types: Types, result: Type) -> Function:
-    del result
+def _timestamp_seconds_row(types: Types, _result: Type) -> RowFunction:
     if types[0].kind is Kind.DOUBLE:
         return _double_seconds
     if types[0].kind is Kind.DECIMAL:
@@ -130,8 +231,26 @@ def _double_seconds(value: float) -> int | None:
 def _exact_seconds(value: Decimal) -> int:
     us = value.scaleb(6, context=EXACT)
     if us != us.to_integral_value():
-        raise ExpressionError(f"{value} seconds are no whole number of microseconds; round it")
+        raise ExpressionError(f"{value} seconds are no integer number of microseconds; round it")
     return bigint_checked(int(us))
+
+
+def _timestamp_seconds_column(call: KernelCall) -> Strict | None:
+    return _scaled(SECOND_US) if call.types[0].kind in (Kind.INT, Kind.BIGINT) else None
+
+
+def _seconds_in_duckdb(call: Call) -> str:
+    if call.arguments[0].type.kind in (Kind.INT, Kind.BIGINT):
+        return "make_timestamp(CAST({0} AS BIGINT) * 1000000)"
+    return "make_timestamp(CAST(trunc({0} * 1000000) AS BIGINT))"
+
+
+def _scaled(unit_us: int) -> Strict:
+    unit = np.asarray(unit_us, np.int64)
+    return lambda number: times(in_64_bits(number), unit)
+
+
+# -- from and to strings ------------------------------------------------------------------------------------
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
@@ -142,52 +261,85 @@ def _to_timestamp(text: str, pattern: str | None = None) -> int:
     return parse_timestamp(text) if pattern is None else parsed(text, pattern)
 
 
-def _from_unixtime(seconds: int, pattern: str = _DEFAULT_FORMAT) -> str:
+def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
     return formatted(bigint_checked(seconds * SECOND_US), pattern)
 
 
-def _of_date(function: Callable[[int], int]) -> Scalar:
-    return plain(function, as_dates)
+def _units_since_1970(unit_us: int, duckdb: str) -> Function:
+    return Function(
+        row=plain(lambda us: us // unit_us), column=kernel(lambda us: us // unit_us), duckdb=duckdb
+    )
 
 
-def _of_clock(unit_us: int, count: int) -> Scalar:
-    return plain(lambda us: us // unit_us % count, as_timestamps)
+_day = _date_field(lambda days: civil_of(days).day, SAME)
+_days_apart = Function(
+    row=plain(lambda end, start: end - start),
+    takes=as_dates,
+    column=kernel(_days_apart_column),
+    duckdb="CAST(CAST({0} AS DATE) - CAST({1} AS DATE) AS INTEGER)",
+)
 
-
-_day = _of_date(lambda days: civil_of(days).day)
-_date_diff = plain(lambda end, start: end - start, as_dates)
-
-TIME: dict[str, Scalar] = {
-    "add_months": plain(lambda days, months: int_checked(plus_months(days, months)), as_dates),
-    "date_add": plain(lambda days, count: int_checked(days + count), as_dates),
-    "date_diff": _date_diff,
-    "date_format": plain(formatted, as_timestamps),
-    "date_sub": plain(lambda days, count: int_checked(days - count), as_dates),
-    "date_trunc": plain(_date_trunc, as_timestamps),
-    "datediff": _date_diff,
+TIMES: dict[str, Function] = {
+    "add_months": Function(
+        row=plain(_add_months_row),
+        takes=as_dates,
+        column=kernel(_add_months_column),
+        duckdb="CAST({0} + to_months(CAST({1} AS INTEGER)) AS DATE)",
+    ),
+    "date_add": _days_later(1),
+    "date_diff": _days_apart,
+    "date_format": Function(row=plain(formatted), takes=as_timestamps),
+    "date_sub": _days_later(-1),
+    "date_trunc": Function(
+        row=plain(_date_trunc_row),
+        takes=as_timestamps,
+        column=_date_trunc_column,
+        duckdb=_date_trunc_in_duckdb,
+    ),
+    "datediff": _days_apart,
     "day": _day,
     "dayofmonth": _day,
-    "dayofweek": _of_date(lambda days: (days + 4) % 7 + 1),
-    "dayofyear": _of_date(day_of_year),
-    "from_unixtime": plain(_from_unixtime),
-    "hour": _of_clock(HOUR_US, 24),
-    "last_day": _of_date(_last_day),
-    "make_date": plain(_make_date),
-    "make_timestamp": plain(_make_timestamp, _timestamp_fields),
-    "minute": _of_clock(MINUTE_US, 60),
-    "month": _of_date(lambda days: civil_of(days).month),
-    "quarter": _of_date(lambda days: (civil_of(days).month + 2) // 3),
-    "second": _of_clock(SECOND_US, 60),
-    "timestamp_micros": plain(lambda value: value),
-    "timestamp_millis": plain(lambda value: bigint_checked(value * 1000)),
-    "timestamp_seconds": Scalar(_timestamp_seconds, as_given),
-    "to_date": plain(_to_date),
-    "to_timestamp": plain(_to_timestamp),
-    "trunc": plain(_trunc, as_dates),
-    "unix_micros": plain(lambda us: us),
-    "unix_millis": plain(lambda us: us // 1000),
-    "unix_seconds": plain(lambda us: us // SECOND_US),
-    "weekday": _of_date(weekday),
-    "weekofyear": _of_date(week_of_year),
-    "year": _of_date(lambda days: civil_of(days).year),
+    "dayofweek": _date_field(lambda days: (days + 4) % 7 + 1, "(dayofweek({0}) + 1)"),
+    "dayofyear": _date_field(day_of_year, SAME),
+    "from_unixtime": Function(row=plain(_from_unixtime)),
+    "hour": _clock_field(HOUR_US, 24, SAME),
+    "last_day": Function(
+        row=plain(last_day),
+        takes=as_dates,
+        column=kernel(lambda days: narrowed(last_day(in_64_bits(days)))),
+        duckdb=SAME,
+    ),
+    "make_date": Function(row=plain(_make_date_row), column=kernel(_make_date_column), duckdb=SAME),
+    "make_timestamp": Function(row=plain(_make_timestamp), takes=_timestamp_fields),
+    "minute": _clock_field(MINUTE_US, 60, SAME),
+    "month": _date_field(lambda days: civil_of(days).month, SAME),
+    "quarter": _date_field(lambda days: (civil_of(days).month + 2) // 3, SAME),
+    "second": _clock_field(SECOND_US, 60, "CAST(second({0}) AS INTEGER)"),
+    "timestamp_micros": Function(
+        row=plain(lambda value: value), column=kernel(in_64_bits), duckdb="make_timestamp({0})"
+    ),
+    "timestamp_millis": Function(
+        row=plain(lambda value: bigint_checked(value * 1000)),
+        column=kernel(_scaled(1000)),
+        duckdb="make_timestamp({0} * 1000)",
+    ),
+    "timestamp_seconds": Function(
+        row=_timestamp_seconds_row,
+        column=_timestamp_seconds_column,
+        duckdb=_seconds_in_duckdb,
+    ),
+    "to_date": Function(row=plain(_to_date), duckdb="CAST({0} AS DATE)"),
+    "to_timestamp": Function(row=plain(_to_timestamp), duckdb="CAST({0} AS TIMESTAMP)"),
+    "trunc": Function(
+        row=plain(_trunc_row),
+        takes=as_dates,
+        column=_trunc_column,
+        duckdb=_trunc_in_duckdb,
+    ),
+    "unix_micros": _units_since_1970(1, "epoch_us({0})"),
+    "unix_millis": _units_since_1970(1000, "CAST(floor(epoch_us({0}) / 1000) AS BIGINT)"),
+    "unix_seconds": _units_since_1970(SECOND_US, "CAST(floor(epoch_us({0}) / 1000000) AS BIGINT)"),
+    "weekday": _date_field(weekday, "(isodow({0}) - 1)"),
+    "weekofyear": _date_field(week_of_year, SAME),
+    "year": _date_field(lambda days: civil_of(days).year, SAME),
 }

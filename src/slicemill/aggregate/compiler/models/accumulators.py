@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from slicemill.aggregate.compiler.layout import Columns
 from slicemill.aggregate.compiler.models.expressions import Pair
-from slicemill.aggregate.compiler.source import Unfit, Writer
+from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 
@@ -25,7 +25,7 @@ VALUE, FRESH = "v", "w"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a keeper writes: the source, its partition's record, and room in pools by their names.
+    """Where a accumulator writes: the source, its partition's record, and room in pools by their names.
 
     `count` is the field that counts the elements.
     """
@@ -47,7 +47,7 @@ class Place:
         return f"{self.record}_{pool}[{self.record}.{pool}_at + {index}]"
 
 
-class Keeper(ABC):
+class AccumulatorCode(ABC):
     """`worn`: does it need the second value?
 
     When `came` is written, the element is counted already; when `left` is written, it is still counted.
@@ -86,7 +86,7 @@ class Keeper(ABC):
     def value(self) -> Pair: ...
 
 
-class Count(Keeper):
+class ElementCount(AccumulatorCode):
     """n itself, which the loop counts anyway."""
 
     def came(self, image: Pair, twice: bool) -> None:
@@ -99,7 +99,7 @@ class Count(Keeper):
         return f"float({self.place.count})", "0.0"
 
 
-class Sum(Keeper):
+class PairSum(AccumulatorCode):
     worn = True
 
     def fields(self) -> dict[str, str]:
@@ -127,7 +127,7 @@ class Sum(Keeper):
         return self._pair(VALUE)
 
 
-class Product(Keeper):
+class ScaledProduct(AccumulatorCode):
     """Zeros are counted apart; what is not 0 is kept with an exponent of its own, and cannot overflow."""
 
     worn = True
@@ -172,7 +172,7 @@ class Product(Keeper):
         return f"{name}h", f"{name}l"
 
 
-class Counter(Keeper):
+class TruthCount(AccumulatorCode):
     """all, any and xor: whole numbers, which nothing wears."""
 
     def fields(self) -> dict[str, str]:
@@ -203,7 +203,7 @@ class Counter(Keeper):
         return texts[self.core.aggregate], "0.0"
 
 
-class Candidates(Keeper):
+class Candidates(AccumulatorCode):
     """max, min and argmax: a deque of the elements that no later one outdoes."""
 
     _pool = "deque"
@@ -248,7 +248,7 @@ class Candidates(Keeper):
         return _if_any(place, pool, found)
 
 
-class Queue(Keeper):
+class ElementQueue(AccumulatorCode):
     """first and last: the elements in the order in which they came."""
 
     _pool = "queue"
@@ -271,7 +271,7 @@ class Queue(Keeper):
         return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value")
 
 
-class Ranked(Keeper):
+class RankHeaps(AccumulatorCode):
     """median, quantile and topk: a heap of the elements up to the rank, and one of those above."""
 
     _pools = ("below", "above")
@@ -344,7 +344,7 @@ class Ranked(Keeper):
         return f"{name}h", f"{name}l"
 
 
-class TwoStacks(Keeper):
+class TwoStacks(AccumulatorCode):
     """An operator that cannot be undone, here gcd.
 
     The older elements each hold what comes of them and of those between them and the border; the value of the
@@ -408,27 +408,27 @@ def _if_any(place: Place, pool: str, found: str) -> Pair:
     return name, "0.0"
 
 
-_SIMPLE: dict[str, type[Keeper]] = {
-    "sum": Sum,
-    "prod": Product,
-    "xor": Counter,
-    "all": Counter,
-    "any": Counter,
+_SIMPLE: dict[str, type[AccumulatorCode]] = {
+    "sum": PairSum,
+    "prod": ScaledProduct,
+    "xor": TruthCount,
+    "all": TruthCount,
+    "any": TruthCount,
     "max": Candidates,
     "min": Candidates,
     "argmax": Candidates,
-    "first": Queue,
-    "last": Queue,
-    "median": Ranked,
-    "quantile": Ranked,
-    "topk": Ranked,
+    "first": ElementQueue,
+    "last": ElementQueue,
+    "median": RankHeaps,
+    "quantile": RankHeaps,
+    "topk": RankHeaps,
     "gcd": TwoStacks,
 }
 
 
-def simple_keeper(core: Core, place: Place) -> Keeper:
+def simple_accumulator(core: Core, place: Place) -> AccumulatorCode:
     if core.counts:
-        return Count(core, place)
+        return ElementCount(core, place)
     if core.aggregate not in _SIMPLE:
-        raise Unfit(f"{core} has no form in machine code")
+        raise NoCompiledForm(f"{core} has no form in machine code")
     return _SIMPLE[core.aggregate](core, place)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from slicemill.aggregate.compiler.source import Unfit, Writer
+from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.model.terms import PI as SYMBOL_OF_PI
 from slicemill.model.terms import Apply, Column, Expr, Number, Symbol
 
@@ -23,7 +23,7 @@ def constant(value: Fraction) -> Pair:
     try:
         high = float(value)
     except OverflowError:
-        raise Unfit(f"the number {value} is too great for a double") from None
+        raise NoCompiledForm(f"the number {value} is too great for a double") from None
     return repr(high), repr(float(value - Fraction(high)))
 
 
@@ -54,7 +54,7 @@ class Formulas:
                 return constant(PI)
             case Column() | Symbol():
                 if expr not in self._names:
-                    raise Unfit(f"{expr} is known only when the whole window has been read")
+                    raise NoCompiledForm(f"{expr} is known only when the whole window has been read")
                 return self._names[expr]
             case Apply("neg", (operand,)):
                 high, low = self.pair(operand)
@@ -65,7 +65,7 @@ class Formulas:
                 return self._choice(self.pair(condition)[0], yes, no)
             case Apply(function, arguments):
                 return self._applied(function, [self.pair(argument) for argument in arguments])
-        raise Unfit(f"{expr} has no form in machine code")
+        raise NoCompiledForm(f"{expr} has no form in machine code")
 
     def _power(self, of: Pair, exponent: int) -> Pair:
         """By squaring, written out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import Keeper, Place, drop_first
+from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Place, drop_first
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
@@ -16,7 +16,7 @@ _WHOLE = ("xor", "gcd")  # of whole numbers of 64 bits
 _SORTING = ("median", "quantile", "topk")
 
 
-class Recomputed(Keeper):
+class RecomputedCore(AccumulatorCode):
     """`names` gives the values of the whole window that the core needs, before its loop is written."""
 
     _pool = "elements"

@@ -16,7 +16,7 @@ from fractions import Fraction
 from math import comb
 
 from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import FRESH, VALUE, Keeper, Place, drop_first
+from slicemill.aggregate.compiler.models.accumulators import FRESH, VALUE, AccumulatorCode, Place, drop_first
 from slicemill.aggregate.compiler.models.expressions import PI, Pair, constant
 from slicemill.aggregate.compiler.source import Writer
 from slicemill.esl.types.schema import DOUBLE
@@ -168,7 +168,7 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
     return f"{double * term.factor.real!r} * {names[0]} - {double * term.factor.imag!r} * {names[1]}, 0.0"
 
 
-class Weighted(Keeper):
+class Weighted(AccumulatorCode):
     """Kept by shifting: worn, like all that is undone."""
 
     worn = True

@@ -1,0 +1,43 @@
+"""What a benchmark is, and finding one by the name of its module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from slicemill.errors import SlicemillError, did_you_mean
+from slicemill_lab.experiment import Result, Scale
+
+NAMES = (
+    "coalesce",
+    "ingest",
+    "join",
+    "latency",
+    "many",
+    "model",
+    "over",
+    "pacing",
+    "policies",
+    "shed",
+    "simulator",
+    "startup",
+    "uda",
+    "windows",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """`run` says how it measured in its figures, and claims what must hold."""
+
+    title: str
+    run: Callable[[Scale], Result]
+
+
+def load(name: str) -> Benchmark:
+    if name not in NAMES:
+        hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
+        raise SlicemillError(f"there is no benchmark {name}; {hint}")
+    benchmark: Benchmark = import_module(f"slicemill_lab.bench.{name}").BENCHMARK
+    return benchmark

@@ -1,0 +1,1 @@
+"""What benchmarks feed: rows, files and queries, always the same."""

@@ -1,0 +1,164 @@
+"""How long after a tuple was sent its result can be read, measured from outside, beside Spark and Flink.
+
+One process sends tuples, stamped with the time, to a socket; the system runs its queries; another process
+reads result rows as soon as they can be read and notes the time since their stamp. A row that time releases,
+a window's, counts from when it was due. Each system is started alone, by its own command, gets the same
+tuples in the same rhythm, and is watched after a warm-up; systems run in turns, and of several rounds the
+best of each counts. Flink runs the one filter, with results that are committed before they are seen, as ours
+and without; Spark runs a streaming query for each of ours, and less than ours where it lacks operators (see
+`live.queries`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slicemill.engine.java import ensure_java_home
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.live import queries, systems
+from slicemill_lab.bench.live.flink import flink_python
+from slicemill_lab.bench.live.session import Times, Watched, watch
+from slicemill_lab.bench.live.systems import System
+from slicemill_lab.claims import Claim, at_most, timed
+from slicemill_lab.experiment import Result, Scale
+
+RATES = (250, 2_000)
+# Queries with rows all the time: those whose windows end seldom need not be waited for.
+QUICK = ("bids_in_euro", "highest_bid_so_far", "first_minute_bids", "activity", "price_level")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How long each system is watched, how often, and at which rates."""
+
+    times: Times
+    times_for_spark: Times
+    rounds: int
+    rates: tuple[int, ...]
+
+
+SIZES: Mapping[Scale, Sizes] = {
+    "small": Sizes(Times(5, 10), Times(15, 15, 10), 1, RATES),
+    "full": Sizes(Times(20, 30), Times(40, 30, 10), 3, RATES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A set of queries at a rate, and the best run of each system; `missing` says why one has none."""
+
+    name: str
+    rate: int
+    best: Mapping[str, Watched]
+    missing: Mapping[str, str]
+
+    def ratio(self, rival: str) -> float | None:
+        """Our p50 in parts of a rival's."""
+        if rival not in self.best:
+            return None
+        return self.best["slicemill"].p50_ms / self.best[rival].p50_ms
+
+    def figures(self) -> dict[str, Any]:
+        return {**{name: run.figures() for name, run in self.best.items()}, **self.missing}
+
+
+def run(scale: Scale) -> Result:
+    ensure_java_home()
+    sizes = SIZES[scale]
+    python, why = flink_python()
+    flinks = [] if python is None else [systems.flink(python, committed=c) for c in (True, False)]
+    missing = {} if python is not None else {"flink": f"not measured: {why}"}
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name:
+        bench = LatencyBench(Path(name), sizes)
+        one, thirteen, fifty = [], [], []
+        for rate in sizes.rates:
+            one.append(
+                bench.case(
+                    "1 filter",
+                    rate,
+                    [systems.mill(queries.ONE, ("q",)), systems.spark("one", ("q",)), *flinks],
+                    missing,
+                )
+            )
+            thirteen.append(
+                bench.case(
+                    "13 queries",
+                    rate,
+                    [systems.mill(queries.THIRTEEN, QUICK), systems.spark("thirteen", QUICK)],
+                    {"flink": "not measured: it has one filter here"},
+                )
+            )
+            some = queries.fifty()
+            waited_for = [query for query in some if query.startswith("over")]
+            fifty.append(
+                bench.case(
+                    "50 queries",
+                    rate,
+                    [systems.mill(some, waited_for)],
+                    {"spark": "not measured: 50 streaming queries are more than this machine can hold"},
+                )
+            )
+    return Result(_claims(one, thirteen), _figures([*one, *thirteen, *fifty]))
+
+
+def _claims(one: Sequence[Case], thirteen: Sequence[Case]) -> tuple[Claim, ...]:
+    claims = []
+    for case in one:
+        ours = case.best["slicemill"]
+        lost = abs(len(ours.samples) - ours.filtered)
+        claims.append(at_most(f"{case.name}, {case.rate}/s: rows too many or missing, slicemill", lost, 0))
+        for rival, bound in (("flink, committed", 1.0), ("flink, uncommitted", 1.0), ("spark", 0.1)):
+            claims.append(_compared(case, rival, bound))
+    claims += [_compared(case, "spark", 0.05) for case in thirteen]
+    return tuple(claims)
+
+
+def _compared(case: Case, rival: str, bound: float) -> Claim:
+    what = f"{case.name}, {case.rate}/s: p50 from sender to subscriber, slicemill / {rival}"
+    ratio = case.ratio(rival)
+    if ratio is None:
+        why = "; ".join(case.missing.values()) or "not measured"
+        return timed(Claim(what, f"≤ {bound:g}", "not measured", False, why))
+    ours, theirs = case.best["slicemill"].p50_ms, case.best[rival].p50_ms
+    return timed(at_most(what, ratio, bound, f"{ours:g} ms, {theirs:g} ms"))
+
+
+def _figures(cases: Sequence[Case]) -> dict[str, Any]:
+    goals = {"1 filter": "p50 25 ms", "13 queries": "p50 60 ms, p99 250 ms", "50 queries": "p50 120 ms"}
+    return {
+        "how": "from the sender's stamp, or from when a row was due, until another process has read the row; "
+        "the best of the rounds by p50; CPU of all processes of a system while it was watched",
+        "goals on a quiet machine": goals,
+        "reached": {
+            f"{case.name}, {case.rate}/s": f"p50 {case.best['slicemill'].p50_ms:g} ms, "
+            f"p99 {case.best['slicemill'].p99_ms:g} ms"
+            for case in cases
+        },
+        **{f"{case.name}, {case.rate}/s": case.figures() for case in cases},
+    }
+
+
+class LatencyBench:
+    """The cases of the benchmark, each run in a folder of its own."""
+
+    def __init__(self, folder: Path, sizes: Sizes) -> None:
+        self._folder, self._sizes, self._runs = folder, sizes, 0
+
+    def case(self, name: str, rate: int, found: Sequence[System], missing: Mapping[str, str]) -> Case:
+        """All systems in turns, and the best run of each."""
+        runs: dict[str, list[Watched]] = {}
+        for _ in range(self._sizes.rounds):
+            for system in found:
+                self._runs += 1
+                times = self._sizes.times_for_spark if system.name == "spark" else self._sizes.times
+                folder = self._folder / f"run-{self._runs}"
+                runs.setdefault(system.name, []).append(watch(system, folder, rate, times))
+        best = {system: min(each, key=lambda run: run.p50_ms) for system, each in runs.items()}
+        return Case(name, rate, best, missing)
+
+
+BENCHMARK = Benchmark("Time from a sender to a subscriber, beside Spark's streaming and Flink", run)

@@ -1,0 +1,105 @@
+"""The systems whose latency is measured, and how each of them is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from slicemill_lab.bench.live.queries import CONDITION, script
+
+Ports: TypeAlias = Mapping[str, int]
+
+# A mill whose benchmark is gone must end by itself.
+_AT_MOST = "30m"
+
+RUN = (sys.executable, "-c", "from slicemill.cli import main; main()")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a system is told: where tuples come from, a folder of its own, and the subscriber's port."""
+
+    ports: Ports
+    folder: Path
+    port_out: int | None
+
+    @property
+    def categories(self) -> Path:
+        return self.folder / "category.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The subscriber gets `watch` and what `watched` says; `queries` are those that are waited for."""
+
+    name: str
+    durability: str
+    queries: tuple[str, ...]
+    watch: Literal["home", "socket", "folder"]
+    watched: Callable[[Path], Sequence[str]]
+    command: Callable[[Place], Sequence[str]]
+    interrupt: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> System:
+    """slicemill's own command line, over a home that the subscriber follows."""
+
+    def command(place: Place) -> Sequence[str]:
+        file = place.folder / "queries.esl"
+        file.write_text(script(queries, place.ports, place.categories), encoding="utf-8")
+        home = str(place.folder / "home")
+        return [*RUN, "run", str(file), "--home", home, "--for", _AT_MOST, "--rows", "0"]
+
+    return System(
+        "slicemill",
+        "process: rows are in the journal before they are seen, and survive kill -9; not a loss of power",
+        tuple(waited_for),
+        "home",
+        lambda folder: [str(folder / "home"), *queries],
+        command,
+        interrupt=True,
+    )
+
+
+def spark(case: str, waited_for: Sequence[str]) -> System:
+    def command(place: Place) -> Sequence[str]:
+        program = [sys.executable, "-m", "slicemill_lab.bench.live.spark_side"]
+        places = [str(place.port_out), str(place.folder / "checkpoint"), str(place.categories)]
+        return [*program, case, json.dumps(dict(place.ports)), *places]
+
+    return System(
+        "spark",
+        "rows are seen in foreachBatch, before their batch is committed; the socket cannot be replayed",
+        tuple(waited_for),
+        "socket",
+        lambda _: [],
+        command,
+    )
+
+
+def flink(python: Path, *, committed: bool) -> System:
+    """One filter. Results are seen as they are computed, or when a checkpoint has committed them."""
+    program = [str(python), str(Path(__file__).with_name("flink_side.py"))]
+
+    def command(place: Place) -> Sequence[str]:
+        where = ["files", str(place.folder / "out")] if committed else ["socket", str(place.port_out)]
+        return [*program, str(place.ports["bid"]), CONDITION, *where]
+
+    return System(
+        "flink, committed" if committed else "flink, uncommitted",
+        "rows are seen when a checkpoint, every 10 ms, has committed their file"
+        if committed
+        else "rows are seen as they are computed; a crash loses or repeats them",
+        ("q",),
+        "folder" if committed else "socket",
+        lambda folder: [str(folder / "out")] if committed else [],
+        command,
+        # Where slicemill is must not matter to it.
+        environment={"PYTHONPATH": "", "JAVA_HOME": os.environ.get("JAVA_HOME", "")},
+    )

@@ -1,0 +1,84 @@
+"""What a decision costs with many units: real ones, over a log that grows before each decision."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from slicemill.engine.joining import new_fields
+from slicemill.engine.program import UnitPlan
+from slicemill.engine.running_units import Goal, RunningUnits
+from slicemill.engine.unit import RunningUnit
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize
+from slicemill.plan.units import cut
+from slicemill.scheduling.dispatch import POLICIES, Chooser
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.home import Home
+from slicemill.storage.segments import SegmentWriter
+from slicemill.time import wall_clock_us
+from slicemill_lab.bench.inputs.policies import STREAM, group
+
+_DECISIONS = 50
+_UNITS_PER_ROUND = 256
+
+
+def decision_ms(units: int) -> dict[str, float]:
+    """The median milliseconds of a decision, by policy: all units are ready, and a log has just grown."""
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
+        home = Home(Path(folder))
+        home.open()
+        try:
+            return _measured(home, _units(home, units))
+        finally:
+            home.close()
+
+
+def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
+    goals = {log: Goal() for unit in running for _, log in unit.plan.unit.outputs}
+    board = RunningUnits(running, home.logs, goals, wall_clock_us())
+    writer = SegmentWriter(home.logs[STREAM].folder, "bench")
+    # The same rows again and again: nobody reads them.
+    extents = [writer.append(group(0, 10, 1))]
+    writer.release()
+    found = {}
+    for name, policy in POLICIES.items():
+        chooser, took = Chooser(policy), []
+        for _ in range(_DECISIONS):
+            home.commit(Change(logs={STREAM: Appended(extents, 0, 0, wall_clock_us())}))
+            began, now = time.perf_counter(), wall_clock_us()
+            board.refresh(now)
+            positions, batches = board.ready(lambda _: (0, 0, False), now)
+            chosen = chooser.choose(batches, _UNITS_PER_ROUND)
+            took.append(time.perf_counter() - began)
+            board.ran(running[positions[chosen[0]]], now)
+        found[name] = round(1000 * statistics.median(took), 3)
+    return found
+
+
+def _units(home: Home, count: int) -> list[RunningUnit]:
+    # Each by a key of its own, so that none shares a unit with another.
+    windows = (f"sum(v) OVER (PARTITION BY k + {n} ROWS 9 PRECEDING) AS s" for n in range(count))
+    asked = (
+        f"CREATE QUERY q{n} AS SELECT number, {window} FROM {STREAM}" for n, window in enumerate(windows)
+    )
+    declared = (
+        f"CREATE STREAM {STREAM} (epoch int, number int, k int, v int, tag varchar, ts timestamp) ORDER BY ts"
+    )
+    catalog = bind(";\n".join([declared, *asked])).catalog
+    graph = optimize(build_graph(catalog))
+    # With all queries each of the plans would be as long as all together.
+    streams = catalog.without_queries()
+    home.commit(Change(created={STREAM: to_arrow(catalog.declared_stream(STREAM).schema)}))
+    plans = []
+    for unit in cut(graph):
+        needed = frozenset(node for root, _ in unit.outputs for node in graph.ancestors(root))
+        plans.append(UnitPlan(unit, graph.only(needed), streams, {}))
+    fields = {plan.unit.id: new_fields(plan, home) for plan in plans}
+    logs = {log: to_arrow(plan.graph[node].schema) for plan in plans for node, log in plan.unit.outputs}
+    home.commit(Change(created=logs, units=fields))
+    return [RunningUnit(plan, home, "bench") for plan in plans]

@@ -1,0 +1,168 @@
+"""Models over windows of a thousand to a million rows, in rows per CPU second of one core.
+
+Every size runs the same loop over the same rows, chunk by chunk, with full windows: they are filled before
+anything is measured. Rounds of the sizes alternate, and the best round of each counts: the machine may be
+busy, and its noise only ever adds. The blocking graph is the same model without what makes it incremental:
+machine code too, that reads the window again for each row. It takes n times as long, so it gets fewer rows,
+and only over the smaller windows.
+
+Then eight models over one window: together, where equal cores are kept once, and each by itself. Both give
+the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from os import getloadavg
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import frame_over
+from slicemill.aggregate.model_calls import Asked, jointly
+from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.schema import DOUBLE
+from slicemill.model import catalogue
+from slicemill.model.model import Model, expression
+from slicemill.scalar.vectors import Vector
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.claims import Claim, at_least, at_most
+from slicemill_lab.experiment import Result, Scale
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+BLOCKING_ROWS = {1_000: 10_000, 10_000: 1_000}
+CHUNK = 100_000
+FLAT = 1.3
+TOGETHER = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "r2", "dot")
+WINDOW = 10_000  # of those
+SHARED = 0.5  # of the time that they take apart
+
+Floats = NDArray[np.float64]
+
+
+def models(size: int) -> dict[str, Model]:
+    """For the Fourier coefficient, the size of the window is part of the formula."""
+    return {
+        "variance": expression("variance(x)"),
+        "regression": expression("slope(x, y)"),
+        "Fourier coefficient": expression(f"sum(cos(2*pi*3*(i - 1)/{size})*x)"),
+    }
+
+
+def prepared(model: Model, size: int, *, blocking: bool = False) -> Uda:
+    """The model over the last `size` rows; without its window version, the window is read again."""
+    catalog = with_model("m", model, Catalog())
+    if blocking:
+        catalog.window_aggregates.clear()
+    base = catalog.base_aggregates["m"]
+    arguments = tuple(ColumnRef(name, DOUBLE) for name in model.parameters)
+    call = WindowCall("m", arguments, False, (), Window(Frame.ROWS, size - 1), base.returns.columns)
+    return prepare(call, catalog)
+
+
+def taker(uda: Uda, columns: int) -> Callable[[Floats], Floats]:
+    """Takes rows, one after the other, of one partition."""
+    state = uda.start()
+
+    def take(values: Floats) -> Floats:
+        rows = len(values)
+        vectors = [Vector(DOUBLE, values if k == 0 else values[::-1].copy()) for k in range(columns)]
+        tuples = Tuples(vectors, np.zeros(rows, np.int32), np.zeros(rows, np.int64))
+        found: Floats = uda.run(state, tuples).columns[0].data
+        return found
+
+    return take
+
+
+def run(scale: Scale) -> Result:
+    rows, rounds = (1_000_000, 3) if scale == "small" else (4_000_000, 5)
+    random = np.random.default_rng(1)
+    values = random.normal(10.0, 3.0, rows)
+    claims: list[Claim] = []
+    figures: dict[str, Any] = {}
+    for name in models(SIZES[0]):
+        rates, gains = _measured(name, values, rounds)
+        spread = max(rates.values()) / min(rates.values())
+        claims.append(at_most(f"{name}: fastest window size over slowest, 10^3 to 10^6 rows", spread, FLAT))
+        for size, gain in gains.items():
+            claims.append(at_least(f"{name}: times the speed of the blocking graph, {size} rows", gain, 1.0))
+        figures[name] = {"rows per CPU second": rates, "times the blocking graph": gains}
+    shared = _shared(values, rounds)
+    claims.append(at_most("eight models over one window: together, over apart", shared["over apart"], SHARED))
+    figures["eight models over one window"] = shared
+    figures["method"] = f"{rows} rows after the window is full, one partition, best of {rounds} rounds"
+    figures["load of the machine, 1 min"] = round(getloadavg()[0], 1)
+    return Result(tuple(claims), figures)
+
+
+def _measured(name: str, values: Floats, rounds: int) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """Rows per CPU second by size, and how many times that of the blocking graph."""
+    takers = {size: _filled(models(size)[name], size, values) for size in SIZES}
+    best = dict.fromkeys(SIZES, float("inf"))
+    for _ in range(rounds):
+        for size, take in takers.items():
+            best[size] = min(best[size], _cpu_seconds(take, values))
+    rates = {size: len(values) / seconds for size, seconds in best.items()}
+    gains = {}
+    for size, rows in BLOCKING_ROWS.items():
+        slow = _filled(models(size)[name], size, values, blocking=True)
+        fast = _filled(models(size)[name], size, values)
+        assert np.allclose(fast(values[:rows]), slow(values[:rows]), rtol=1e-9, atol=1e-9 * size), name
+        gains[size] = rates[size] * min(_cpu_seconds(slow, values[:rows]) for _ in range(rounds)) / rows
+    return rates, gains
+
+
+def asked(name: str) -> Asked:
+    """A model of the catalogue, of the columns that all others are of too."""
+    model = catalogue.model(name)
+    return Asked(model, tuple(ColumnRef(column, DOUBLE) for column in ("x", "y")[: len(model.parameters)]))
+
+
+def _shared(values: Floats, rounds: int) -> dict[str, Any]:
+    """CPU seconds of eight models together and apart, and of the dearest of them alone."""
+    frame = frame_over(Window(Frame.ROWS, WINDOW - 1))
+    models = [asked(name) for name in TOGETHER]
+    alone = {name: ModelCalls([one], frame) for name, one in zip(TOGETHER, models, strict=True)}
+    ways = {"together": ModelCalls(models, frame), **alone}
+    takers = {way: taker(calls.uda, len(calls.arguments)) for way, calls in ways.items()}
+    best = dict.fromkeys(ways, float("inf"))
+    for way, take in takers.items():
+        _cpu_seconds(take, np.resize(values, WINDOW))
+        for _ in range(rounds):
+            best[way] = min(best[way], _cpu_seconds(take, values))
+    together, apart = best["together"], sum(best[name] for name in TOGETHER)
+    dearest = max(TOGETHER, key=best.__getitem__)
+    return {
+        "models": TOGETHER,
+        "cores together": len(jointly(models).kept),
+        "cores apart": sum(len(jointly([one]).kept) for one in models),
+        "rows per CPU second together": len(values) / together,
+        "rows per CPU second apart": len(values) / apart,
+        "over apart": together / apart,
+        f"over {dearest} alone, the dearest": together / best[dearest],
+        "over eight times the mean alone": together / (len(TOGETHER) * best["mean"]),
+    }
+
+
+def _filled(model: Model, size: int, values: Floats, *, blocking: bool = False) -> Callable[[Floats], Floats]:
+    """What takes rows over a window that is full; all is compiled by then."""
+    take = taker(prepared(model, size, blocking=blocking), len(model.parameters))
+    _cpu_seconds(take, np.resize(values, size))
+    return take
+
+
+def _cpu_seconds(take: Callable[[Floats], Floats], values: Floats) -> float:
+    began = time.process_time()
+    for first in range(0, len(values), CHUNK):
+        take(values[first : first + CHUNK])
+    return time.process_time() - began
+
+
+BENCHMARK = Benchmark("models over windows of all sizes, beside the blocking graph", run)

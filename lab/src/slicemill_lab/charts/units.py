@@ -1,0 +1,63 @@
+"""How paths are cut into the units a policy chooses from (P10's levels, M7's partitions).
+
+Every level is a way to cut a path into runs of consecutive operators: the whole path (query level), single
+operators (operator level), or the partitions of Chain. A unit that is chosen takes one tuple from its head
+operator's queue and follows it, depth first, to the end of its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from slicemill_lab.charts.charts import Objective, Path, chart, merged
+from slicemill_lab.charts.partition import chain
+from slicemill_lab.charts.segments import derive
+from slicemill_lab.policies.policy import Unit
+
+Level = Literal["query", "operator", "chain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The stages `start` to `stop` (exclusive) of a path, the path by its position."""
+
+    path: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The units of a set of paths, and where each lies; both in the same order."""
+
+    objective: Objective
+    units: tuple[Unit, ...]
+    spans: tuple[Span, ...]
+
+
+def cut(paths: Sequence[Path], level: Level, objective: Objective) -> Cut:
+    """Cut every path at this level; the units' charts are those of the objective."""
+    spans = tuple(
+        Span(number, start, stop) for number, path in enumerate(paths) for start, stop in _RUNS[level](path)
+    )
+    return Cut(objective, tuple(_unit(paths[span.path], span, objective) for span in spans), spans)
+
+
+def _unit(path: Path, span: Span, objective: Objective) -> Unit:
+    stages = path.stages[span.start : span.stop]
+    delivers = span.stop == len(path.stages)
+    return Unit(
+        name=f"{path.name}:{'+'.join(stage.name for stage in stages)}",
+        piece=merged(chart(stages, objective, delivers=delivers, weight=path.weight)),
+        segment=derive(path.stages)[span.start],
+        weight=float(path.weight),
+    )
+
+
+_RUNS: Mapping[Level, Callable[[Path], list[tuple[int, int]]]] = {
+    "query": lambda path: [(0, len(path.stages))],
+    "operator": lambda path: [(place, place + 1) for place in range(len(path.stages))],
+    "chain": lambda path: [(segment.start, segment.stop) for segment in chain(path)],
+}

@@ -1,0 +1,106 @@
+"""mill-E16: how much less do policies err than looking at random? (E16, M50-M53, M56, X9, X18)
+
+25 tasks with four features each. Half of the features move so far in a time unit that what was seen is worth
+little a unit later, half hardly move, so that an old look still says all. Whoever knows which is which, and
+where it matters, errs less with as many looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slicemill_lab.claims import Claim, ascending, at_least, at_most
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.mill.classify import (
+    BFF,
+    LOADSTAR,
+    Q_BAYES,
+    RANDOM,
+    SHED_PERCENT,
+    errors,
+    over_random,
+    walks,
+)
+from slicemill_lab.plotting import curve, draw_curves
+
+COMPARED = (RANDOM, LOADSTAR, Q_BAYES, BFF)
+# Time units to learn from and to be tested on. The slow features stay near where they start, so that the
+# errors of one set of tasks say little: they are means over several sets.
+UNITS: Mapping[Scale, tuple[int, int]] = {"small": (1500, 100), "full": (5000, 5000)}
+SETS: Mapping[Scale, int] = {"small": 5, "full": 3}
+SHARES: Mapping[Scale, tuple[int, ...]] = {"small": (10, 40, 50, 90), "full": SHED_PERCENT}
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Errors by policy and share shed, and over those of looking at random."""
+    figures = compare(COMPARED, seed, scale)
+    return Result(_claims(SHARES[scale], figures["error_over_random"]), figures)
+
+
+def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:
+    """The figures of some policies, over the same sets of tasks."""
+    problems = [walks(1000 * seed + number, *UNITS[scale]) for number in range(SETS[scale])]
+    by_policy = errors(problems, policies, SHARES[scale], seed)
+    return {
+        "shed_percent": list(SHARES[scale]),
+        "sets_of_tasks": SETS[scale],
+        "error": by_policy,
+        "error_over_random": over_random(by_policy),
+    }
+
+
+def plot(result: Result, path: Path) -> None:
+    """Errors over those of looking at random, against the share shed."""
+    shares = result.figures["shed_percent"]
+    draw_curves(
+        path,
+        {policy: curve(shares, [line]) for policy, line in result.figures["error_over_random"].items()},
+        title="Looking where the avoidable risk is errs far less than looking at random",
+        x_label="streams not looked at [%]",
+        y_label="errors over those of random",
+    )
+
+
+EXPERIMENT = Experiment(
+    id="mill-E16",
+    title="Errors of BFF, Q_Bayes and LoadStar against the share of streams shed",
+    run=run,
+    plot=plot,
+)
+
+
+def _claims(shares: tuple[int, ...], ratios: Mapping[str, list[float]]) -> tuple[Claim, ...]:
+    at = {policy: dict(zip(shares, line, strict=True)) for policy, line in ratios.items()}
+    loadstar = ", ".join(f"{at[LOADSTAR][share]:.2f} at {share} %" for share in shares)
+    return (
+        at_most(
+            "BFF is more than 45 % better than random at 40 to 50 % shed: its errors over random's, greatest",
+            max(at[BFF][40], at[BFF][50]),
+            0.55,
+        ),
+        *(
+            ascending(
+                f"order at {share} % shed: errors over random's",
+                {"BFF": at[BFF][share], "Q_Bayes": at[Q_BAYES][share], "random": at[RANDOM][share]},
+            )
+            for share in shares
+        ),
+        *(
+            ascending(
+                f"LoadStar is between Q_Bayes and random at {share} % shed: errors over random's",
+                {"Q_Bayes": at[Q_BAYES][share], "LoadStar": at[LOADSTAR][share], "random": at[RANDOM][share]},
+                note="Printed of every share. How LoadStar ranks tasks is not; ranked by the fall of Bayes "
+                f"risk at the expected values (X9), its errors over random's are {loadstar}. Where little is "
+                "shed it is worse than random: it leaves out whole tasks, and always those whose expected "
+                "values lie between two classes.",
+            )
+            for share in (40, 50)
+        ),
+        at_least(
+            "the gain drops as more is shed: BFF's errors over random's at 90 % over those at 50 %",
+            at[BFF][90] / at[BFF][50],
+            1,
+        ),
+    )

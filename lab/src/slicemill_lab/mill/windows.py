@@ -1,0 +1,126 @@
+"""Window aggregates of the reference engine, and what a tuple costs them: for mill-E10 to mill-E13.
+
+Cost is counted in function calls: that is the same on every machine and in every run, where time is not. The
+time is given beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+from slicemill.aggregate.definition import (
+    Aggregate,
+    Panes,
+    RowCall,
+    WindowAccumulator,
+    base_of,
+    window_version,
+)
+from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.interpreter.lookup import resolve_aggregate
+from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregate.windows import Strategy, strategy_of
+from slicemill.esl import bind
+from slicemill.operators.row_operator import RowOperator
+from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.rows import Row, Timed
+from slicemill_lab.calls import calls_made
+from slicemill_lab.plotting import curve, draw_curves
+
+# So many tuples are timed, and as many more counted.
+MEASURED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a tuple cost: calls in the mean, time in the median, as others use the machine too."""
+
+    calls: float
+    us: float
+    answers: tuple[float, ...]
+
+
+def defined(esl: str, name: str) -> Aggregate:
+    return resolve_aggregate(name, bind(esl).catalog)
+
+
+def over_rows(definition: Aggregate, window: int, slide: int | None = None) -> WindowAggregate:
+    """`agg(row) OVER (ROWS window - 1 PRECEDING [SLIDE slide])`."""
+    call = RowCall(definition, lambda row: row)
+    return WindowAggregate([WindowCall(call, Frame("ROWS", window - 1, slide))])
+
+
+def over_all(definition: Aggregate) -> GroupAggregate:
+    """`SELECT agg(row)` over the bare stream."""
+    return GroupAggregate([RowCall(definition, lambda row: row)])
+
+
+def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
+    """Send all rows through an operator; of the last 2 * `measured` one half is timed, the other counted."""
+    tuples = [Timed(ts, row) for ts, row in enumerate(rows)]
+    out: list[Timed] = []
+    times: list[float] = []
+
+    def send(part: Sequence[Timed]) -> None:
+        for tuple_ in part:
+            out.extend(operator.process(0, tuple_))
+
+    send(tuples[: -2 * measured])
+    out.clear()
+    for tuple_ in tuples[-2 * measured : -measured]:
+        start = time.perf_counter()
+        out.extend(operator.process(0, tuple_))
+        times.append(time.perf_counter() - start)
+    calls = calls_made(lambda: send(tuples[-measured:]))
+    answers = tuple(cast(float, timed.row[-1]) for timed in out)
+    return Cost(calls / measured, median(times) * 1_000_000, answers)
+
+
+def most_values(definition: Aggregate, window: int, slide: int, rows: Sequence[Row]) -> int:
+    """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
+    windows: list[Inwindow] = []
+    operator = over_rows(_watched(definition, windows), window, slide)
+    in_progress = int(
+        strategy_of(definition, Frame("ROWS", window - 1, slide)) in (Strategy.PANES, Strategy.TUMBLE)
+    )
+    most = 0
+    for ts, row in enumerate(rows):
+        operator.process(0, Timed(ts, row))
+        most = max(most, sum(map(len, windows)))
+    return most + in_progress
+
+
+def _watched(definition: Aggregate, windows: list[Inwindow]) -> Aggregate:
+    """The same aggregate; the windows it is given are noted."""
+    make = window_version(definition)
+
+    def noted(inwindow: Inwindow) -> WindowAccumulator:
+        windows.append(inwindow)
+        return make(inwindow)
+
+    if definition.algebraic:
+        panes = definition.panes or Panes(base_of(definition), definition)
+        combine = _watched(replace(panes.combine, algebraic=False), windows)
+        return replace(definition, panes=replace(panes, combine=combine))
+    return replace(definition, window=noted)
+
+
+def draw_costs(
+    path: Path, sizes: Sequence[float], calls: Mapping[str, Sequence[float]], title: str, x_label: str
+) -> None:
+    """Calls per tuple against a size, both on logarithmic axes."""
+    draw_curves(
+        path,
+        {name: curve(sizes[: len(line)], [line]) for name, line in calls.items()},
+        title=title,
+        x_label=x_label,
+        y_label="function calls per tuple",
+        log_x=True,
+        log_y=True,
+    )

@@ -1,0 +1,125 @@
+"""model-E4: what does it spare to share equal cores? (conceptual model CM-E4, C20)
+
+Twenty statistics over one window. Their cores are counted apart and shared, and so is the work of a slide. At
+full scale machine code is timed, too: all twenty, with results at each hundredth tuple, beside their distinct
+cores alone, which are only added up.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicemill.aggregate.compiler.prepare import Tuples
+from slicemill.aggregate.compiler.together import ModelCalls
+from slicemill.aggregate.frame import frame_over
+from slicemill.aggregate.model_calls import Asked
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import DOUBLE
+from slicemill.model.catalogue import model
+from slicemill.model.classify import classify
+from slicemill.model.cost import NOTHING, incremental
+from slicemill.model.model import Model, expression, shared_cores
+from slicemill.scalar.vectors import Vector
+from slicemill_lab.claims import Claim, at_most, timed
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import draw_bars
+
+STATISTICS = (
+    *("count", "sum", "mean", "variance", "var_pop", "stddev", "sum_of_squares", "l2_norm", "skewness"),
+    *("kurtosis", "range", "max", "min", "dot", "covariance", "correlation", "slope", "intercept", "r2"),
+    "cosine",
+)
+WINDOW = 10_000
+SLIDE = 100
+TUPLES = 500_000
+NEAR = 1.5  # of the time of the distinct cores; set before anything was measured
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """What is counted does not depend on anything random."""
+    models = [model(name) for name in STATISTICS]
+    apart = sum(len(one.cores) for one in models)
+    shared = shared_cores(models)
+    figures = {
+        "statistics": STATISTICS,
+        "cores": {"apart": apart, "shared": len(shared)},
+        "shared_cores": [str(core) for core in shared],
+        "calls_per_slide": {"apart": _work(models), "shared": _work_shared(models)},
+    }
+    claims = _claims(models)
+    if scale == "full":
+        spent_ns = _timed(models, seed)
+        figures["ns_per_tuple"] = spent_ns
+        ratio = spent_ns["statistics"] / spent_ns["distinct cores"]
+        over = at_most("time of all statistics, over that of their distinct cores", ratio, NEAR)
+        claims = (*claims, timed(over))
+    return Result(claims, figures)
+
+
+def plot(result: Result, path: Path) -> None:
+    """Cores and calls as bars."""
+    bars = {f"cores, {way}": float(count) for way, count in result.figures["cores"].items()}
+    bars |= {f"calls, {way}": float(count) for way, count in result.figures["calls_per_slide"].items()}
+    draw_bars(
+        path,
+        bars,
+        title=f"{len(STATISTICS)} statistics over one window need few cores",
+        y_label="cores; calls per slide",
+    )
+
+
+EXPERIMENT = Experiment(id="model-E4", title="Sharing equal cores", run=run, plot=plot)
+
+
+def _work(models: list[Model]) -> int:
+    total = NOTHING
+    for one in models:
+        for found in one.classes:
+            total += incremental(found, WINDOW, 1)
+    return total.calls
+
+
+def _work_shared(models: list[Model]) -> int:
+    total = NOTHING
+    for core in shared_cores(models):
+        total += incremental(classify(core), WINDOW, 1)
+    return total.calls
+
+
+def _timed(models: list[Model], seed: int) -> dict[str, float]:
+    """Processor nanoseconds per tuple over full windows, the best of five rounds."""
+    cores = expression(" + ".join(str(core) for core in shared_cores(models)))
+    values = np.random.default_rng(seed).normal(10.0, 3.0, (2, TUPLES))
+    return {"statistics": _ns(models, values), "distinct cores": _ns([cores], values)}
+
+
+def _ns(models: list[Model], values: NDArray[np.float64]) -> float:
+    columns = {name: ColumnRef(name, DOUBLE) for name in ("x", "y")}
+    asked = [Asked(one, tuple(columns[name] for name in one.parameters)) for one in models]
+    calls = ModelCalls(asked, frame_over(Window(Frame.ROWS, WINDOW - 1, SLIDE)))
+    state = calls.uda.start()
+    given: dict[Expr, NDArray[np.float64]] = dict(zip(columns.values(), values, strict=True))
+    vectors = [Vector(DOUBLE, given[argument]) for argument in calls.arguments]
+    tuples = Tuples(vectors, np.zeros(TUPLES, np.int32), np.zeros(TUPLES, np.int64))
+    calls.uda.run(state, tuples)  # compiles, and fills the window
+    best = float("inf")
+    for _ in range(5):
+        began = time.process_time()
+        calls.uda.run(state, tuples)
+        best = min(best, time.process_time() - began)
+    return best / TUPLES * 1e9
+
+
+def _claims(models: list[Model]) -> tuple[Claim, ...]:
+    shared = len(shared_cores(models))
+    apart = sum(len(one.cores) for one in models)
+    return (
+        at_most(f"cores of {len(models)} statistics when shared", shared, 12),
+        at_most("cores when shared, over cores apart", shared / apart, 0.25),
+        at_most("work per slide when shared, over work apart", _work_shared(models) / _work(models), 0.25),
+    )

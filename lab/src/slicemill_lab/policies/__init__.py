@@ -1,0 +1,1 @@
+"""Policies that choose between tuples at the heads of queues, one module each."""

@@ -1,0 +1,75 @@
+"""Maximum-Slope-Segment: the best schedule there is when every queued tuple's true cost is known (M11, M12).
+
+Each queue is cut into segments (M6); segments run steepest first, and tuples of one queue keep their order.
+It is a yardstick, since a running system does not know costs beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slicemill_lab.charts.charts import Sloped, slope
+from slicemill_lab.charts.partition import partition
+from slicemill_lab.policies.policy import Queue, Unit
+
+
+def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
+    """The order for queues that get no more input, as (queue, position in it)."""
+    segments = [(number, segment) for number, queue in enumerate(queues) for segment in partition(queue)]
+    # A stable sort keeps the segments of one queue in order, because their slopes already descend.
+    segments.sort(key=lambda item: slope(item[1]), reverse=True)
+    return [(number, place) for number, segment in segments for place in range(segment.start, segment.stop)]
+
+
+@dataclass(slots=True)
+class _Line:
+    """The first segment of a queue: its slope, how many of its tuples are left, and how many are pending."""
+
+    slope: float
+    left: int
+    pending: int
+
+
+class MaximumSlopeSegment:
+    """Runs the head of the queue whose first segment is the steepest.
+
+    A queue that got new input is looked at again. That is what the memory variant on a path needs, where a
+    tuple that one operator produces joins the queue of the next.
+    """
+
+    __slots__ = ("_lines", "expected", "weights")
+
+    def __init__(self, weights: tuple[float, ...] = (), expected: tuple[float, ...] = ()) -> None:
+        """`weights` are what a unit's slope counts for; equal slopes go by what is `expected` of a unit."""
+        self.weights = weights
+        self.expected = expected
+        self._lines: dict[int, _Line] = {}
+
+    def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
+        unit = max(ready, key=self._key).unit
+        line = self._lines[unit]
+        line.left -= 1
+        line.pending -= 1
+        return unit
+
+    def _key(self, queue: Queue) -> tuple[float, float]:
+        line = self._lines.get(queue.unit)
+        if line is None or line.left == 0 or line.pending != len(queue):
+            line = self._lines[queue.unit] = _first_line(queue)
+        unit = queue.unit
+        weight = self.weights[unit] if self.weights else 1.0
+        return line.slope * weight, self.expected[unit] if self.expected else 0.0
+
+
+def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001
+    """The same for any units: it needs no mean figures."""
+    return MaximumSlopeSegment()
+
+
+def _first_line(queue: Queue) -> _Line:
+    slopes = np.cumsum(queue.drops) / np.cumsum(queue.times)
+    left = len(slopes) - int(slopes[::-1].argmax())
+    return _Line(float(slopes[left - 1]), left, len(queue))

@@ -1,0 +1,26 @@
+"""Policies that know which pending tuples will be results: how far from the best are mean figures? (P28)
+
+The rate of a queue is that of its best prefix: results in it over the time it will really take (A16), which
+is the first segment of the maximum-slope-segment policy. Queues without a result go by mean figures (A12).
+For simulators only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicemill_lab.policies.hnr import hnr
+from slicemill_lab.policies.hr import hr
+from slicemill_lab.policies.mss import MaximumSlopeSegment
+from slicemill_lab.policies.policy import Unit
+
+
+def hr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
+    """The highest rate, for units whose charts count results."""
+    return MaximumSlopeSegment(expected=hr(units).fixed)
+
+
+def hnr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
+    """The highest normalised rate."""
+    weights = tuple(1 / float(unit.segment.ideal_time) for unit in units)
+    return MaximumSlopeSegment(weights, hnr(units).fixed)

@@ -1,0 +1,35 @@
+"""Round robin with equal time slices: each unit in turn, for a slice or until its queue is empty (A9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from slicemill_lab.policies.policy import Queue, Unit
+
+
+class TimeSlices:
+    """A slice is not cut short in the middle of a tuple."""
+
+    __slots__ = ("_current", "_since", "_units", "quantum")
+
+    def __init__(self, units: int, quantum: float) -> None:
+        self.quantum = quantum
+        self._units = units
+        self._current = 0
+        self._since = -math.inf
+
+    def choose(self, ready: Sequence[Queue], now: float) -> int:
+        if now - self._since < self.quantum and any(queue.unit == self._current for queue in ready):
+            return self._current
+        self._current = min(
+            (queue.unit for queue in ready), key=lambda unit: (unit - self._current - 1) % self._units
+        )
+        self._since = now
+        return self._current
+
+
+def time_slices(units: Sequence[Unit], quantum: float | None = None) -> TimeSlices:
+    """A slice is as long as the longest query takes, unless it is given."""
+    longest = max(float(unit.segment.ideal_time) for unit in units)
+    return TimeSlices(len(units), longest if quantum is None else quantum)

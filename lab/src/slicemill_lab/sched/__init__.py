@@ -1,0 +1,1 @@
+"""Experiments on scheduling: objectives by policy and load, in virtual time on one processor."""

@@ -1,0 +1,20 @@
+"""sched-E21: how much of the new to believe? (metrics-and-schedulers E21, P21, A17)
+
+The weight of the last window in the estimate of a selectivity. Published: little is late, much is unstable,
+0.1 to 0.25 are best.
+"""
+
+from __future__ import annotations
+
+from slicemill_lab.sched.adaptive.runs import NARROW, knob
+from slicemill_lab.simulator.loop import Adapting
+
+EXPERIMENT = knob(
+    21,
+    "Adaptive statistics by weight of the last window",
+    "weight of the last window",
+    (0.02, 0.1, 0.175, 0.25, 1.0),
+    lambda value: Adapting(alpha=value, decays=True),
+    best=(0.1, 0.25),
+    note=NARROW,
+)

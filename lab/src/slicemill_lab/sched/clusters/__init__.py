@@ -1,0 +1,1 @@
+"""Balance slowdown that pays for its decisions (sched-E16, sched-E17)."""

@@ -1,0 +1,58 @@
+"""BSD that pays for its decisions, against BSD that decides for nothing (sched-E16, sched-E17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from slicemill_lab.charts.charts import Objective
+from slicemill_lab.charts.units import cut
+from slicemill_lab.experiment import Scale
+from slicemill_lab.policies.bsd import bsd
+from slicemill_lab.sched.runs import Service, bed_of, play
+from slicemill_lab.simulator.clustered_loop import simulate_clusters
+from slicemill_lab.simulator.clusters import Clusters
+from slicemill_lab.simulator.measures import objectives
+
+LOAD = 0.95
+# What a decision costs against what it runs depends on the number of queries: it is the published one.
+SETTINGS: Mapping[Scale, Service] = {
+    "small": Service(LOAD, queries=500, tuples=300),
+    "full": Service(LOAD, queries=500),
+}
+
+
+def relative(seed: int, scale: Scale, policy: str) -> float:
+    """The norm of slowdowns under another policy without overhead, over that under BSD."""
+    return _norm(seed, scale, policy) / _norm(seed, scale, "bsd")
+
+
+def charged(
+    seed: int,
+    scale: Scale,
+    clusters: Callable[[tuple[float, ...]], Clusters],
+    *,
+    pruned: bool = True,
+    together: bool = True,
+    operation: float = 1.0,
+) -> float:
+    """The norm with these clusters, made from what priorities grow by, over that of BSD without overhead.
+
+    An operation of a decision costs so many times what the cheapest operator does.
+    """
+    bed = bed_of(SETTINGS[scale], seed, scale)
+    growth = bsd(cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units).per_wait
+    run = simulate_clusters(
+        bed.work,
+        growth,
+        clusters(growth),
+        operation=operation * bed.unit_cost,
+        pruned=pruned,
+        together=together,
+    )
+    return objectives(run)["l2 slowdown"] / _norm(seed, scale, "bsd")
+
+
+@lru_cache(maxsize=100)
+def _norm(seed: int, scale: Scale, policy: str) -> float:
+    return objectives(play(bed_of(SETTINGS[scale], seed, scale), policy))["l2 slowdown"]

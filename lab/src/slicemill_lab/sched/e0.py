@@ -1,0 +1,47 @@
+"""sched-E0: two queries, by rate and by normalised rate (metrics-and-schedulers E0, G5)
+
+A dear query that keeps everything and a cheap one that keeps a third, three tuples waiting for each. The
+highest rate serves the dear one first; the highest normalised rate does not let a cheap query wait for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slicemill_lab.charts.charts import Objective, Stage
+from slicemill_lab.charts.charts import Path as Plan
+from slicemill_lab.charts.units import cut
+from slicemill_lab.claims import Claim, within
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import draw_bars
+from slicemill_lab.policies.registry import make
+from slicemill_lab.simulator.loop import simulate
+from slicemill_lab.simulator.measures import objectives
+from slicemill_lab.simulator.workload import Load, draw
+
+QUERIES = (Plan("Q1", (Stage("keep all", 5.0, 1.0),)), Plan("Q2", (Stage("keep a third", 2.0, 1 / 3),)))
+PUBLISHED = {"hr": (12.25, 3.875), "hnr": (13.0, 2.9)}
+
+
+def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
+    """Mean response time and slowdown of the four results."""
+    work = draw([Load(QUERIES[0], [0, 0, 0]), Load(QUERIES[1], [0, 0, 0], outputs=[[0, 1, 0]])], seed)
+    units = cut(QUERIES, "query", Objective.OUTPUT_RESPONSE)
+    figures = {name: objectives(simulate(work, units, make(name, units.units))) for name in PUBLISHED}
+    claims: list[Claim] = []
+    for name, (response, slowdown) in PUBLISHED.items():
+        for what, value in (("mean response", response), ("mean slowdown", slowdown)):
+            measured = figures[name][what]
+            claims.append(within(f"{name.upper()}: {what}", measured, value - 1e-9, value + 1e-9))
+    return Result(tuple(claims), figures)
+
+
+def plot(result: Result, path: Path) -> None:
+    """The mean slowdown of both policies."""
+    bars = {name.upper(): result.figures[name]["mean slowdown"] for name in PUBLISHED}
+    draw_bars(path, bars, title="A cheap query need not wait for a dear one", y_label="mean slowdown")
+
+
+EXPERIMENT = Experiment(
+    id="sched-E0", title="Two queries, by rate and by normalised rate", run=run, plot=plot
+)

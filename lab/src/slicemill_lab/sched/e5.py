@@ -1,0 +1,54 @@
+"""sched-E5: between the mean and the greatest slowdown (metrics-and-schedulers E5, P13-P15)
+
+HNR is best for the mean and lets some wait for long, LSF the other way round. Published at 95 % load: balance
+slowdown has a greatest slowdown 44 % below HNR's and a mean 80 % below LSF's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.sched.runs import SYNTHETIC, Service, by_policy
+from slicemill_lab.spread import lower, ordered
+
+POLICIES = ("hnr", "bsd", "lsf")
+LOAD = 0.95
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Mean and greatest slowdown of three policies at one load."""
+    mean, greatest = (
+        by_policy(objective, POLICIES, Service(LOAD), seed, scale)
+        for objective in ("mean slowdown", "greatest slowdown")
+    )
+    claims = (
+        ordered("mean slowdown: BSD lies between", mean),
+        ordered("greatest slowdown: BSD lies between", dict(reversed(greatest.items()))),
+        lower(
+            "greatest slowdown: BSD below HNR", greatest["BSD"], greatest["HNR"], least=0.2, published="44 %"
+        ),
+        lower("mean slowdown: BSD below LSF", mean["BSD"], mean["LSF"], least=0.4, published="80 %"),
+    )
+    points = {name: [fmean(mean[name]), fmean(greatest[name])] for name in mean}
+    return Result(claims, {"arrivals": SYNTHETIC, "points": points})
+
+
+def plot(result: Result, path: Path) -> None:
+    """Greatest against mean slowdown, a point per policy."""
+    draw_curves(
+        path,
+        {name: curve([at[0]], [[at[1]]]) for name, at in result.figures["points"].items()},
+        title=f"BSD gives up little of either ({SYNTHETIC}, load {LOAD:g})",
+        x_label="mean slowdown",
+        y_label="greatest slowdown",
+        log_x=True,
+        log_y=True,
+    )
+
+
+EXPERIMENT = Experiment(
+    id="sched-E5", title="Mean against greatest slowdown for HNR, BSD and LSF", run=run, plot=plot
+)

@@ -1,0 +1,17 @@
+"""sched-E6: which policy has the lowest ℓ2 norm of slowdowns? (metrics-and-schedulers E6, P9, P15)
+
+Balance slowdown: published up to 57 % below LSF and 24 % below HNR.
+"""
+
+from __future__ import annotations
+
+from slicemill_lab.sched.runs import Below, best_at
+
+EXPERIMENT = best_at(
+    6,
+    "The norm of slowdowns by policy and load",
+    "l2 slowdown",
+    ("bsd", "hnr", "lsf"),
+    lowest_at=(0.7, 0.97),
+    below=(Below("lsf", 0.97, 0.2, "up to 57 %"), Below("hnr", 0.97, 0.05, "up to 24 %")),
+)

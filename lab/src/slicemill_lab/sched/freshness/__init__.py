@@ -1,0 +1,1 @@
+"""Freshness-aware scheduling (sched-E22 to sched-E28)."""

@@ -1,0 +1,224 @@
+"""Runs of policies on the testbeds of the scheduling experiments, shared by those that plot the same runs.
+
+Arrivals are synthetic, not those of the published packet trace: orders and signs are claims, percentages are
+told beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from slicemill_lab.charts.charts import Objective
+from slicemill_lab.charts.units import cut
+from slicemill_lab.claims import Claim
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import Curve, curve, draw_curves
+from slicemill_lab.policies.registry import make
+from slicemill_lab.simulator.loop import Run, simulate
+from slicemill_lab.simulator.measures import objectives
+from slicemill_lab.spread import SEEDS, lower, lowest, seeds
+from slicemill_lab.testbeds.quality import Testbed, quality_of_data, quality_of_service
+
+SYNTHETIC = "LBL-like synthetic ON/OFF arrivals"
+POISSON = "Poisson arrivals, half of the streams in bursts of ten"
+LOADS: Mapping[Scale, tuple[float, ...]] = {
+    "small": (0.5, 0.7, 0.9, 0.97),
+    "full": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99),
+}
+DATA_LOADS: Mapping[Scale, tuple[float, ...]] = {
+    "small": (0.1, 0.5, 0.8, 0.95),
+    "full": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99),
+}
+# How names of policies appear in the published plots, where that is not in capitals.
+_NAMES = {"slices": "RR", "chain": "Chain"}
+
+
+def shown(policy: str) -> str:
+    """The name of a policy in the published plots."""
+    return _NAMES.get(policy, policy.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The testbed of P36 at a load; selectivities go up to `most` percent.
+
+    There are as many queries and tuples as the scale says, unless it is said here.
+    """
+
+    load: float
+    most: int = 100
+    cost_classes: int = 5
+    queries: int | None = None
+    tuples: int | None = None
+
+    def bed(self, seed: int, scale: Scale) -> Testbed:
+        queries, tuples = (250, 600) if scale == "small" else (500, 3000)
+        return quality_of_service(
+            self.load,
+            seed,
+            queries=self.queries or queries,
+            tuples=self.tuples or tuples,
+            selectivities=(10, self.most),
+            cost_classes=self.cost_classes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The testbed of P37 at a load; `traces` has two ON/OFF streams in place of ten Poisson ones.
+
+    With `weighted`, every fifth query matters ten times as much as the others (P33).
+    """
+
+    load: float
+    bursty: int = 5
+    skew: float = 0.0
+    cost_classes: int = 3
+    traces: bool = False
+    weighted: bool = False
+
+    def bed(self, seed: int, scale: Scale) -> Testbed:
+        queries, tuples = (100, 400) if scale == "small" else (250, 10_000)
+        return quality_of_data(
+            self.load,
+            seed,
+            queries=queries,
+            tuples=tuples * (2 if self.traces else 1),
+            streams=2 if self.traces else 10,
+            bursty=0 if self.traces else self.bursty,
+            skew=self.skew,
+            cost_classes=self.cost_classes,
+            traces=self.traces,
+            weights=[0.1 if query % 5 and self.weighted else 1.0 for query in range(queries)],
+        )
+
+
+Setting = Service | Data
+
+
+@lru_cache(maxsize=SEEDS)
+def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
+    return setting.bed(seed, scale)
+
+
+def play(bed: Testbed, policy: str, **options: float) -> Run:
+    """A run with whole queries as units, or Chain with its own."""
+    if policy == "chain":
+        units = cut(bed.work.paths, "chain", Objective.MEMORY)
+        return simulate(bed.work, units, make("component", units.units))
+    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    return simulate(bed.work, units, make(policy, units.units, **options))
+
+
+@lru_cache(maxsize=4000)
+def _figures(
+    setting: Setting, policy: str, seed: int, scale: Scale, options: tuple[tuple[str, float], ...]
+) -> Mapping[str, float]:
+    return objectives(play(bed_of(setting, seed, scale), policy, **dict(options)))
+
+
+def samples(
+    objective: str, policy: str, setting: Setting, seed: int, scale: Scale, **options: float
+) -> list[float]:
+    """An objective under a policy, a figure per seed."""
+    given = tuple(options.items())
+    return [_figures(setting, policy, s, scale, given)[objective] for s in seeds(seed)]
+
+
+def by_policy(
+    objective: str, policies: Sequence[str], setting: Setting, seed: int, scale: Scale
+) -> dict[str, list[float]]:
+    """The same for several policies, in the order given."""
+    return {shown(policy): samples(objective, policy, setting, seed, scale) for policy in policies}
+
+
+def curve_over(
+    x: Sequence[float], at: Callable[[float], Setting], objective: str, policy: str, seed: int, scale: Scale
+) -> Curve:
+    """An objective under a policy as the setting changes."""
+    columns = [samples(objective, policy, at(value), seed, scale) for value in x]
+    return curve(x, list(zip(*columns, strict=True)))
+
+
+def sweep(
+    objective: str,
+    policies: Sequence[str],
+    seed: int,
+    scale: Scale,
+    *,
+    at: Callable[[float], Setting] = Service,
+    loads: Mapping[Scale, tuple[float, ...]] = LOADS,
+    arrivals: str = SYNTHETIC,
+) -> dict[str, object]:
+    """The objective of each policy over the loads, as figures of a result."""
+    return {
+        "arrivals": arrivals,
+        "objective": objective,
+        "loads": list(loads[scale]),
+        "curves": {
+            shown(policy): curve_over(loads[scale], at, objective, policy, seed, scale) for policy in policies
+        },
+    }
+
+
+def plot_sweep(result: Result, path: Path, title: str) -> None:
+    draw_curves(
+        path,
+        result.figures["curves"],
+        title=f"{title} ({result.figures['arrivals']})",
+        x_label="utilisation",
+        y_label=result.figures["objective"],
+        log_y=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A policy that another is below, at a load, by more than `least`."""
+
+    policy: str
+    load: float
+    least: float
+    published: str
+
+
+def best_at(
+    number: int,
+    title: str,
+    objective: str,
+    policies: Sequence[str],
+    *,
+    lowest_at: Sequence[float],
+    below: Sequence[Below],
+) -> Experiment:
+    """An experiment on the testbed of P36 in which the first of the policies is lowest in an objective."""
+    own = policies[0]
+
+    def run(seed: int, scale: Scale) -> Result:
+        claims: list[Claim] = [
+            lowest(
+                f"load {load:g}: the lowest {objective}",
+                shown(own),
+                by_policy(objective, policies, Service(load), seed, scale),
+            )
+            for load in lowest_at
+        ]
+        claims += [
+            lower(
+                f"load {other.load:g}: {shown(own)} below {shown(other.policy)}",
+                samples(objective, own, Service(other.load), seed, scale),
+                samples(objective, other.policy, Service(other.load), seed, scale),
+                least=other.least,
+                published=other.published,
+            )
+            for other in below
+        ]
+        return Result(tuple(claims), sweep(objective, policies, seed, scale))
+
+    def plot(result: Result, path: Path) -> None:
+        plot_sweep(result, path, f"{shown(own)} has the lowest {objective}")
+
+    return Experiment(id=f"sched-E{number}", title=title, run=run, plot=plot)

@@ -1,0 +1,1 @@
+"""Experiments on temporal queries with little memory: what to forget, and what that costs."""

@@ -1,0 +1,55 @@
+"""shed-E5: what knowing one tuple ahead is worth (temporal-load-shedding TLS-E5, L21).
+
+When a tuple's end becomes known, so does the value of the next one. Whether that goes on with the run decides
+whether the tuple is an end of it, which may be cut, or an inner one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, table
+
+PROTOTYPE = (0.335, 0.459, 0.587, 0.748, 0.898)
+"""Without look-ahead at p = 0.9, by ratio."""
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Accuracy with and without it."""
+    found = {
+        way: table(name, PROBABILITIES, scale, seed)
+        for way, name in (("look-ahead", "CALS"), ("none", "CALS as printed"))
+    }
+    least = min(
+        a - b for p in PROBABILITIES for a, b in zip(found["look-ahead"][p], found["none"][p], strict=True)
+    )
+    apart = max(abs(a - b) for a, b in zip(found["none"][0.9], PROTOTYPE, strict=True))
+    claims = (
+        at_least("it helps in every cell: least difference", least, -0.01),
+        at_least(
+            "p = 0.9, ratio 0.5: with / without", found["look-ahead"][0.9][0] / found["none"][0.9][0], 2
+        ),
+        at_most("p = 0.9 without it, against the prototype: greatest difference", apart, 0.05),
+    )
+    return Result(claims, {"ratios": list(RATIOS), "accuracy": found})
+
+
+def plot(result: Result, path: Path) -> None:
+    """Accuracy against the ratio of memory."""
+    draw_curves(
+        path,
+        {
+            f"{way}, p {p:g}": curve(RATIOS, [result.figures["accuracy"][way][p]])
+            for way in ("look-ahead", "none")
+            for p in (0.5, 0.9)
+        },
+        title="Without look-ahead a run that grows is cut at its tip again and again",
+        x_label="memory / window",
+        y_label="accuracy",
+    )
+
+
+EXPERIMENT = Experiment(id="shed-E5", title="CALS with and without look-ahead", run=run, plot=plot)

@@ -1,0 +1,88 @@
+"""A calendar queue: priorities in buckets, so that a decision costs the same for any number of units (P35).
+
+Priorities that do not depend on the clock (FAS) change only when a unit gets input or has run; only those are
+put into another bucket. Buckets are logarithmic: the unit found is within one bucket's factor of the best.
+A bucket is a list linked through arrays, so the queue works in compiled loops.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slicemill.scheduling.arrays import Ints
+
+_NONE = -1
+
+
+class CalendarQueue(NamedTuple):
+    """Items from 0 with priorities from `least` up; those outside the range go to the outermost buckets."""
+
+    least: float
+    step: float
+    first: Ints
+    last: Ints
+    before: Ints
+    after: Ints
+    place: Ints
+    """The bucket of each item."""
+    top: Ints
+    """No bucket above this one has an item."""
+
+
+def calendar_queue(items: int, least: float, greatest: float, buckets: int) -> CalendarQueue:
+    """An empty queue for that many items."""
+    if not 0 < least <= greatest or buckets < 1:
+        raise ValueError("a calendar queue needs 0 < least <= greatest and at least one bucket")
+    step = math.log(greatest / least) / buckets or 1.0
+    ends = [np.full(count, _NONE, np.int64) for count in (buckets, buckets, items, items, items, 1)]
+    return CalendarQueue(least, step, *ends)
+
+
+@njit(cache=True)
+def put(queue: CalendarQueue, item: int, priority: float) -> None:
+    """Add an item, or move it; in its bucket it comes after those that are there."""
+    discard(queue, item)
+    bucket = 0
+    if priority > queue.least:
+        bucket = min(len(queue.first) - 1, int(math.log(priority / queue.least) / queue.step))
+    last = queue.last[bucket]
+    queue.place[item], queue.before[item], queue.after[item] = bucket, last, _NONE
+    if last == _NONE:
+        queue.first[bucket] = item
+    else:
+        queue.after[last] = item
+    queue.last[bucket] = item
+    queue.top[0] = max(queue.top[0], bucket)
+
+
+@njit(cache=True)
+def discard(queue: CalendarQueue, item: int) -> None:
+    bucket = queue.place[item]
+    if bucket == _NONE:
+        return
+    before, after = queue.before[item], queue.after[item]
+    if before == _NONE:
+        queue.first[bucket] = after
+    else:
+        queue.after[before] = after
+    if after == _NONE:
+        queue.last[bucket] = before
+    else:
+        queue.before[after] = before
+    queue.place[item] = _NONE
+
+
+@njit(cache=True)
+def pop(queue: CalendarQueue) -> int:
+    """Take the item longest in the highest bucket that has one; -1 if the queue is empty."""
+    while queue.top[0] >= 0 and queue.first[queue.top[0]] == _NONE:
+        queue.top[0] -= 1
+    if queue.top[0] < 0:
+        return _NONE
+    item: int = queue.first[queue.top[0]]
+    discard(queue, item)
+    return item

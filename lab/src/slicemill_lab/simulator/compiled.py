@@ -1,0 +1,140 @@
+"""Policies as machine code: which unit is next, for the kinds of policy that are numbers per unit.
+
+`parameters` has a column per unit, its rows depend on the kind; `memory` is what the policy remembers between
+decisions. The same choices as the policies' own `choose`, hundreds of times as fast.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slicemill.scheduling.arrays import Floats, Ints
+from slicemill_lab.policies.fas import FreshnessAware
+from slicemill_lab.policies.mss import MaximumSlopeSegment
+from slicemill_lab.policies.policy import ByPriority, Policy
+from slicemill_lab.policies.time_slices import TimeSlices
+
+_PRIORITIES, _FRESHNESS, _SLICES, _FORESIGHT = 0, 1, 2, 3
+
+
+class Compiled(NamedTuple):
+    """A policy that has a compiled form."""
+
+    kind: int
+    parameters: Floats
+    memory: Floats
+
+
+def compiled_form(policy: Policy, units: int) -> Compiled | None:
+    """The policy for the compiled loop, if it can run there."""
+    match policy:
+        case ByPriority():
+            return Compiled(_PRIORITIES, np.array([policy.fixed, policy.per_wait]), np.zeros(1))
+        case FreshnessAware():
+            rows = [policy.selectivities, policy.costs, policy.weights]
+            return Compiled(_FRESHNESS, np.array(rows), np.array([policy.beta]))
+        case TimeSlices():
+            return Compiled(_SLICES, np.zeros((1, 1)), np.array([policy.quantum, 0.0, -math.inf]))
+        case MaximumSlopeSegment():
+            rows = [policy.weights or (1.0,) * units, policy.expected or (0.0,) * units]
+            return Compiled(_FORESIGHT, np.array(rows), np.zeros(units))
+    return None
+
+
+def sees_ahead(policy: Compiled) -> bool:
+    """Whether it must be told what every tuple will take and bring."""
+    return policy.kind == _FORESIGHT
+
+
+@njit(cache=True)
+def queue_priority(
+    policy: Compiled,
+    unit: int,
+    waiting: tuple[int, int],
+    before: float,
+    has_run: bool,
+    times: Floats,
+    drops: Floats,
+) -> float:
+    """The priority of a unit under a policy that looks at the tuples that wait, from the first to the second.
+
+    `before` is what it was; `has_run` says that the unit has run since, otherwise it got input. `times` and
+    `drops` are those of every tuple, for policies that see ahead.
+    """
+    first, stop = waiting
+    if first == stop:
+        return 0.0
+    if policy.kind == _FRESHNESS:
+        counted = float(stop - first) ** policy.memory[0]
+        likely = 1.0
+        if policy.parameters[0, unit] < 1.0:
+            likely = -math.expm1(counted * math.log1p(-policy.parameters[0, unit]))
+        priority: float = policy.parameters[2, unit] * likely / (counted * policy.parameters[1, unit])
+        return priority
+    if policy.kind == _FORESIGHT:
+        policy.memory[unit] -= 1
+        if has_run and policy.memory[unit] > 0:
+            return before
+        return _steepest(policy, unit, first, stop, times, drops)
+    return 0.0
+
+
+@njit(cache=True)
+def _steepest(policy: Compiled, unit: int, first: int, stop: int, times: Floats, drops: Floats) -> float:
+    """The slope of the steepest line from the head of the queue; remembers how many tuples lie under it."""
+    time = drop = 0.0
+    best = -math.inf
+    for place in range(first, stop):
+        time += times[place]
+        drop += drops[place]
+        if drop / time >= best:
+            best = drop / time
+            policy.memory[unit] = place + 1 - first
+    weighted: float = best * policy.parameters[0, unit]
+    return weighted
+
+
+@njit(cache=True)
+def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats, now: float) -> int:
+    """The unit to run, -1 if none has input: by pending tuples, arrival of the head, `queue_priority`."""
+    if policy.kind == _SLICES:
+        return _next_in_turn(policy.memory, pending, now)
+    parameters = policy.parameters
+    best = -1
+    best_value = best_base = 0.0
+    for unit in range(len(pending)):
+        if pending[unit] == 0:
+            continue
+        if policy.kind == _PRIORITIES:
+            base = parameters[0, unit] + parameters[1, unit]
+            value = parameters[0, unit] + parameters[1, unit] * (now - oldest[unit])
+        else:
+            base = parameters[1, unit] if policy.kind == _FORESIGHT else 0.0
+            value = by_queue[unit]
+        if best >= 0 and value < best_value:
+            continue
+        if (
+            best < 0
+            or value > best_value
+            or base > best_base
+            or (base == best_base and oldest[unit] < oldest[best] and policy.kind != _FORESIGHT)
+        ):
+            best, best_value, best_base = unit, value, base
+    return best
+
+
+@njit(cache=True)
+def _next_in_turn(memory: Floats, pending: Ints, now: float) -> int:
+    quantum, current, since = memory[0], int(memory[1]), memory[2]
+    if now - since < quantum and pending[current]:
+        return current
+    for step in range(1, len(pending) + 1):
+        unit = (current + step) % len(pending)
+        if pending[unit]:
+            memory[1], memory[2] = unit, now
+            return unit
+    return -1

@@ -1,0 +1,211 @@
+"""The scheduling loop as machine code, with what only the simulator does: shared operators and adaptivity.
+
+Operator k's queue is the tuples `begin[k]` to `end[k]` of the workload, so a loop only moves borders.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from slicemill.scheduling.arrays import Floats, Ints
+from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
+
+
+class Plan(NamedTuple):
+    """The workload and its units as the loop reads them; operators are numbered path by path."""
+
+    first_tuple: Ints
+    heads: Ints
+    """The first operator of each unit, and one behind its last."""
+    stops: Ints
+    at_root: Any
+    cost: Floats
+    outputs: Ints
+    arrival: Floats
+    times: Floats
+    drops: Floats
+    """What each tuple at a unit's head will take and bring, for policies that see ahead."""
+    first_fed: Ints
+    """Operator k feeds `fed[first_fed[k]]` to `fed[first_fed[k + 1]]`, the leaves of other paths."""
+    fed: Ints
+    at_once: Any
+    """Whether a unit runs at once with the shared operator that feeds it."""
+
+
+class Watch(NamedTuple):
+    """Selectivities that follow the data (P21); a window of 0 tuples does not watch them."""
+
+    window: int
+    alpha: float
+    selectivity: Floats
+    """The estimate for each operator, changed in place."""
+    time: Floats
+    prior: Floats
+    """What was believed at first."""
+    decays: bool
+    """Back to what was believed at first, by a window for as many tuples that wait unseen (A14)."""
+
+
+@register_jitable
+def run_one(
+    head: int,
+    stop: int,
+    begin: Any,
+    end: Any,
+    at_root: Any,
+    cost: Any,
+    outputs: Any,
+    finished: Any,
+    now: float,
+) -> float:
+    """Take one tuple from the unit's head operator and all it becomes to the end of the unit, depth first.
+
+    Runs both compiled and as plain Python.
+    """
+    operator = head
+    while True:
+        place = begin[operator]
+        begin[operator] = place + 1
+        now += cost[place]
+        finished[place] = now
+        if not at_root[operator]:
+            end[operator + 1] += outputs[place]
+        # Everything deeper has been drained, so the deepest input is at most one operator further.
+        if operator + 1 < stop:
+            operator += 1
+        while operator > head and begin[operator] == end[operator]:
+            operator -= 1
+        if operator == head:
+            return now
+
+
+class _Queues(NamedTuple):
+    """What a policy looks at lies side by side per unit: it looks at all of them in every decision."""
+
+    begin: Ints
+    end: Ints
+    unit_at: Ints
+    pending: Ints
+    oldest: Floats
+    by_queue: Floats
+
+
+@njit(cache=True)
+def run_compiled(
+    times: Floats, leaves: Ints, plan: Plan, policy: Compiled, watch: Watch, overhead: float, finished: Floats
+) -> int:
+    """Play the arrivals to their end; the number of decisions. Fills `finished`."""
+    units = len(plan.heads)
+    begin, end = plan.first_tuple[:-1].copy(), plan.first_tuple[:-1].copy()
+    unit_at = np.full(len(begin) + 1, -1, dtype=np.int64)
+    unit_at[plan.heads] = np.arange(units)
+    queues = _Queues(begin, end, unit_at, np.zeros(units, np.int64), np.zeros(units), np.zeros(units))
+    seen = begin.copy()
+    # Priorities that follow the data are proportional to the rate; this is what they are multiples of.
+    multiple = policy.parameters.copy()
+    if watch.window:
+        for unit in range(units):
+            multiple[:, unit] /= _rate(plan.heads[unit], plan, watch)
+    admitted = decisions = 0
+    now = 0.0
+    while True:
+        while admitted < len(times) and times[admitted] <= now:
+            leaf = leaves[admitted]
+            end[leaf] += 1
+            unit = unit_at[leaf]
+            _look(unit, plan, policy, queues, False)
+            admitted += 1
+            if watch.decays and queues.pending[unit] % watch.window == 0:
+                _doubt(unit, plan, watch)
+                policy.parameters[:, unit] = multiple[:, unit] * _rate(plan.heads[unit], plan, watch)
+        best = next_unit(policy, queues.pending, queues.oldest, queues.by_queue, now)
+        if best < 0:
+            if admitted == len(times):
+                return decisions
+            now = times[admitted]
+            continue
+        decisions += 1
+        now = _run_unit(best, plan, policy, queues, finished, now + overhead)
+        if watch.window and _observe(best, plan, watch, seen, begin):
+            policy.parameters[:, best] = multiple[:, best] * _rate(plan.heads[best], plan, watch)
+
+
+@njit(cache=True, inline="always")
+def _run_unit(
+    unit: int, plan: Plan, policy: Compiled, queues: _Queues, finished: Floats, now: float
+) -> float:
+    last = plan.stops[unit] - 1
+    made_before = queues.begin[last]
+    now = run_one(
+        plan.heads[unit], plan.stops[unit], queues.begin, queues.end,
+        plan.at_root, plan.cost, plan.outputs, finished, now,
+    )  # fmt: skip
+    _look(unit, plan, policy, queues, True)
+    if not plan.at_root[last]:
+        _look(queues.unit_at[last + 1], plan, policy, queues, False)
+        return now
+    made = plan.outputs[made_before : queues.begin[last]].sum()
+    for number in range(plan.first_fed[last], plan.first_fed[last + 1]):
+        leaf = plan.fed[number]
+        reader = queues.unit_at[leaf]
+        queues.end[leaf] += made
+        while plan.at_once[reader] and queues.begin[leaf] < queues.end[leaf]:
+            now = run_one(
+                leaf, plan.stops[reader], queues.begin, queues.end,
+                plan.at_root, plan.cost, plan.outputs, finished, now,
+            )  # fmt: skip
+        _look(reader, plan, policy, queues, False)
+    return now
+
+
+@njit(cache=True, inline="always")
+def _look(unit: int, plan: Plan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
+    """Note how much input a unit has, and since when."""
+    head = plan.heads[unit]
+    first, stop = queues.begin[head], queues.end[head]
+    if not has_run and stop - first == queues.pending[unit]:
+        return
+    queues.pending[unit] = stop - first
+    if first < stop:
+        queues.oldest[unit] = plan.arrival[first]
+    queues.by_queue[unit] = queue_priority(
+        policy, unit, (first, stop), queues.by_queue[unit], has_run, plan.times, plan.drops
+    )
+
+
+@njit(cache=True)
+def _observe(unit: int, plan: Plan, watch: Watch, seen: Ints, begin: Ints) -> bool:
+    """Renew the selectivities of the unit's operators whose window is full; whether one has changed."""
+    changed = False
+    for operator in range(plan.heads[unit], plan.stops[unit]):
+        inputs = begin[operator] - seen[operator]
+        if inputs >= watch.window:
+            outputs = plan.outputs[seen[operator] : begin[operator]].sum()
+            watch.selectivity[operator] += watch.alpha * (outputs / inputs - watch.selectivity[operator])
+            seen[operator] = begin[operator]
+            changed = True
+    return changed
+
+
+@njit(cache=True)
+def _doubt(unit: int, plan: Plan, watch: Watch) -> None:
+    """A window of tuples waits for a unit that is not looked at: believe a little more of the beginning."""
+    for operator in range(plan.heads[unit], plan.stops[unit]):
+        watch.selectivity[operator] += watch.alpha * (watch.prior[operator] - watch.selectivity[operator])
+
+
+@njit(cache=True)
+def _rate(operator: int, plan: Plan, watch: Watch) -> float:
+    """Results per time from this operator to the root, as estimated now (P2)."""
+    cost, reached = 0.0, 1.0
+    while True:
+        cost += reached * watch.time[operator]
+        reached *= watch.selectivity[operator]
+        if plan.at_root[operator]:
+            rate: float = reached / cost
+            return rate
+        operator += 1

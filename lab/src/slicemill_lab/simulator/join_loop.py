@@ -1,0 +1,211 @@
+"""Window joins of two streams in the simulator: symmetric hash joins, whose results are pairs (P3, P22, P23).
+
+A query has a select on each side, a join and a projection. Its two sides are units, each with its own queue:
+a tuple that passes is stored and meets the stored tuples of the other side in the window, whether those are
+older or newer, so any interleaving of the sides gives the same pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slicemill.metrics.figures import Summary
+from slicemill.scheduling.arrays import Floats, Ints
+from slicemill_lab.charts.charts import Piece
+from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
+from slicemill_lab.charts.segments import SegmentFigures
+from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.registry import make
+from slicemill_lab.simulator.compiled import Compiled, compiled_form, next_unit
+from slicemill_lab.testbeds.arrivals import poisson
+
+Bools = npt.NDArray[np.bool_]
+
+
+class JoinWork(NamedTuple):
+    """Two streams and the queries that join them: what passes is known, what meets what follows from it."""
+
+    left: Floats
+    right: Floats
+    cost: Floats
+    """Of each of a query's operators."""
+    percent: Ints
+    """Selectivity of a query's selects, and of its join for a pair in the window."""
+    window: Floats
+    draws: npt.NDArray[np.uint8]
+    """A value from 1 to 100 for every pair; a query's join accepts those up to its percentage."""
+    left_draws: Ints
+    right_draws: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The results of a run: query, positions of both tuples in their streams, and when the pair left."""
+
+    query: Ints
+    left: Ints
+    right: Ints
+    departure: Floats
+
+
+def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: int = 3000) -> JoinWork:
+    """The testbed of P36 with joins of two Poisson streams, a tuple per second in each, within 1 to 10 s."""
+    random = np.random.default_rng([seed, 23])
+    classes = random.integers(0, 5, queries)
+    percent = random.integers(10, 101, queries)
+    window = random.uniform(1, 10, queries)
+    left, right = poisson(tuples, 1.0, random), poisson(tuples, 1.0, random)
+    draws = random.integers(1, 101, (tuples, tuples), dtype=np.uint8)
+    sides = random.integers(1, 101, (2, tuples))
+    work = JoinWork(left, right, np.exp2(classes), percent, window, draws, sides[0], sides[1])
+    expected = sum(float(unit.segment.cost) for unit in join_units(work))
+    return work._replace(cost=work.cost * utilisation / expected)
+
+
+def join_units(work: JoinWork) -> list[Unit]:
+    """The left and the right side of each query, in turns, as segments of one stream (P23)."""
+    units = []
+    for query, (cost, percent, window) in enumerate(zip(work.cost, work.percent, work.window, strict=True)):
+        segments = virtual_segments(_query(cost, percent / 100, window))
+        for name, segment in zip(("left", "right"), segments, strict=True):
+            units.append(Unit(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
+    return units
+
+
+def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
+    side = JoinSide(share, cost, cost, gap=1.0)
+    return Joined(side, side, Join(cost, share, window), SegmentFigures(1.0, cost, cost))
+
+
+def simulate_joins(work: JoinWork, policy: str) -> Pairs:
+    """Play both streams to their end under a policy that has a compiled form."""
+    units = join_units(work)
+    compiled = compiled_form(make(policy, units), len(units))
+    if compiled is None:
+        raise ValueError(f"{policy} has no compiled form")
+    size = _count(work)
+    pairs = Pairs(
+        np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+    )
+    _loop(work, compiled, pairs.query, pairs.left, pairs.right, pairs.departure)
+    return pairs
+
+
+def pair_objectives(work: JoinWork, pairs: Pairs) -> dict[str, float]:
+    """Response times from the later arrival; slowdowns without the wait for the partner (P22)."""
+    cost = work.cost[pairs.query]
+    left, right = work.left[pairs.left], work.right[pairs.right]
+    responses, slowdowns = Summary(), Summary()
+    responses.add(pairs.departure - np.maximum(left, right))
+    # In units of what an operator of its query costs, all pairs go through the same tree.
+    slowdowns.add(slowdown(_query(1.0), (left / cost, right / cost), pairs.departure / cost))
+    return {
+        "mean response": responses.mean,
+        "mean slowdown": slowdowns.mean,
+        "l2 response": responses.l2,
+        "l2 slowdown": slowdowns.l2,
+    }
+
+
+@njit(cache=True)
+def _count(work: JoinWork) -> int:
+    """How many pairs there will be, whatever the policy."""
+    found = 0
+    for query in range(len(work.cost)):
+        share = work.percent[query]
+        for i in range(len(work.left)):
+            if work.left_draws[i] <= share:
+                for j in range(_first(work.right, work.left[i], work.window[query]), len(work.right)):
+                    if work.right[j] - work.left[i] > work.window[query]:
+                        break
+                    if work.left[i] - work.right[j] <= work.window[query]:
+                        found += work.right_draws[j] <= share and work.draws[i, j] <= share
+    return found
+
+
+@njit(cache=True)
+def _first(times: Floats, time: float, window: float) -> int:
+    """Where the window may begin: a sum rounds otherwise than the difference that decides."""
+    return max(0, int(np.searchsorted(times, time - window)) - 1)
+
+
+@njit(cache=True)
+def _loop(
+    work: JoinWork, policy: Compiled, queries: Ints, lefts: Ints, rights: Ints, departures: Floats
+) -> None:
+    units = 2 * len(work.cost)
+    place, pending = np.zeros(units, np.int64), np.zeros(units, np.int64)
+    oldest, unused = np.zeros(units), np.zeros(units)
+    sides = (work.left, work.right)
+    admitted = np.zeros(2, np.int64)
+    upcoming = -np.inf
+    found = 0
+    now = 0.0
+    while True:
+        if now >= upcoming:
+            upcoming = np.inf
+            for side in range(2):
+                times = sides[side]
+                while admitted[side] < len(times) and times[admitted[side]] <= now:
+                    admitted[side] += 1
+                if admitted[side] < len(times):
+                    upcoming = min(upcoming, times[admitted[side]])
+                for unit in range(side, units, 2):
+                    _look(unit, place, admitted[side], times, pending, oldest)
+        best = next_unit(policy, pending, oldest, unused, now)
+        if best < 0:
+            if upcoming == np.inf:
+                return
+            now = upcoming
+            continue
+        now, found = _run(work, best, place, now, queries, lefts, rights, departures, found)
+        _look(best, place, admitted[best % 2], sides[best % 2], pending, oldest)
+
+
+@njit(cache=True)
+def _look(unit: int, place: Ints, admitted: int, times: Floats, pending: Ints, oldest: Floats) -> None:
+    pending[unit] = admitted - place[unit]
+    if pending[unit]:
+        oldest[unit] = times[place[unit]]
+
+
+@njit(cache=True)
+def _run(
+    work: JoinWork,
+    unit: int,
+    place: Ints,
+    now: float,
+    queries: Ints,
+    lefts: Ints,
+    rights: Ints,
+    departures: Floats,
+    found: int,
+) -> Any:
+    """Take a tuple through select and join, and each pair it makes through the projection."""
+    query, is_right = unit // 2, unit % 2 == 1
+    share, cost, window = work.percent[query], work.cost[query], work.window[query]
+    own, other = (work.right, work.left) if is_right else (work.left, work.right)
+    passes = work.right_draws if is_right else work.left_draws
+    partners = work.left_draws if is_right else work.right_draws
+    i = place[unit]
+    place[unit] += 1
+    now += cost
+    if passes[i] > share:
+        return now, found
+    now += cost
+    stored = place[unit - 1 if is_right else unit + 1]
+    for j in range(_first(other, own[i], window), stored):
+        if other[j] - own[i] > window:
+            break
+        left, right = (j, i) if is_right else (i, j)
+        if own[i] - other[j] <= window and partners[j] <= share and work.draws[left, right] <= share:
+            now += cost
+            queries[found], lefts[found], rights[found] = query, left, right
+            departures[found] = now
+            found += 1
+    return now, found

@@ -1,0 +1,159 @@
+"""What a simulated run cost, by the objectives of M2; all from when operators finished tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from slicemill.metrics.figures import Record, Summary, freshness, spread
+from slicemill.scheduling.arrays import Floats
+from slicemill_lab.simulator.loop import Run
+
+
+def output_latencies(run: Run, path: int) -> Floats:
+    """Per output of the path, in order: the time from its source tuple's arrival to its delivery."""
+    arrived, left = _outputs(run, path)
+    return left - arrived
+
+
+def results(run: Run, ideal_times: Mapping[int, float] | None = None) -> tuple[Floats, Floats, Floats]:
+    """Of each result: when its source tuple arrived, when it was delivered, and its ideal time.
+
+    `ideal_times` names the paths that end in results, where not all do, with their ideal times.
+    """
+    work = run.work
+    queries = _ideal_times(run) if ideal_times is None else ideal_times
+    root = work.first_operator[np.array(list(queries), dtype=np.int64) + 1] - 1
+    first, count = work.first_tuple[root], np.diff(work.first_tuple)[root]
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    at_root = np.repeat(first, count) + within
+    often = work.outputs[at_root]
+    ideal = np.repeat(np.repeat(np.array(list(queries.values())), count), often)
+    tuples = np.repeat(at_root, often)
+    return work.arrival[tuples], run.finished[tuples], ideal
+
+
+def _outputs(run: Run, path: int) -> tuple[Floats, Floats]:
+    """When the source tuples of the path's outputs arrived, and when they were delivered."""
+    work = run.work
+    root = work.tuples(int(work.first_operator[path + 1]) - 1)
+    often = work.outputs[root]
+    return np.repeat(work.arrival[root], often), np.repeat(run.finished[root], often)
+
+
+def mean_output_latency(run: Run) -> float:
+    """Over the outputs of all paths; not a number when there is none."""
+    arrived, left, _ = results(run)
+    latencies = left - arrived
+    return float(latencies.mean()) if len(latencies) else float("nan")
+
+
+def input_completion_times(run: Run, path: int) -> Floats:
+    """Per input tuple of the path: the time from its arrival until nothing of it is left to do."""
+    work = run.work
+    first, last = (int(operator) for operator in work.first_operator[path : path + 2])
+    done = run.finished.copy()
+    for operator in range(last - 1, first, -1):
+        here = work.tuples(operator)
+        np.maximum.at(done, work.parent[here], done[here])
+    leaf = work.tuples(first)
+    return done[leaf] - work.arrival[leaf]
+
+
+def buffered_size_time(run: Run) -> float:
+    """Size held in buffers, integrated over time: a tuple counts until its operator has finished it."""
+    work = run.work
+    sizes = np.array([float(stage.size_in) for path in work.paths for stage in path.stages])
+    entered = np.where(work.parent < 0, work.arrival, run.finished[work.parent])
+    return float(np.repeat(sizes, np.diff(work.first_tuple)) @ (run.finished - entered))
+
+
+def _waits(run: Run, path: int, place: int) -> tuple[Floats, Floats]:
+    """When tuples came into the buffer of an operator, and when it had finished them."""
+    work = run.work
+    tuples = work.tuples(work.operator(path, place))
+    entered = run.finished[work.parent[tuples]] if place else work.arrival[tuples]
+    return entered, run.finished[tuples]
+
+
+def execution_order(run: Run) -> list[str]:
+    """The names of the stages in the order in which they ran, one per tuple."""
+    work = run.work
+    names = np.array([stage.name for path in work.paths for stage in path.stages])
+    operator = np.repeat(np.arange(len(names)), np.diff(work.first_tuple))
+    return [str(name) for name in names[operator[np.argsort(run.finished, kind="stable")]]]
+
+
+def mean_memory(run: Run) -> float:
+    """Tuples in queues, the mean over the time of the run (P29)."""
+    return buffered_size_time(run) / _duration(run)
+
+
+def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
+    """The figures that policies are made to keep low, over all `results` of a run (P6-P9, P29, P31)."""
+    response, slowdown = Summary(), Summary()
+    queries = _ideal_times(run) if ideal_times is None else ideal_times
+    arrived, left, ideal = results(run, queries)
+    response.add(left - arrived)
+    slowdown.add((left - arrived) / ideal)
+    duration = _duration(run)
+    stale = [_stale_time(run, path) / duration for path in queries]
+    weights = [float(run.work.paths[path].weight) for path in queries]
+    return {
+        "mean response": response.mean,
+        "mean slowdown": slowdown.mean,
+        "longest response": response.largest,
+        "greatest slowdown": slowdown.largest,
+        "l2 response": response.l2,
+        "l2 slowdown": slowdown.l2,
+        "staleness": 1.0 - freshness(stale),
+        "weighted staleness": 1.0 - freshness(stale, weights),
+        "mean memory": mean_memory(run),
+    }
+
+
+def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
+    """Figures by query, class and stretch of time: results by when they came out, staleness and memory by
+    when it was so (the mean of what waits, not the most)."""
+    work = run.work
+    kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
+    for path, ideal in _ideal_times(run).items():
+        arrived, left = _outputs(run, path)
+        borders = np.flatnonzero(np.diff(left // bucket)) + 1
+        for some, departures in zip(np.split(arrived, borders), np.split(left, borders), strict=True):
+            if len(some):
+                kept.at(work.paths[path].name, float(departures[0])).emitted(some, departures, ideal)
+        for number, length in spread(*_stale_stretches(run, path), bucket).items():
+            kept.numbered(work.paths[path].name, number).stale += length
+        for place in range(len(work.paths[path].stages)):
+            for number, length in spread(*_waits(run, path, place), bucket).items():
+                kept.numbered(work.paths[path].name, number).waited += length
+    return kept
+
+
+def _ideal_times(run: Run) -> dict[int, float]:
+    return {
+        number: sum(float(stage.time) for stage in path.stages) for number, path in enumerate(run.work.paths)
+    }
+
+
+def _duration(run: Run) -> float:
+    return float(run.finished.max()) - float(run.work.arrival.min())
+
+
+def _stale_time(run: Run, path: int) -> float:
+    """For how long the path's output lacked a result that had arrived."""
+    begins, ends = _stale_stretches(run, path)
+    return float((ends - begins).sum())
+
+
+def _stale_stretches(run: Run, path: int) -> tuple[Floats, Floats]:
+    """From when to when that was; results leave in order (P30)."""
+    work = run.work
+    root = work.tuples(int(work.first_operator[path + 1]) - 1)
+    arrived, left = (times[work.outputs[root] > 0] for times in (work.arrival[root], run.finished[root]))
+    covered = np.concatenate(([-np.inf], np.maximum.accumulate(left)))[:-1]
+    begins = np.maximum(arrived, covered)
+    return begins, np.maximum(left, begins)

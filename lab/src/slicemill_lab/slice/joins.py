@@ -1,0 +1,187 @@
+"""The queries, arrivals and runs that the sliced-join experiments slice-E8 to slice-E10 share (S53).
+
+Poisson arrivals; whether two tuples match is decided by a hash of the two, so every way of running a join
+sees the same matches. CPU is what was compared, so a service rate is in tuples per million comparisons: the
+published machine is long gone, and orders, signs and ratios do not depend on ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from slicemill.operators.join.slices.chain import mem_opt
+from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.members import Member, member
+from slicemill.operators.join.slices.workload import Workload
+from slicemill.reference.slices.chain import Chain
+from slicemill.reference.slices.time_slice import Condition
+from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up
+from slicemill.rows import Row, Timed
+from slicemill_lab.experiment import Scale
+
+SECOND_US = 1_000_000
+WAYS = ("state-slice", "pull-up", "push-down")
+LONGEST_S = 30.0
+WINDOWS_S = {
+    "mostly small": (5.0, 10.0, 30.0),
+    "uniform": (10.0, 20.0, 30.0),
+    "mostly large": (20.0, 25.0, 30.0),
+}
+JOIN_SELECTIVITIES = (0.025, 0.1, 0.4)
+SHRUNK: Mapping[Scale, float] = {"small": 1 / 10, "full": 1.0}
+"""Windows and running time are shortened by this: state, and with it time to run, shrinks; ratios hardly
+do."""
+RATES: Mapping[Scale, tuple[int, ...]] = {"small": (20, 40, 60), "full": (20, 40, 60, 80)}
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+RUN_WINDOWS = 3
+"""Runs take three times the longest window, from empty states; state is measured after the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Three queries: the first wants everything, the others what one selection on A lets through."""
+
+    windows: str
+    selectivity: float
+    join_selectivity: float
+
+    def __str__(self) -> str:
+        return f"{self.windows}, Ss {self.selectivity:g}, Sj {self.join_selectivity:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run showed: mean state after warming up, comparisons, and tuples in and out."""
+
+    state: float
+    comparisons: float
+    arrived: int
+    results: int
+
+    @property
+    def service_rate(self) -> float:
+        """Arrived tuples per million comparisons."""
+        return 1e6 * self.arrived / self.comparisons
+
+
+def arrivals(rate: float, seconds: float, seed: int) -> Iterator[tuple[int, Timed]]:
+    """Tuples of two streams in order: a number to match by, and one from 0 to 1 to select by.
+
+    The latter are spread evenly over any stretch of a stream, so that also a short run has the selectivity it
+    is meant to have.
+    """
+    random = Random(f"sliced {seed}")
+    merged = []
+    for stream in (0, 1):
+        at, share = 0.0, random.random()
+        while (at := at + random.expovariate(rate)) < seconds:
+            share = (share + GOLDEN_RATIO) % 1
+            merged.append((round(at * SECOND_US), stream, (random.getrandbits(32), share)))
+    for ts, stream, row in sorted(merged):
+        yield stream, Timed(ts, row)
+
+
+def matching(selectivity: float) -> Condition:
+    """A join condition that holds for this share of all pairs, the same ones in every run."""
+    limit = round(selectivity * 2**32)
+
+    def matches(left: Row, right: Row) -> bool:
+        mixed: int = (left[0] ^ right[0]) * 2_654_435_761  # type: ignore[operator]
+        return mixed & 0xFFFFFFFF < limit
+
+    return matches
+
+
+def measure(join: QueriesJoin, rate: float, longest_s: float, seed: int, overhead: float = 0.0) -> Measured:
+    """Run a join from empty states; `overhead` is charged per tuple and operator, in comparisons."""
+    warm = longest_s * SECOND_US
+    states = []
+    arrived = results = 0
+    for stream, tuple_ in arrivals(rate, RUN_WINDOWS * longest_s, seed):
+        arrived += 1
+        results += len(join.process(stream, tuple_))
+        if tuple_.ts >= warm:
+            states.append(join.state_size)
+    return Measured(sum(states) / len(states), join.counters.cost(overhead), arrived, results)
+
+
+@cache
+def measured(setting: Setting, rate: int, scale: Scale, seed: int) -> dict[str, Measured]:
+    """One setting run in each way."""
+    members = queries(setting, SHRUNK[scale])
+    condition = matching(setting.join_selectivity)
+    plan = mem_opt(workload(setting, rate, scale))
+    joins: dict[str, Callable[[], QueriesJoin]] = {
+        "state-slice": lambda: Chain(members, plan.ends, condition),
+        "pull-up": lambda: pull_up(members, condition),
+        "push-down": lambda: PushDown(members, condition),
+    }
+    return {way: measure(joins[way](), rate, LONGEST_S * SHRUNK[scale], seed) for way in WAYS}
+
+
+def by_panel(
+    panels: Mapping[str, Setting], scale: Scale, seed: int, figure: Callable[[Measured], float]
+) -> dict[str, dict[str, list[float]]]:
+    """A figure of each way at each rate, panel by panel."""
+    return {
+        panel: {
+            way: [figure(measured(setting, rate, scale, seed)[way]) for rate in RATES[scale]] for way in WAYS
+        }
+        for panel, setting in panels.items()
+    }
+
+
+def modelled(setting: Setting, rate: float, scale: Scale) -> dict[str, Cost]:
+    """What the cost model expects of each way, per second."""
+    plan = mem_opt(workload(setting, rate, scale))
+    return {"state-slice": plan.expected} | {way: plan.baselines[way] for way in WAYS[1:]}
+
+
+def workload(setting: Setting, rate: float, scale: Scale) -> Workload:
+    """The setting as the planner sees it; time is in µs."""
+    per_us = rate / SECOND_US
+    return Workload(queries(setting, SHRUNK[scale]), (per_us, per_us), setting.join_selectivity)
+
+
+def queries(setting: Setting, shrunk: float) -> tuple[Member, ...]:
+    """Q1 without a filter, Q2 and Q3 with the same one."""
+    first, *others = (round(window * shrunk * SECOND_US) for window in WINDOWS_S[setting.windows])
+    selected = _selection(setting.selectivity)
+    return (
+        member("Q1", first),
+        *(
+            member(f"Q{number}", window, selected, setting.selectivity)
+            for number, window in enumerate(others, 2)
+        ),
+    )
+
+
+@cache
+def _selection(selectivity: float) -> Callable[[Row], bool]:
+    # One object per selectivity: equal predicates are the same predicate.
+    def selected(row: Row) -> bool:
+        return float(str(row[1])) < selectivity
+
+    return selected
+
+
+def saved(ours: float, theirs: float) -> float:
+    """Percent of what the other way needs."""
+    return 100 * (1 - ours / theirs)
+
+
+def more(ours: float, theirs: float) -> float:
+    """Percent above the other way."""
+    return 100 * (ours / theirs - 1)
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def open_interval(steps: int) -> list[float]:
+    """Evenly spaced numbers between 0 and 1, without the ends."""
+    return [step / (steps + 1) for step in range(1, steps + 1)]

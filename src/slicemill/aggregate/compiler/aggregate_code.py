@@ -1,0 +1,62 @@
+"""What the loops of all strategies ask of whoever writes one version of an aggregate."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.version import Version
+from slicemill.esl.types.aggregate import State
+
+
+class AggregateCode(Protocol):
+    """Writes a version: statements of ESL, calls of a Python class, or models.
+
+    `pools` are the tables of many rows that it keeps outside of its record.
+    """
+
+    @property
+    def version(self) -> Version: ...
+
+    @property
+    def pools(self) -> list[str]: ...
+
+    def columns(self) -> Columns:
+        """The fields of the record."""
+        ...
+
+    def pool_columns(self, table: str) -> Columns: ...
+
+    def reset(self) -> None:
+        """The aggregate begins again."""
+        ...
+
+    def statements(self, state: State, bound: bool = True) -> None:
+        """All that happens in a state; `bound`: the arguments have values."""
+        ...
+
+    def bind_last(self, started: str) -> None:
+        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
+        ...
+
+    def bound_of(self, state: State) -> int | None:
+        """How many rows a state returns at most; None where nothing can be said."""
+        ...
+
+    def returns_at_steps(self) -> bool:
+        """Does it return rows when a tuple comes?"""
+        ...
+
+    def needs_window(self) -> bool:
+        """Can the version tell what the window holds?"""
+        ...
+
+    @property
+    def one_body(self) -> bool:
+        """Do the first tuple and later ones share their statements?"""
+        ...
+
+    @property
+    def answers_once(self) -> bool:
+        """Does every tuple return exactly one row when it comes?"""
+        ...

@@ -1,0 +1,330 @@
+"""Models in a loop: what is written where a tuple comes, leaves, or a result is asked for.
+
+Several models over one window are written as one, which keeps equal cores once (`slicemill.model.joint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Place, simple_accumulator
+from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
+from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
+from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
+from slicemill.aggregate.compiler.source import Code
+from slicemill.aggregate.compiler.version import Version
+from slicemill.esl.types.aggregate import State
+from slicemill.model.classify import Way, classify
+from slicemill.model.joint import Condition, Kept, joint
+from slicemill.model.naive import Nulls
+from slicemill.model.terms import Column, Expr, Number, Symbol, walk
+from slicemill.model.weights import symbols_of
+
+_NOTHING = ("0.0", "0.0")
+_LONGEST_WHOLE = "9.2e18"  # what 64 bits hold
+_HEADS = ("rows", "begin", "at", "room")  # of a pool
+
+
+class ModelCode:
+    """Writes a version that is one model or several: records and pools hold what their cores accumulate."""
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.shared = version.out, version.shared
+        self.definition, self.record = version.definition, version.record
+        self.models = self.definition.models
+        self.windowed = self.definition.window
+        self.joint = joint(self.models, finite=not self.shared.nullable)
+        self.accumulators: list[AccumulatorCode] = [
+            self._accumulator(*kept) for kept in enumerate(self.joint.kept)
+        ]
+        self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
+        self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
+        self._uses_age = any(model.uses_age for model in self.models)
+        self.answers_if = "True"  # the text of whether a tuple that comes is answered
+
+    def _accumulator(self, number: int, kept: Kept) -> AccumulatorCode:
+        core, way = kept.core, classify(kept.core).way
+        count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
+        place = Place(self.out, self.record, number, count, self._make_room)
+        if way is Way.RECOMPUTE:
+            return RecomputedCore(core, place)
+        if core.weight is None:
+            return simple_accumulator(core, place)
+        # Nothing leaves a base version: there any weight can be kept.
+        stacked = way is Way.TWO_STACK and self.windowed
+        return WeightedStacks(core, place) if stacked else Weighted(core, place)
+
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode], bool]]:
+        """For each kind of elements the end of its fields' names, its accumulators, and if any is worn."""
+        for number, conditions in enumerate(self.joint.vectors):
+            both = zip(self.joint.kept, self.accumulators, strict=True)
+            mine = [accumulator for kept, accumulator in both if kept.conditions == conditions]
+            yield (
+                str(number),
+                conditions,
+                mine,
+                self.windowed and any(accumulator.worn for accumulator in mine),
+            )
+
+    # -- what the loop asks --------------------------------------------------------------------------------
+
+    def columns(self) -> Columns:
+        extra: list[tuple[str, str]] = []
+        for end, _, _, worn in self._vectors():
+            extra += [(f"count{end}", "i8"), (f"missing{end}", "i8")]
+            extra += [(f"older{end}", "i8")] if worn else []
+        extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
+        for accumulator in self.accumulators:
+            extra += self._fields(accumulator).items()
+        return Columns({}, extra=extra)
+
+    def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
+        """All that the record holds for a core."""
+        found = dict(accumulator.fields())
+        if _may_overflow(accumulator):
+            found[accumulator.place.name("huge")] = "i8"
+        for pool in accumulator.pools():
+            found |= {f"{pool}_{part}": "i8" for part in _HEADS}
+        return found
+
+    def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Where the state of another one has what this one keeps; `numbers` are its models there.
+
+        The other has as many models or more, and tells as many apart or fewer. Gives fields of the record,
+        then pools, by the names that they have here.
+        """
+        fields: dict[str, str] = {}
+        pools: dict[str, str] = {}
+        for here, there in enumerate(numbers):
+            new = self.joint.vectors.index(self.joint.conditions[here])
+            old = other.joint.vectors.index(other.joint.conditions[there])
+            fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
+            for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
+                to, of = self.accumulators[place], other.accumulators[origin]
+                fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
+                pools |= {
+                    self.version.array(new_pool): other.version.array(old_pool)
+                    for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
+                }
+        return fields, pools
+
+    def pool_columns(self, table: str) -> Columns:
+        return next(
+            accumulator.pools()[table] for accumulator in self.accumulators if table in accumulator.pools()
+        )
+
+    def reset(self) -> None:
+        names = [name for name, _ in self.columns().extra if not name.endswith(("_begin", "_at", "_room"))]
+        for name in names:
+            self.out.line(f"{self.record}.{name} = 0")
+
+    def bind_last(self, started: str) -> None:
+        del started
+
+    def bound_of(self, state: State) -> int | None:
+        answering = (State.INITIALIZE, State.ITERATE) if self.windowed else (State.TERMINATE,)
+        return int(state in answering)
+
+    def returns_at_steps(self) -> bool:
+        return self.windowed
+
+    def needs_window(self) -> bool:
+        return True
+
+    @property
+    def one_body(self) -> bool:
+        return True
+
+    @property
+    def answers_once(self) -> bool:
+        return self.windowed
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def statements(self, state: State, bound: bool = True) -> None:
+        self.version.state, self.version.bound = state, bound
+        if state is State.TERMINATE:
+            self.answer()
+        elif state is State.EXPIRE:
+            self._left()
+        else:
+            self._came()
+            if self.windowed and self.answers_if != "False":
+                with nullcontext() if self.answers_if == "True" else self.out.block(f"if {self.answers_if}:"):
+                    self.answer()
+
+    def _came(self) -> None:
+        out, record = self.out, self.record
+        if self._uses_age:
+            at = self._given_at()
+            out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun else 0.0")
+            out.line(f"{record}.now, {record}.begun = {at}, True")
+            for _, _, mine, worn in self._vectors():
+                for accumulator in mine:
+                    accumulator.aged(worn)
+        names, formulas = self._element()
+        images = self._images(formulas)
+        for end, conditions, mine, worn in self._vectors():
+            with self._if_element(conditions, formulas, f"missing{end} += 1"):
+                out.line(f"{record}.count{end} += 1")
+                for accumulator in mine:
+                    if isinstance(accumulator, RecomputedCore):
+                        accumulator.keep(names, f"{record}.now")
+                    else:
+                        accumulator.came(self._image(accumulator, images, "+"), worn)
+
+    def _left(self) -> None:
+        out, record = self.out, self.record
+        _, formulas = self._element()
+        images = self._images(formulas)
+        if self._uses_age:
+            out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
+        for end, conditions, mine, renews in self._vectors():
+            worn = [accumulator for accumulator in mine if accumulator.worn]
+            with self._if_element(conditions, formulas, f"missing{end} -= 1"):
+                if renews:
+                    with out.block(f"if {record}.older{end} == 0:"):
+                        out.line(f"{record}.older{end} = {record}.count{end}")
+                        for accumulator in worn:
+                            accumulator.begin_again()
+                for accumulator in mine:
+                    again = isinstance(accumulator, RecomputedCore)
+                    accumulator.left(_NOTHING if again else self._image(accumulator, images, "-"))
+                out.line(f"{record}.count{end} -= 1")
+                if renews:
+                    out.line(f"{record}.older{end} -= 1")
+                    with out.block(f"if {record}.older{end} == 0:"):
+                        for accumulator in worn:
+                            accumulator.renew()
+
+    def _given_at(self) -> str:
+        self.shared.facts.add(f"{self.record} reads at")
+        return self.version.current("at").value
+
+    def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
+        """The columns of the tuple at hand, and what is computed of them."""
+        names: dict[Expr, Pair] = {}
+        for column in dict.fromkeys(
+            part for kept in self.joint.kept for part in walk(kept.core.transform) if isinstance(part, Column)
+        ):
+            argument = self._arguments[column.name]
+            self.shared.facts.add(f"{self.record} reads {argument}")
+            code = self.version.current(argument)
+            name = self.out.fresh("x")
+            value = code.value
+            if self.shared.nullable:
+                known = f"abs({value}) < np.inf"
+                known = known if code.known else f"not {code.null} and {known}"
+                value = f"{value} if {known} else np.nan"
+            self.out.line(f"{name} = {value}")
+            names[column] = name, "0.0"
+        return names, Formulas(self.out, names)
+
+    def _images(self, formulas: Formulas) -> dict[Expr, Pair]:
+        """What the cores see of the tuple; 0 where that is too great for a double, which `huge` tells."""
+        images: dict[Expr, Pair] = {}
+        for accumulator in self.accumulators:
+            transform = accumulator.core.transform
+            if isinstance(accumulator, RecomputedCore) or transform in images:
+                continue
+            images[transform] = high, low = formulas.pair(transform)
+            if _may_overflow(accumulator):
+                name = self.out.fresh("image")
+                self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {high}, {low}")
+                with self.out.block(f"if not abs({name}h) < np.inf:"):
+                    self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
+                images[transform] = f"{name}h", f"{name}l"
+        for condition in dict.fromkeys(
+            condition for conditions in self.joint.vectors for condition in conditions
+        ):
+            formulas.pair(condition.of)  # here, so that all that follows can use it
+        return images
+
+    def _image(self, accumulator: AccumulatorCode, images: Mapping[Expr, Pair], sign: str) -> Pair:
+        """As long as an element is too great for it, a core has no value."""
+        image = images[accumulator.core.transform]
+        if _may_overflow(accumulator):
+            self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
+        return image
+
+    def _if_element(
+        self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
+    ) -> AbstractContextManager[None]:
+        """A condition for tuples that are elements, unless all are."""
+        if not conditions:
+            return nullcontext()
+        limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
+        known = sorted(
+            f"abs({formulas.pair(condition.of)[0]}) < {limit}" for condition, limit in limits.items()
+        )
+        with self.out.block(f"if not ({' and '.join(known)}):"):
+            self.out.line(f"{self.record}.{otherwise}")
+        return self.out.block("else:")
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def answer(self) -> None:
+        """What the models come to, now."""
+        out = self.out
+        formulas = Formulas(out, self._values(), rounded=True)
+        codes = []
+        for number, (model, result) in enumerate(zip(self.models, self.joint.results, strict=True)):
+            high, _ = formulas.pair(result)
+            null = f"not abs({high}) < np.inf"
+            if model.nulls is Nulls.POISON:
+                end = self.joint.vectors.index(self.joint.conditions[number])
+                null += f" or {self.record}.missing{end} > 0"
+            out.line(f"answer{number}_null = {null}")
+            codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
+        self.version.give(codes)
+
+    def _values(self) -> dict[Expr, Pair]:
+        """What the cores come to, and the values of the whole window that some of them need first."""
+        names: dict[Expr, Pair] = {}
+
+        def need(name: str) -> None:
+            if Symbol(name) in names:
+                return
+            if name in self.joint.lets:
+                for other in sorted(symbols_of(self.joint.lets[name])):
+                    need(other)
+                names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
+                return
+            accumulator = self.accumulators[int(name.removeprefix("c"))]
+            for scalar in accumulator.core.scalars:
+                need(scalar)
+            if isinstance(accumulator, RecomputedCore):
+                accumulator.names = names
+            names[Symbol(name)] = self._value(accumulator)
+
+        for number in range(len(self.accumulators)):
+            need(f"c{number}")
+        return names
+
+    def _value(self, accumulator: AccumulatorCode) -> Pair:
+        high, low = accumulator.value()
+        if not _may_overflow(accumulator):
+            return high, low
+        name = self.out.fresh("known")
+        self.out.line(f"{name} = {high} if {accumulator.place.field('huge')} == 0 else np.nan")
+        return name, low
+
+    def _make_room(self, pool: str) -> None:
+        record, out = self.record, self.out
+        at, rows, begin, room = (f"{record}.{pool}_{part}" for part in ("at", "rows", "begin", "room"))
+        with out.block(f"if {at} + {rows} == {begin} + {room}:"):
+            heads = ", ".join(
+                f'{record.upper()}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room")
+            )
+            array = self.version.array(pool)
+            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.place})")
+
+
+def _may_overflow(accumulator: AccumulatorCode) -> bool:
+    """Can it be that a tuple is an element, but what the core sees of it is too great for a double?"""
+    return not isinstance(accumulator, RecomputedCore) and not isinstance(
+        accumulator.core.transform, Column | Number
+    )

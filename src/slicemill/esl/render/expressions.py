@@ -1,0 +1,296 @@
+"""Typed expressions back to text: ESL for people, and SQL that Spark or DuckDB runs.
+
+ESL text has as few parentheses as the grammar allows and binds to the same expression again; only how ANDs
+and ORs of many parts are nested may differ. The SQL of Spark and DuckDB reads each column by its whole name,
+so `A.price` is one quoted name there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.render import duckdb as render_duckdb
+from slicemill.esl.render import words as render_words
+from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
+from slicemill.esl.types import expression as ex
+from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.time import UNITS_US
+
+Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
+
+
+def render(expr: Expr, dialect: Dialect = "esl") -> str:
+    """The text of an expression; a SlicemillError where the dialect has no words for it.
+
+    >>> from slicemill.esl.types.schema import BOOLEAN, DOUBLE
+    >>> cheap = Call("<", (ex.ColumnRef("A.price", DOUBLE), Literal(0.9, DOUBLE)), BOOLEAN)
+    >>> render(cheap), render(cheap, "spark"), render(cheap, "duckdb")
+    ('A.price < 0.9', '`A.price` < 0.9D', '"A.price" < 0.9e0')
+    """
+    return _render(expr, dialect)[0]
+
+
+class _Strength(IntEnum):
+    """How tightly the outermost operator of a text binds; parentheses stand where a weaker one is inside."""
+
+    OR = 1
+    AND = 2
+    NOT = 3
+    COMPARISON = 4
+    BITS = 5
+    SUM = 6
+    PRODUCT = 7
+    SIGN = 8
+    ATOM = 9
+
+
+_Text: TypeAlias = tuple[str, _Strength]
+
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_BINARY = {
+    "&": _Strength.BITS,
+    "|": _Strength.BITS,
+    "^": _Strength.BITS,
+    "+": _Strength.SUM,
+    "-": _Strength.SUM,
+    "*": _Strength.PRODUCT,
+    "/": _Strength.PRODUCT,
+    "%": _Strength.PRODUCT,
+    "div": _Strength.PRODUCT,
+}
+_PATTERNS = ("like", "ilike", "rlike")
+_RELATIONS = frozenset(relation.lower() for relation in INTERVAL_RELATIONS)
+_UNIT_OF_US = {us: unit for unit, us in UNITS_US.items()}
+# `avg(price) OVER (…)`: an aggregate's value is a column named after the call, which is how people read it.
+_CALL_TEXT = re.compile(r'(\w+|"[^"]+")\(')
+
+
+def _render(expr: Expr, dialect: Dialect) -> _Text:
+    if isinstance(expr, ex.ColumnRef):
+        if dialect == "esl" and _CALL_TEXT.match(expr.name):
+            return expr.name, _Strength.ATOM
+        return render_words.column(expr.name, dialect), _Strength.ATOM
+    if isinstance(expr, Literal):
+        text = render_words.literal(expr, dialect)
+        return text, _Strength.SIGN if text.startswith("-") else _Strength.ATOM
+    if isinstance(expr, Call):
+        return _call(expr, dialect)
+    if isinstance(expr, Cast):
+        return _cast(expr, dialect), _Strength.ATOM
+    if isinstance(expr, Case):
+        return _case(expr, dialect), _Strength.ATOM
+    if dialect != "esl":
+        raise SlicemillError(f"{type(expr).__name__} lives inside an aggregate and has no {dialect} SQL")
+    if isinstance(expr, ex.Argument):
+        return render_words.column(expr.name, dialect), _Strength.ATOM
+    if isinstance(expr, ex.Oldest):
+        return f"oldest().{render_words.column(expr.column, dialect)}", _Strength.ATOM
+    exists = "EXISTS " if isinstance(expr, ex.ExistsQuery) else ""
+    return f"{exists}({_query(expr.query)})", _Strength.ATOM
+
+
+def _inside(expr: Expr, dialect: Dialect, weakest: _Strength) -> str:
+    """The text of an operand, in parentheses if it binds less tightly than `weakest`."""
+    text, strength = _render(expr, dialect)
+    return text if strength >= weakest else f"({text})"
+
+
+def _list(exprs: tuple[Expr, ...], dialect: Dialect) -> str:
+    return ", ".join(render(expr, dialect) for expr in exprs)
+
+
+def _call(call: Call, dialect: Dialect) -> _Text:
+    name = call.function
+    if name in ("and", "or"):
+        return _logical(call, dialect)
+    if name == "not":
+        return _not(call, dialect)
+    if dialect != "esl" and (call.type.kind is Kind.PERIOD or _reads_period(call)):
+        raise SlicemillError(
+            f"{name} works on periods, which {dialect} does not have: compare begin and end instead"
+        )
+    if dialect == "duckdb":
+        special = render_duckdb.call(call, lambda expr: _inside(expr, "duckdb", _Strength.ATOM))
+        if special is not None:
+            return special, _Strength.ATOM
+    predicate = _predicate(call, dialect)
+    if predicate is not None:
+        return predicate, _Strength.COMPARISON
+    if name in _BINARY:
+        return _binary(call, dialect)
+    if name in ("negative", "~"):
+        operand = _inside(call.arguments[0], dialect, _Strength.SIGN)
+        sign = "~" if name == "~" else "-"
+        # Two signs in a row would begin a comment.
+        return f"{sign}({operand})" if operand[0] in "-~" else f"{sign}{operand}", _Strength.SIGN
+    if name == "concat" and len(call.arguments) == 2:
+        left = _inside(call.arguments[0], dialect, _Strength.SUM)
+        return f"{left} || {_inside(call.arguments[1], dialect, _Strength.PRODUCT)}", _Strength.SUM
+    if name == "whole_units":
+        return _whole_units(call, dialect)
+    return f"{name}({_list(call.arguments, dialect)})", _Strength.ATOM
+
+
+def _reads_period(call: Call) -> bool:
+    return any(argument.type.kind is Kind.PERIOD for argument in call.arguments)
+
+
+def _logical(call: Call, dialect: Dialect) -> _Text:
+    strength = _Strength.AND if call.function == "and" else _Strength.OR
+    texts = []
+    for part in _flat(call):
+        between = _between(part, dialect) if isinstance(part, Call) else None
+        texts.append(between or _inside(part, dialect, _Strength(strength + 1)))
+    if len(texts) == 1:
+        return texts[0], _Strength.COMPARISON
+    return f" {call.function.upper()} ".join(texts), strength
+
+
+def _flat(call: Call) -> list[Expr]:
+    """All parts of an AND of ANDs or an OR of ORs; a pair that BETWEEN says stays one part."""
+    parts: list[Expr] = []
+    waiting: list[Expr] = [call]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.function == call.function and not _is_between(part):
+            waiting.extend(reversed(part.arguments))
+        else:
+            parts.append(part)
+    return parts
+
+
+def _is_between(call: Call) -> bool:
+    if call.function != "and":
+        return False
+    low, high = call.arguments
+    return (
+        isinstance(low, Call)
+        and isinstance(high, Call)
+        and (low.function, high.function) == (">=", "<=")
+        and low.arguments[0] == high.arguments[0]
+    )
+
+
+def _between(call: Call, dialect: Dialect, not_: str = "") -> str | None:
+    if not _is_between(call):
+        return None
+    low, high = call.arguments
+    assert isinstance(low, Call) and isinstance(high, Call)
+    operands = (low.arguments[0], low.arguments[1], high.arguments[1])
+    subject, least, most = (_inside(operand, dialect, _Strength.BITS) for operand in operands)
+    return f"{subject} {not_}BETWEEN {least} AND {most}"
+
+
+def _not(call: Call, dialect: Dialect) -> _Text:
+    operand = call.arguments[0]
+    if isinstance(operand, Call):
+        negated = _between(operand, dialect, "NOT ") or _predicate(operand, dialect, negated=True)
+        if negated is not None:
+            return negated, _Strength.COMPARISON
+    return f"NOT {_inside(operand, dialect, _Strength.NOT)}", _Strength.NOT
+
+
+def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | None:
+    """Comparisons, memberships and patterns. None if the call is none, or has no negated form."""
+    name = call.function
+    if not call.arguments:
+        return None
+    first, rest = call.arguments[0], call.arguments[1:]
+    subject: Callable[[], str] = lambda: _inside(first, dialect, _Strength.BITS)  # noqa: E731
+    not_ = "NOT " if negated else ""
+    if name == "isnull":
+        return f"{subject()} IS {not_}NULL"
+    if name == "<=>" and isinstance(rest[0], Literal) and isinstance(rest[0].value, bool):
+        return f"{subject()} IS {not_}{str(rest[0].value).upper()}"
+    if name == "<=>" and (negated or dialect == "duckdb"):
+        words = "IS DISTINCT FROM" if negated else "IS NOT DISTINCT FROM"
+        return f"{subject()} {words} {_inside(rest[0], dialect, _Strength.BITS)}"
+    if name == "in":
+        return f"{subject()} {not_}IN ({_list(rest, dialect)})"
+    if name in _PATTERNS:
+        text = f"{subject()} {not_}{name.upper()} {_inside(rest[0], dialect, _Strength.BITS)}"
+        return text + _escape(name, rest[1:], dialect)
+    if negated:
+        return None
+    if name in _COMPARISONS or (name in _RELATIONS and (name != "contains" or _reads_period(call))):
+        return f"{subject()} {name.upper()} {_inside(rest[0], dialect, _Strength.BITS)}"
+    return None
+
+
+def _escape(pattern: str, given: tuple[Expr, ...], dialect: Dialect) -> str:
+    if given:
+        return f" ESCAPE {render(given[0], dialect)}"
+    # Spark's default; DuckDB has none.
+    return r" ESCAPE '\'" if dialect == "duckdb" and pattern != "rlike" else ""
+
+
+def _binary(call: Call, dialect: Dialect) -> _Text:
+    name = call.function
+    strength = _BINARY[name]
+    first = call.arguments[0]
+    # ESL reads & | ^ from left to right, Spark and DuckDB in orders of their own: nobody should have to know.
+    mixed = strength is _Strength.BITS and not (isinstance(first, Call) and first.function == name)
+    left = _inside(first, dialect, _Strength.SUM if mixed else strength)
+    right = _inside(call.arguments[1], dialect, _Strength(strength + 1))
+    return f"{left} {name.upper()} {right}", strength
+
+
+def _whole_units(call: Call, dialect: Dialect) -> _Text:
+    operand, unit = call.arguments
+    assert isinstance(unit, Literal) and isinstance(unit.value, int)
+    if dialect == "esl":
+        return f"CAST({render(operand)} AS INTERVAL {_UNIT_OF_US[unit.value]})", _Strength.ATOM
+    left = _inside(operand, dialect, _Strength.PRODUCT)
+    return f"{left} DIV {render(unit, dialect)}", _Strength.PRODUCT
+
+
+def _cast(cast: Cast, dialect: Dialect) -> str:
+    if dialect == "duckdb":
+        return render_duckdb.cast(cast, render(cast.operand, dialect))
+    type_ = render_words.type_name(cast.type, dialect)
+    text = f"{'TRY_CAST' if cast.safe else 'CAST'}({render(cast.operand, dialect)} AS {type_})"
+    return _shortened(text, cast.type) if dialect == "spark" else text
+
+
+def _shortened(text: str, type_: Type) -> str:
+    """Spark lets any length pass through CAST(… AS VARCHAR(n)); here the type holds n characters at most."""
+    return text if type_.length is None else f"left({text}, {type_.length})"
+
+
+def _case(case: Case, dialect: Dialect) -> str:
+    words = ["CASE"]
+    for condition, value in case.branches:
+        words.append(f"WHEN {render(condition, dialect)} THEN {render(value, dialect)}")
+    if not ex.is_null_literal(case.default):
+        words.append(f"ELSE {render(case.default, dialect)}")
+    return " ".join([*words, "END"])
+
+
+def _query(query: RelationQuery) -> str:
+    """A query over an aggregate's tables, as people would write it."""
+    words = ["SELECT DISTINCT" if query.distinct else "SELECT"]
+    words.append(", ".join(render(item.expr) for item in query.items))
+    sources = []
+    for entry in query.inputs:
+        name = f"({_query(entry.query)})" if entry.query is not None else entry.relation
+        sources.append(name if name == entry.alias else f"{name} AS {entry.alias}")
+    words.append(f"FROM {', '.join(sources)}")
+    if query.where is not None:
+        words.append(f"WHERE {render(query.where)}")
+    if query.group_by:
+        words.append(f"GROUP BY {', '.join(render(item.expr) for item in query.group_by)}")
+    if query.having is not None:
+        words.append(f"HAVING {render(query.having)}")
+    if query.order_by:
+        keys = [f"{render(key)} DESC" if descending else render(key) for key, descending in query.order_by]
+        words.append(f"ORDER BY {', '.join(keys)}")
+    if query.limit is not None:
+        words.append(f"LIMIT {query.limit}")
+    return " ".join(words)

@@ -1,0 +1,316 @@
+"""Functions of strings. Positions count characters from 1, negative ones from the end, as in SQL and Spark.
+
+Columns are computed by Arrow's functions. Where these count bytes or know fewer letters than Python does,
+columns that are not ASCII run by the row form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Call
+from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.function import SAME, Function, Types, plain
+from slicemill.scalar.kernel import Fallback, KernelCall, KernelMaker, Out, Strict, kernel
+from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.vectors import Numbers, numbers, on_arrow
+
+_END = 0x7FFF_FFFF
+_LONG = 10_000
+_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # in SQL; NULL stays NULL
+
+
+def _positions(types: Types, _result: Type) -> Types:
+    """Counts and positions are INT; a BIGINT must fit."""
+    return tuple(t.INT if type_.kind is Kind.BIGINT else type_ for type_ in types)
+
+
+def only_ascii(text: pa.Array) -> pa.Array:
+    if pc.all(pc.string_is_ascii(text)).as_py() is False:
+        raise Fallback
+    return text
+
+
+# -- letters ----------------------------------------------------------------------------------------------
+
+
+def _chr(code: int) -> str:
+    return "" if code < 0 else chr(code & 0xFF)
+
+
+def _initcap(text: str) -> str:
+    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+
+
+def _translate(text: str, matching: str, replacement: str) -> str:
+    table: dict[int, str | None] = {}
+    for index, letter in enumerate(matching):
+        table.setdefault(ord(letter), replacement[index] if index < len(replacement) else None)
+    return text.translate(table)
+
+
+def _length_column(text: pa.Array) -> Numbers:
+    return numbers(pc.utf8_length(text))
+
+
+# -- joining and repeating --------------------------------------------------------------------------------
+
+
+def _concat_row(*parts: str) -> str:
+    return "".join(parts)
+
+
+def _concat_column(*parts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _concat_in_duckdb(call: Call) -> str:
+    return f"({' || '.join(f'{{{index}}}' for index in range(len(call.arguments)))})"
+
+
+def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
+    return None if separator is None else separator.join(part for part in parts if part is not None)
+
+
+def _repeat_row(text: str, count: int) -> str:
+    return text * max(count, 0)
+
+
+def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
+    bounded = np.clip(count, 0, _LONG)
+    times = pa.scalar(int(bounded)) if np.ndim(count) == 0 else pa.array(bounded)
+    if isinstance(text, pa.Scalar) and not isinstance(times, pa.Scalar):
+        text = pa.repeat(text, len(times))
+    return Out(pc.binary_repeat(text, times), fallback=np.asarray(count > _LONG))
+
+
+def _padding(text: str, width: int, pad: str) -> str:
+    missing = width - len(text)
+    return (pad * (missing // len(pad) + 1))[:missing] if pad and missing > 0 else ""
+
+
+def _lpad(text: str, width: int, pad: str = " ") -> str:
+    return _padding(text, width, pad) + text[: max(width, 0)]
+
+
+def _rpad(text: str, width: int, pad: str = " ") -> str:
+    return text[: max(width, 0)] + _padding(text, width, pad)
+
+
+def _pad_in_duckdb(name: str) -> tuple[str, str]:
+    return (
+        f"{name}({{0}}, {{1}}, ' ')",
+        f"CASE WHEN {{2}} = '' THEN left({{0}}, {_AT_LEAST_0}) ELSE {name}({{0}}, {{1}}, {{2}}) END",
+    )
+
+
+# -- finding ----------------------------------------------------------------------------------------------
+
+
+def _part_column(function: Callable[..., Any]) -> KernelMaker:
+    """A test of strings for a constant part."""
+
+    def make(call: KernelCall) -> Strict | None:
+        part = call.constant(1)
+        if not isinstance(part, str):
+            return None
+        return lambda text, _part: on_arrow(lambda column: function(column, part), text)
+
+    return make
+
+
+def _instr_row(text: str, part: str) -> int:
+    return text.find(part) + 1
+
+
+def _instr_column(call: KernelCall) -> Strict | None:
+    part = call.constant(1)
+    if not isinstance(part, str):
+        return None
+    return lambda text, _part: numbers(pc.find_substring(only_ascii(text), part)) + np.int32(1)
+
+
+def _locate(part: str | None, text: str | None, start: int | None = 1) -> int | None:
+    if start is None:
+        return 0
+    if part is None or text is None:
+        return None
+    if start < 1:
+        return 0
+    return text.find(part, start - 1) + 1 if part else 1
+
+
+def _levenshtein(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (left != right))
+    return row[-1]
+
+
+# -- parts ------------------------------------------------------------------------------------------------
+
+
+def _slice_column(start: int, stop: int | None = None) -> Strict:
+    return lambda text, *_positions: pc.utf8_slice_codeunits(text, start, stop)
+
+
+def _left_row(text: str, count: int) -> str:
+    return text[:count] if count > 0 else ""
+
+
+def _left_column(call: KernelCall) -> Strict | None:
+    count = call.constant(1)
+    return _slice_column(0, max(count, 0)) if isinstance(count, int) else None
+
+
+def _right_row(text: str, count: int) -> str:
+    return text[-count:] if count > 0 else ""
+
+
+def _right_column(call: KernelCall) -> Strict | None:
+    count = call.constant(1)
+    if not isinstance(count, int):
+        return None
+    return _slice_column(-count) if count > 0 else _slice_column(0, 0)
+
+
+def _substring_row(text: str, position: int, count: int = _END) -> str:
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    return text[max(start, 0) : max(start + count, 0)]
+
+
+def _substring_column(call: KernelCall) -> Strict | None:
+    position, count = call.constant(1), call.constant(2, default=_END)
+    if not isinstance(position, int) or not isinstance(count, int):
+        return None
+    if position < 0:
+        # A start before the text would shorten the count; only without one the start alone decides.
+        return _slice_column(position) if count == _END else None
+    start = max(position - 1, 0)
+    return _slice_column(start, start + max(count, 0))
+
+
+def _replace_row(text: str, search: str, replacement: str = "") -> str:
+    return text.replace(search, replacement) if search else text
+
+
+def _replace_column(call: KernelCall) -> Strict | None:
+    search, replacement = call.constant(1), call.constant(2, default="")
+    if not isinstance(search, str) or not isinstance(replacement, str):
+        return None
+    if not search:
+        return lambda text, *_parts: text
+    return lambda text, *_parts: pc.replace_substring(text, search, replacement)
+
+
+def _split_part(text: str, delimiter: str, index: int) -> str:
+    if index == 0:
+        raise ExpressionError("split_part counts parts from 1, or from -1 at the end; 0 is no part")
+    parts = text.split(delimiter) if delimiter else [text]
+    position = index - 1 if index > 0 else len(parts) + index
+    return parts[position] if 0 <= position < len(parts) else ""
+
+
+def _substring_index(text: str, delimiter: str, count: int) -> str:
+    """What stands before the count-th delimiter, or behind it from the end; delimiters may overlap."""
+    if count == 0 or not delimiter:
+        return ""
+    if count > 0:
+        found = -1
+        for _ in range(count):
+            found = text.find(delimiter, found + 1)
+            if found < 0:
+                return text
+        return text[:found]
+    found = len(text) - len(delimiter) + 1
+    for _ in range(-count):
+        found = text.rfind(delimiter, 0, found - 1 + len(delimiter)) if found > 0 else -1
+        if found < 0:
+            return text
+    return text[found + len(delimiter) :]
+
+
+_length = Function(row=plain(len), column=kernel(_length_column), duckdb="length({0})")
+_substring = Function(
+    row=plain(_substring_row),
+    takes=_positions,
+    column=_substring_column,
+    duckdb=(
+        "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END)",
+        "substr({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END, {2})",
+    ),
+)
+
+STRINGS: dict[str, Function] = {
+    "ascii": Function(row=plain(lambda text: ord(text[0]) if text else 0), duckdb=SAME),
+    "char_length": _length,
+    "chr": Function(row=plain(_chr)),
+    "concat": Function(row=plain(_concat_row), column=kernel(_concat_column), duckdb=_concat_in_duckdb),
+    "concat_ws": Function(row=plain(_concat_ws), strict=False, duckdb=SAME),
+    "contains": Function(
+        row=plain(lambda text, part: part in text), column=_part_column(pc.match_substring), duckdb=SAME
+    ),
+    "endswith": Function(
+        row=plain(str.endswith), column=_part_column(pc.ends_with), duckdb="ends_with({0}, {1})"
+    ),
+    "initcap": Function(row=plain(_initcap)),
+    "instr": Function(row=plain(_instr_row), column=_instr_column, duckdb="CAST(instr({0}, {1}) AS INTEGER)"),
+    "left": Function(
+        row=plain(_left_row), takes=_positions, column=_left_column, duckdb=f"left({{0}}, {_AT_LEAST_0})"
+    ),
+    "length": _length,
+    "levenshtein": Function(row=plain(_levenshtein)),
+    "locate": Function(
+        row=plain(_locate), takes=_positions, strict=False, duckdb="CAST(instr({1}, {0}) AS INTEGER)"
+    ),
+    "lower": Function(
+        row=plain(str.lower), column=kernel(lambda text: pc.ascii_lower(only_ascii(text))), duckdb=SAME
+    ),
+    "lpad": Function(row=plain(_lpad), takes=_positions, duckdb=_pad_in_duckdb("lpad")),
+    "ltrim": Function(
+        row=plain(lambda text: text.lstrip(" ")),
+        column=kernel(lambda text: pc.ascii_ltrim(text, " ")),
+        duckdb=SAME,
+    ),
+    "repeat": Function(row=plain(_repeat_row), takes=_positions, column=kernel(_repeat_column), duckdb=SAME),
+    "replace": Function(
+        row=plain(_replace_row),
+        column=_replace_column,
+        duckdb=("replace({0}, {1}, '')", "replace({0}, {1}, {2})"),
+    ),
+    "reverse": Function(row=plain(lambda text: text[::-1]), column=kernel(pc.utf8_reverse), duckdb=SAME),
+    "right": Function(
+        row=plain(_right_row), takes=_positions, column=_right_column, duckdb=f"right({{0}}, {_AT_LEAST_0})"
+    ),
+    "rpad": Function(row=plain(_rpad), takes=_positions, duckdb=_pad_in_duckdb("rpad")),
+    "rtrim": Function(
+        row=plain(lambda text: text.rstrip(" ")),
+        column=kernel(lambda text: pc.ascii_rtrim(text, " ")),
+        duckdb=SAME,
+    ),
+    "split_part": Function(row=plain(_split_part), takes=_positions, duckdb=SAME),
+    "startswith": Function(
+        row=plain(str.startswith), column=_part_column(pc.starts_with), duckdb="starts_with({0}, {1})"
+    ),
+    "substr": _substring,
+    "substring": _substring,
+    "substring_index": Function(row=plain(_substring_index), takes=_positions),
+    "translate": Function(row=plain(_translate), duckdb=SAME),
+    "trim": Function(
+        row=plain(lambda text: text.strip(" ")),
+        column=kernel(lambda text: pc.ascii_trim(text, " ")),
+        duckdb=SAME,
+    ),
+    "upper": Function(
+        row=plain(str.upper), column=kernel(lambda text: pc.ascii_upper(only_ascii(text))), duckdb=SAME
+    ),
+}

@@ -1,0 +1,60 @@
+"""The table of functions is whole: signatures, entries and SQL names belong together."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+import pytest
+
+from slicemill.esl.types.expression import Call, Literal
+from slicemill.esl.types.schema import BOOLEAN, NULL
+from slicemill.scalar import signatures
+from slicemill.scalar.function import SAME, Abbreviation, Function
+from slicemill.scalar.functions.logic import ABBREVIATIONS
+from slicemill.scalar.signatures import SCALARS
+from slicemill.scalar.table import FUNCTIONS, in_duckdb
+
+TOPICS = re.findall(r"# (\w+)\n((?:.+->.+\n)+)", signatures._LIBRARY)
+
+
+def names_in(lines: str) -> set[str]:
+    return {line.split("(")[0] for line in lines.splitlines()}
+
+
+def entries_of(topic: str) -> set[str]:
+    module = import_module(f"slicemill.scalar.functions.{topic}")
+    tables = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, dict)]
+    return {name for table in tables for name, entry in table.items() if _is_entry(entry)}
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, Function | Abbreviation)
+
+
+def test_every_signature_stands_under_the_topic_that_has_its_entry() -> None:
+    assert {name for _, lines in TOPICS for name in names_in(lines)} == set(SCALARS)
+    for topic, lines in TOPICS:
+        assert names_in(lines) <= entries_of(topic), topic
+
+
+def test_a_name_has_one_entry() -> None:
+    assert not set(FUNCTIONS) & set(ABBREVIATIONS)
+    assert set(SCALARS) <= set(FUNCTIONS) | set(ABBREVIATIONS)
+
+
+def templates() -> list[tuple[str, str]]:
+    found = []
+    for name in SCALARS:
+        sql = (ABBREVIATIONS.get(name) or FUNCTIONS[name]).duckdb
+        if sql is not None and sql != SAME and not callable(sql):
+            found += [(name, text) for text in ((sql,) if isinstance(sql, str) else sql)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "template"), templates())
+def test_a_name_in_duckdb_takes_as_many_arguments_as_the_function(name: str, template: str) -> None:
+    """A template with places for other arguments could never be used."""
+    count = len(set(re.findall(r"\{\d\}", template)))
+    assert SCALARS[name].takes(count)
+    assert in_duckdb(Call(name, (Literal(None, NULL),) * count, BOOLEAN)) == template

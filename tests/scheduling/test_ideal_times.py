@@ -1,0 +1,100 @@
+"""The ideal time of a result is that of all rows it is made of, through all units on their way (P22)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+from slicemill.scheduling.adaptive import BatchCost
+from slicemill.scheduling.ideal_times import Written, ideal_time
+from slicemill.scheduling.unit_statistics import UnitStatistics
+from slicemill.time import wall_clock_us
+from slicemill_lab.charts import composites
+from slicemill_lab.charts.composites import Join, Joined, JoinSide
+from slicemill_lab.charts.segments import SegmentFigures
+from support.engine import fed_mill, feed_rows, finish, inline_pool
+
+STREAMS = """
+CREATE STREAM a (k int, x int, ts timestamp) ORDER BY ts;
+CREATE STREAM b (k int, y int, ts timestamp) ORDER BY ts;
+CREATE STREAM c (k int, z int, ts timestamp) ORDER BY ts;
+"""
+THREE = """
+CREATE QUERY three AS SELECT a.k, x, y, z
+  FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS], c [RANGE 10 SECONDS] WHERE a.k = b.k AND b.k = c.k;
+"""
+OTHERS = """
+CREATE STREAM ab AS SELECT a.k AS k, x, y FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k;
+CREATE QUERY stepped AS SELECT ab.k, x, y, z FROM ab [RANGE 10 SECONDS], c [RANGE 10 SECONDS]
+  WHERE ab.k = c.k;
+CREATE STREAM u AS SELECT k FROM ab UNION ALL SELECT k FROM c;
+CREATE QUERY united AS SELECT k FROM u WHERE k > 3;
+CREATE QUERY alone AS SELECT k FROM a WHERE k > 3;
+"""
+
+
+def writers(script: str) -> dict[str, Written]:
+    """What writes each log of a script; the runs of each unit cost something else."""
+    catalog = bind(script).catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    found = {}
+    for number, unit in enumerate(cut(graph)):
+        known = UnitStatistics(cost=BatchCost(10.0**number, 0.01 * 10.0**number))
+        inputs = {graph.streams.get(log, log): log for log in unit.inputs}
+        found |= {log: Written(graph, root, inputs, known) for root, log in unit.outputs}
+    return found
+
+
+def test_a_join_of_three_streams_takes_three_rows() -> None:
+    found = writers(STREAMS + THREE + OTHERS)
+    cost = found["three"].statistics.cost
+    assert ideal_time("three", found) == pytest.approx(
+        (cost.overhead + 3 * cost.per_row, cost.overhead + cost.per_row)
+    )
+    # The same by the rule for trees: rows cost something before their first join, the run at the end.
+    row = JoinSide(1, cost.per_row, cost.per_row, 1)
+    free = Join(0, 1, 1)
+    pair = Joined(row, row, free, SegmentFigures(1, 0, 0))
+    tree = Joined(pair, row, free, SegmentFigures(1, cost.overhead, cost.overhead))
+    assert ideal_time("three", found).whole_s == pytest.approx(composites.ideal_time(tree))
+
+
+def test_a_result_goes_through_the_units_before_it() -> None:
+    found = writers(STREAMS + THREE + OTHERS)
+    of = {log: found[log].statistics.cost for log in ("ab", "stepped", "u", "united", "alone")}
+    pair = of["ab"].overhead + 2 * of["ab"].per_row
+    assert ideal_time("stepped", found).whole_s == pytest.approx(
+        pair + of["stepped"].overhead + 2 * of["stepped"].per_row
+    )
+    assert ideal_time("stepped", found).last_s == pytest.approx(of["ab"].of(1) + of["stepped"].of(1))
+    # Of a union, a row comes one way: the longest is that of pairs.
+    assert ideal_time("united", found).whole_s == pytest.approx(pair + of["u"].of(1) + of["united"].of(1))
+    assert ideal_time("alone", found) == pytest.approx((of["alone"].of(1),) * 2)
+    assert ideal_time("a", found) == (0, 0)
+
+
+def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: Path) -> None:
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
+        mill.execute(STREAMS + THREE)
+        mill.open()
+        for number in range(3):
+            for name in ("a", "b", "c"):
+                feed_rows(mill, name, [(1, number, 1_000_000 * number)])
+            mill.dispatcher.run_all()
+        finish(mill)
+        metrics = mill.queries["three"].metrics()
+        assert metrics.rows == 27
+        cost = mill.dispatcher.running.writers["three"].statistics.cost
+        assert metrics.ideal_s == pytest.approx(cost.overhead + 3 * cost.per_row)
+        # The last run's slowdowns are by what is known now; those of the runs before by what was known then.
+        assert (metrics.warm_up.count, metrics.figures.slowdown.count) == (1, 26)
+        buckets = mill.metrics().plain()["buckets"]
+        assert sum(bucket["response_s"]["count"] for bucket in buckets) == 26
+        assert any(bucket["memory"]["most_rows_waiting"] == 3 for bucket in buckets)
+        assert all(bucket["staleness"] + bucket["freshness"] == pytest.approx(1) for bucket in buckets)
+        assert any(bucket["staleness"] > 0 for bucket in buckets)

@@ -1,0 +1,37 @@
+"""Fixed queues as a policy sees them, for tests that ask a policy one question at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slicemill.scheduling.arrays import Floats
+from slicemill_lab.charts.charts import Piece
+from slicemill_lab.charts.segments import SegmentFigures
+from slicemill_lab.policies.policy import Unit
+
+
+@dataclass
+class FixedQueue:
+    unit: int
+    times: Floats = field(default_factory=lambda: np.ones(1))
+    drops: Floats = field(default_factory=lambda: np.ones(1))
+    arrival: float = 0.0
+
+    @property
+    def head_slope(self) -> float:
+        return float(self.drops[0] / self.times[0])
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def queue(unit: int, times: Sequence[float] = (1,), arrival: float = 0.0) -> FixedQueue:
+    """One output per tuple."""
+    return FixedQueue(unit, np.array(times, dtype=float), np.ones(len(times)), arrival)
+
+
+def unit(time: float, drop: float = 1) -> Unit:
+    return Unit(f"unit of {time}", Piece(time, drop), SegmentFigures(drop, time, time))
