@@ -13,7 +13,6 @@ from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import state_codecs  # noqa: F401 - says how states store what they hold of a plan
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.numbering import input_bits
