@@ -13,9 +13,9 @@ from slicemill.explain.model_dimensions import dimensions, shown
 from slicemill.explain.model_shapes import INKS, PLAIN, outline, shape
 from slicemill.explain.model_svg import Use, model_svg
 from slicemill.model import Kind, expression
-from slicemill.model.canonical import blocking_graph
-from slicemill.model.graph import Node, Op, Phase, Storage
-from slicemill.model.kept import kept_graph
+from slicemill.model.graphs.canonical import blocking_graph
+from slicemill.model.graphs.graph import Node, Op, Phase, Storage
+from slicemill.model.graphs.kept import kept_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 USE = Use("supposed", 1000, 1)

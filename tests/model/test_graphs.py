@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.model import ModelError, expression
-from slicemill.model.canonical import blocking_graph, incremental_graph
-from slicemill.model.graph import Edge, Graph, Node, Op, Phase
-from slicemill.model.interpret import Instance, asynchronous, run
+from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase
+from slicemill.model.graphs.interpret import Instance, asynchronous, run
 
 FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
 ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} < 0)"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from slicemill.model import Kind, expression
-from slicemill.model.canonical import incremental_graph
 from slicemill.model.catalogue import CATALOGUE
-from slicemill.model.graph import Op, Phase
-from slicemill.model.kept import kept_graph
+from slicemill.model.graphs.canonical import incremental_graph
+from slicemill.model.graphs.graph import Op, Phase
+from slicemill.model.graphs.kept import kept_graph
 
 
 @pytest.mark.parametrize("text", ["sum(x^2)", "variance(x)", "slope(x, y)", "prod(x)"])

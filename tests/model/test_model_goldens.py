@@ -8,10 +8,9 @@ from fractions import Fraction
 import pytest
 
 from slicemill.model import Kind, expression
-from slicemill.model.canonical import blocking_graph, incremental_graph
-from slicemill.model.interpret import Instance, run
-from slicemill.model.terms import ModelError
-from slicemill.model.vectors import (
+from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
+from slicemill.model.graphs.interpret import Instance, run
+from slicemill.model.graphs.vectors import (
     filter_oldest,
     merge,
     permute,
@@ -20,6 +19,7 @@ from slicemill.model.vectors import (
     transform,
     zipped,
 )
+from slicemill.model.terms import ModelError
 
 STATISTICS = {
     "sum(x)": [14, 17, 18, 21, 26],

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.model import expression
-from slicemill.model.canonical import blocking_graph
 from slicemill.model.flow import Step, flow, run
-from slicemill.model.graph import Edge, Graph, Node, Op
-from slicemill.model.interpret import Instance
-from slicemill.model.interpret import run as run_graph
+from slicemill.model.graphs.canonical import blocking_graph
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op
+from slicemill.model.graphs.interpret import Instance
+from slicemill.model.graphs.interpret import run as run_graph
 from slicemill.model.rules import RULES, merge_equal
 
 VECTORS = st.lists(st.fractions(-9, 9, max_denominator=4), min_size=2, max_size=6).map(tuple)

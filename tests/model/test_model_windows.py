@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.model import ModelError, expression
-from slicemill.model.canonical import blocking_graph, incremental_graph
-from slicemill.model.interpret import Instance, run
-from slicemill.model.windows import DataWindow, TimeWindow
+from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
+from slicemill.model.graphs.interpret import Instance, run
+from slicemill.model.graphs.windows import DataWindow, TimeWindow
 
 
 def contents(instances: list[Instance]) -> list[list[int]]:

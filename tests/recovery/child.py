@@ -128,8 +128,8 @@ def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
 
 def _is_to_be_written(running: mill.Mill, one: RunningUnit) -> bool:
     """Whether a checkpoint is due and can be written: a worker that was killed has nothing to write."""
-    crews = running.dispatcher._crews
-    held = all(crews.holder_of(one, cell) is not None for cell in range(one.cells))
+    assignments = running.dispatcher._assignments
+    held = all(assignments.holder_of(one, cell) is not None for cell in range(one.cells))
     return held and one.checkpoint_due(time.monotonic())
 
 

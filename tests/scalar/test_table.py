@@ -10,7 +10,7 @@ import pytest
 from slicemill.esl.types.expression import Call, Literal
 from slicemill.esl.types.schema import BOOLEAN, NULL
 from slicemill.scalar import signatures
-from slicemill.scalar.function import SAME, Abbreviation, Function
+from slicemill.scalar.function import SAME, Abbreviation, ScalarFunction
 from slicemill.scalar.functions.logic import ABBREVIATIONS
 from slicemill.scalar.signatures import SCALARS
 from slicemill.scalar.table import FUNCTIONS, in_duckdb
@@ -29,7 +29,7 @@ def entries_of(topic: str) -> set[str]:
 
 
 def _is_entry(value: object) -> bool:
-    return isinstance(value, Function | Abbreviation)
+    return isinstance(value, ScalarFunction | Abbreviation)
 
 
 def test_every_signature_stands_under_the_topic_that_has_its_entry() -> None:

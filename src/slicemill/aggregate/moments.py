@@ -32,6 +32,7 @@ from slicemill.aggregate.columns import (
     whole_numbers,
 )
 from slicemill.aggregate.exact import limbs
+from slicemill.aggregate.exact.totals import with_nonfinite
 from slicemill.aggregate.inwindow import Args
 from slicemill.aggregate.result_types import declared
 from slicemill.aggregate.statistic import Number
@@ -241,8 +242,7 @@ class ColumnMoments:
             valid = counts > bias
             if self.name.startswith("stddev"):
                 out = np.sqrt(out)
-        self._spoil(out, prepared, windows)
-        return doubles(out, valid)
+        return doubles(self._with_nonfinite(out, prepared, windows), valid)
 
     def history(self, rows: Rows, partitions: Windows) -> History:
         prepared = self._prepared(rows)
@@ -345,19 +345,20 @@ class ColumnMoments:
         for number in sums:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
 
-    def _spoil(self, out: NDArray[np.float64], prepared: Prepared, windows: Windows) -> None:
-        """Put NaN and infinities where the window has some."""
+    def _with_nonfinite(
+        self, found: NDArray[np.float64], prepared: Prepared, windows: Windows
+    ) -> NDArray[np.float64]:
+        """With NaN and infinities where the window has some."""
         if not prepared.odd:
-            return
-        none = np.zeros(len(windows), np.int64)
+            return found
+        none = np.zeros(len(windows), np.bool_)
         nan, up, down = (
-            sums_over(prepared.odd[name], windows) > 0 if name in prepared.odd else none > 0
+            sums_over(prepared.odd[name], windows) > 0 if name in prepared.odd else none
             for name in ("nan", "inf", "-inf")
         )
         if self._degree == 2:
-            out[nan | up | down] = np.nan
-        else:
-            out[up], out[down], out[nan | (up & down)] = np.inf, -np.inf, np.nan
+            return np.where(nan | up | down, np.nan, found)
+        return with_nonfinite(found, nan, up, down)
 
     # -- by the arithmetic of rows -------------------------------------------------------------------
 

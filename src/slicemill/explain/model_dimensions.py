@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.model.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs.graph import Graph, Node, Op, Phase
 
 # Of 1, d and n. Nobody can tell before the data come: None.
 Dimension = tuple[int, int, int] | None

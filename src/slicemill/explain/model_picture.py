@@ -15,7 +15,7 @@ from slicemill.explain.model_shapes import BADGE, LID, TIP, badge, ink_of, outli
 from slicemill.explain.svg_shapes import curve, n
 from slicemill.explain.svg_text import text_width, wrapped, xml
 from slicemill.model.classify import Kind
-from slicemill.model.graph import Edge, Graph, Node, Op, Phase
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase
 
 SIZE = 10.5
 _LINE = 14.0

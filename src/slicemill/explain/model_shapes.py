@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slicemill.explain.layout import Rectangle
 from slicemill.explain.svg_shapes import n
 from slicemill.model.classify import Kind
-from slicemill.model.graph import Node, Op, Storage
+from slicemill.model.graphs.graph import Node, Op, Storage
 
 BADGE = 11.0  # radius of the circle with an operator's letter
 TIP = 9.0

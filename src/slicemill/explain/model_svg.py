@@ -14,11 +14,11 @@ from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, Picture, Told
 from slicemill.explain.model_shapes import INKS, PLAIN, badge, shape
 from slicemill.explain.svg_shapes import ARC, FAINT_INK, INK, PAPER, n
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
-from slicemill.model.canonical import blocking_graph
 from slicemill.model.classify import Kind, Way
 from slicemill.model.cost import estimate
-from slicemill.model.graph import Graph, Node, Phase
-from slicemill.model.kept import kept_graph
+from slicemill.model.graphs.canonical import blocking_graph
+from slicemill.model.graphs.graph import Graph, Node, Phase
+from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
 
 _TITLE = 15.0

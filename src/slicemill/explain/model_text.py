@@ -11,10 +11,10 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED, ModelDefinition
 from slicemill.esl.types.query import Frame, Window
 from slicemill.explain.model_svg import Use
-from slicemill.model.canonical import blocking_graph
 from slicemill.model.core import Core
 from slicemill.model.cost import Cost, cost_table, estimate, ways_table
-from slicemill.model.kept import kept_graph
+from slicemill.model.graphs.canonical import blocking_graph
+from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
 from slicemill.model.terms import DIMENSION, Aggregate, walk
 from slicemill.operators.over.spec import WindowAggregate

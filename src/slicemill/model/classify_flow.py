@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicemill.model.classify import Classification, Kind, Way, classify
 from slicemill.model.core import Core
 from slicemill.model.flow import Flow, Input, Step
-from slicemill.model.graph import Op
+from slicemill.model.graphs.graph import Op
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.rules.fuse_transforms import composed
 from slicemill.model.terms import Column, Expr, ModelError

@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from slicemill.model import vectors
-from slicemill.model.graph import Op
+from slicemill.model.graphs import vectors
+from slicemill.model.graphs.graph import Op
+from slicemill.model.graphs.vectors import Function, Vector
 from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulator
 from slicemill.model.parse import parse
 from slicemill.model.scalars import evaluate, exact
 from slicemill.model.terms import Expr, ModelError
-from slicemill.model.vectors import Function, Vector
 
 # Operators beyond those of the expression language.
 CONCATENATION = Accumulator(

@@ -171,7 +171,7 @@ class _Builder:
         columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
         member_times = bool(select.aggregates) and not select.running
         if member_times:
-            columns += [Column(f"{entry.alias}._ts", TIMESTAMP) for entry in streams]
+            columns += [_time_of(entry) for entry in streams]
         schema = Schema(tuple(columns))
         windows = tuple(entry.window for entry in streams if entry.window is not None)
         join = WindowJoin(
@@ -192,7 +192,7 @@ class _Builder:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
         single = len(streams) == 1
         windows = tuple(
-            (None if single else f"{entry.alias}._ts", entry.window)
+            (None if single else _time_of(entry).name, entry.window)
             for entry in windowed
             if entry.window is not None
         )
@@ -235,10 +235,15 @@ def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
     return kinds.pop() if len(kinds) == 1 else TimestampKind.EXTERNAL
 
 
+def _time_of(entry: Input) -> Column:
+    """The time of a joined tuple, beside the columns of all."""
+    return Column("_ts", TIMESTAMP).of(entry.alias)
+
+
 def _qualified(alias: str, schema: Schema) -> tuple[Column, ...]:
     if not alias:
         return schema.columns
-    return tuple(Column(f"{alias}.{column.name}", column.type) for column in schema)
+    return tuple(column.of(alias) for column in schema)
 
 
 def _take(pending: list[Expr], schema: Schema) -> Expr | None:
@@ -249,6 +254,4 @@ def _take(pending: list[Expr], schema: Schema) -> Expr | None:
 
 
 def _is_identity(items: tuple[Item, ...], schema: Schema) -> bool:
-    return tuple((i.name, i.expr) for i in items) == tuple(
-        (c.name, ColumnRef(c.name, c.type)) for c in schema
-    )
+    return tuple((i.name, i.expr) for i in items) == tuple((c.name, ColumnRef.to(c)) for c in schema)

@@ -11,11 +11,9 @@ import re
 from typing import Any, NamedTuple, overload
 
 from slicemill.scalar.values import ExpressionError
+from slicemill.time import UNITS_US
 
-SECOND_US = 1_000_000
-MINUTE_US = 60 * SECOND_US
-HOUR_US = 60 * MINUTE_US
-DAY_US = 24 * HOUR_US
+SECOND_US, MINUTE_US, HOUR_US, DAY_US = (UNITS_US[unit] for unit in ("SECOND", "MINUTE", "HOUR", "DAY"))
 
 _DAYS_BEFORE_1970 = 719_468  # counted from 0000-03-01
 _DAYS_IN_400_YEARS = 146_097

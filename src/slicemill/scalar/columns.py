@@ -24,7 +24,7 @@ from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Schema
 from slicemill.scalar.fallback import RowForm
 from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.steps import Steps
+from slicemill.scalar.steps import ColumnSteps
 from slicemill.scalar.values import ExpressionError, representable
 from slicemill.scalar.vectors import (
     Vector,
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[Outcome]]:
     """The column of each expression over a table, or its error; equal sub-expressions are evaluated once."""
-    program = Program(exprs, schema)
+    program = ColumnProgram(exprs, schema)
     types = [arrow_type(expr.type) for expr in exprs]
 
     def evaluate(table: Arrived) -> list[Outcome]:
@@ -61,7 +61,7 @@ def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], l
 
 def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[pa.ChunkedArray]]:
     """The column of each expression over a table; NULL on rows where it fails."""
-    program = Program(exprs, schema)
+    program = ColumnProgram(exprs, schema)
     types = [arrow_type(expr.type) for expr in exprs]
 
     def evaluate(table: Arrived) -> list[pa.ChunkedArray]:
@@ -86,7 +86,7 @@ def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.Chunked
 
 def fallbacks(expr: Expr, schema: Schema) -> tuple[Expr, ...]:
     """The sub-expressions that run by the row form, once per distinct row of their arguments."""
-    return tuple(step.expr for step in Program([expr], schema).steps if not step.vectorised)
+    return tuple(step.expr for step in ColumnProgram([expr], schema).steps if not step.vectorised)
 
 
 def vectorised(expr: Expr, schema: Schema) -> bool:
@@ -147,11 +147,11 @@ class Root:
             raise
 
 
-class Program:
+class ColumnProgram:
     """Expressions over one schema, with their common parts computed once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
-        steps = Steps(schema)
+        steps = ColumnSteps(schema)
         self.roots = [Root(expr, steps.add(expr), schema) for expr in exprs]
         self.steps = tuple(steps.steps)
 

@@ -24,7 +24,7 @@ SAME: Final = "as in Spark"  # in place of a template
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ScalarFunction:
     """A function or operator, in all of its forms. How it may be called is in `signatures`, under its name.
 
     `row` makes, for the types of a call, the function of one row's values: this is what the call means.

@@ -38,7 +38,7 @@ Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ColumnStep:
     """How to compute one sub-expression from earlier ones; if not `vectorised`, by the row form."""
 
     expr: Expr
@@ -47,12 +47,12 @@ class Step:
     vectorised: bool = True
 
 
-class Steps:
+class ColumnSteps:
     """A list in which each step comes after its inputs."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.steps: list[Step] = []
+        self.steps: list[ColumnStep] = []
         self._known: dict[tuple[object, ...], int] = {}
         self._constants: dict[int, Vector] = {}
 
@@ -70,7 +70,7 @@ class Steps:
         what = expr.function if isinstance(expr, Call) else isinstance(expr, Cast) and expr.safe
         return self._once((type(expr), what, parts, expr.type), lambda: self._step(expr))
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], Step]) -> int:
+    def _once(self, key: tuple[object, ...], make: Callable[[], ColumnStep]) -> int:
         if key not in self._known:
             step = make()
             self._known[key] = len(self.steps)
@@ -86,25 +86,25 @@ class Steps:
             vector = replace(nothing(expr.type), fallback=np.asarray(True))
         # By text: 0.0 and -0.0 are equal, but not the same.
         text = "fails" if vector.fallback is not None else repr(to_values(vector, 1))
-        step = Step(expr, (), lambda _batch, _inputs: vector)
+        step = ColumnStep(expr, (), lambda _batch, _inputs: vector)
         index = self._once(("constant", text, expr.type), lambda: step)
         self._constants[index] = vector
         return index
 
-    def _step(self, expr: Call | Cast | Case) -> Step:
+    def _step(self, expr: Call | Cast | Case) -> ColumnStep:
         if isinstance(expr, Case):
             parts = [part for when, then in expr.branches for part in (when, converted(then, expr.type))]
             if not is_null_literal(expr.default):
                 parts.append(converted(expr.default, expr.type))
-            return Step(expr, tuple(self.add(part) for part in parts), _free(case_column(expr.type)))
+            return ColumnStep(expr, tuple(self.add(part) for part in parts), _free(case_column(expr.type)))
         kernel_and_inputs = self._cast(expr) if isinstance(expr, Cast) else self._call(expr)
         if kernel_and_inputs is None:
             return self._by_row(expr)
         kernel, inputs = kernel_and_inputs
         if isinstance(expr, Call) and function_of(expr.function, _types(expr)).lazy:
-            return Step(expr, inputs, _free(kernel.function))
+            return ColumnStep(expr, inputs, _free(kernel.function))
         by_row = self._by_row(expr)
-        return Step(expr, inputs + by_row.inputs, _kernel(kernel, len(inputs), expr, by_row.run))
+        return ColumnStep(expr, inputs + by_row.inputs, _kernel(kernel, len(inputs), expr, by_row.run))
 
     def _cast(self, expr: Cast) -> tuple[Kernel, tuple[int, ...]] | None:
         if expr.operand.type.kind is Kind.NULL:
@@ -135,19 +135,19 @@ class Steps:
         vector = self._constants.get(index)
         return VARIES if vector is None or vector.fallback is not None else to_values(vector, 1)[0]
 
-    def _by_row(self, expr: Call | Cast) -> Step:
+    def _by_row(self, expr: Call | Cast) -> ColumnStep:
         form = row_form_of(expr)
         inputs = tuple(self.add(argument) for argument in inputs_of(expr))
 
         def run(batch: pa.RecordBatch, vectors: list[Vector]) -> Vector:
             return by_distinct_row(form, expr.type, vectors, batch.num_rows)
 
-        return Step(expr, inputs, run, vectorised=False)
+        return ColumnStep(expr, inputs, run, vectorised=False)
 
 
-def _column(expr: ColumnRef, schema: Schema) -> Step:
+def _column(expr: ColumnRef, schema: Schema) -> ColumnStep:
     type_ = schema.columns[schema.index(expr.name)].type
-    return Step(expr, (), lambda batch, _inputs: from_arrow(batch.column(expr.name), type_))
+    return ColumnStep(expr, (), lambda batch, _inputs: from_arrow(batch.column(expr.name), type_))
 
 
 def converted(expr: Expr, target: Type) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from slicemill.esl.types.expression import Call, Expr
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, RowFunction, Types, template
+from slicemill.scalar.function import SAME, RowFunction, ScalarFunction, Types, template
 from slicemill.scalar.functions.arithmetic import ARITHMETIC
 from slicemill.scalar.functions.bits import BITS
 from slicemill.scalar.functions.casts import converter
@@ -22,7 +22,7 @@ from slicemill.scalar.functions.times import TIMES
 from slicemill.scalar.kernel import Kernel, KernelCall
 from slicemill.scalar.values import ExpressionError
 
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, ScalarFunction] = {
     **RELATIONS,
     **ARITHMETIC,
     **BITS,
@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def function_of(name: str, types: Types) -> Function:
+def function_of(name: str, types: Types) -> ScalarFunction:
     """What a call means. CONTAINS is a relation of periods and a function of strings."""
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
     function = (RELATIONS if of_periods else FUNCTIONS).get(name)

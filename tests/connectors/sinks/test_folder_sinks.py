@@ -114,14 +114,14 @@ def test_a_killed_process_leaves_every_row_to_be_delivered_once(tmp_path: Path) 
 import os, signal
 from pathlib import Path
 from slicemill.storage.home import Home
-from slicemill.connectors.sinks.cursor import Cursor
+from slicemill.connectors.sinks.cursor import SinkCursor
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 home = Home(Path({str(tmp_path)!r}))
 home.open()
 runner = SinkRunner(home)
 runner.add("q", open_sink("json:out", "q", home.logs["q"].schema, folder=home.folder))
-Cursor.advance = lambda self, epoch: os.kill(os.getpid(), signal.SIGKILL)
+SinkCursor.advance = lambda self, epoch: os.kill(os.getpid(), signal.SIGKILL)
 runner.deliver_new()
 """
     killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate.exact.totals import variances
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.sums import Sum, variances
+from slicemill.operators.panes.sums import Sum
 
 doubles = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -17,7 +17,7 @@ from slicemill.esl.types.expression import Call, Case, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Kind, Schema
 from slicemill.operators.select.kernels import compile_masks, filter_table, predicate_mask, project_table
 from slicemill.scalar import columns
-from slicemill.scalar.columns import Program, compile_many, compile_vector, fallbacks, vectorised
+from slicemill.scalar.columns import ColumnProgram, compile_many, compile_vector, fallbacks, vectorised
 from slicemill.scalar.rows import compile_condition
 from slicemill.scalar.values import ExpressionError
 
@@ -80,7 +80,7 @@ def test_equal_sub_expressions_of_several_queries_are_evaluated_once() -> None:
     cheap = compare("<", Call("*", (PRICE, number(3)), t.BIGINT), number(10))
     products = [
         step
-        for step in Program([dear, cheap, dear], BIDS).steps
+        for step in ColumnProgram([dear, cheap, dear], BIDS).steps
         if isinstance(step.expr, Call) and step.expr.function == "*"
     ]
     assert len(products) == 1

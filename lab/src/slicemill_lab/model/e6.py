@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from slicemill.model.canonical import blocking_graph, incremental_graph
 from slicemill.model.classify import Kind
-from slicemill.model.interpret import Instance
-from slicemill.model.interpret import run as run_graph
+from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
+from slicemill.model.graphs.interpret import Instance
+from slicemill.model.graphs.interpret import run as run_graph
 from slicemill.model.model import Model, expression
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale

@@ -8,9 +8,9 @@ from time import perf_counter
 
 import numpy as np
 
-from slicemill.model.canonical import blocking_graph, incremental_graph
-from slicemill.model.graph import Graph
-from slicemill.model.interpret import Instance, Work, run
+from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
+from slicemill.model.graphs.graph import Graph
+from slicemill.model.graphs.interpret import Instance, Work, run
 from slicemill.model.model import Model
 
 WAYS = {"blocking": blocking_graph, "incremental": incremental_graph}

@@ -44,7 +44,7 @@ def single_column(node: exp.Anonymous, resolved: Resolved) -> ColumnRef:
             span_of(node),
             f"take one: {to_esl(node)}.{field_of(first)}",
         )
-    return ColumnRef(first.name, first.type)
+    return ColumnRef.to(first)
 
 
 def is_aggregate(name: str, catalog: Catalog) -> bool:
@@ -97,7 +97,7 @@ def resolve_call(
     columns = (
         (Column(text, returns[0].type),)
         if len(returns) == 1
-        else tuple(Column(f"{text}.{column.name}", column.type) for column in returns)
+        else tuple(column.of(text) for column in returns)
     )
     blocking = base.blocking if base is not None else True
     return Resolved(definition.name, tuple(arguments), False, columns, blocking, base, window, False)
@@ -144,7 +144,7 @@ def _check_constant(builtin: BuiltinAggregate, argument: Expr, node: exp.Express
 
 def field_of(column: Column) -> str:
     """The name of a returned column, without the call."""
-    return column.name.rsplit(".", 1)[-1]
+    return column.origin.column if column.origin is not None else column.name
 
 
 def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
@@ -154,7 +154,7 @@ def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
     wanted = node.expression.name.lower()
     for column in columns:
         if field_of(column).lower() == wanted:
-            return ColumnRef(column.name, column.type)
+            return ColumnRef.to(column)
     hint = did_you_mean(wanted, [field_of(column) for column in columns])
     raise Mistake(f"it returns no column {wanted}", span_of(node), hint)
 

@@ -120,7 +120,7 @@ class SelectEnvironment:
             raise Mistake(
                 "this aggregate returns several columns", span_of(node), "put it alone into the select list"
             )
-        return ColumnRef(columns[0].name, columns[0].type)
+        return ColumnRef.to(columns[0])
 
     def _window_call(self, node: nodes.Over) -> WindowCall:
         call = node.this

@@ -99,5 +99,7 @@ def time_columns_of(inputs: Sequence[Input], scope: Scope, catalog: Catalog) -> 
     for entry in inputs:
         stream = catalog.relation(entry.relation) if entry.relation is not None else None
         if isinstance(stream, Stream) and stream.time_column is not None:
-            found.add(scope.read_as(entry.alias, stream.time_column))
+            column = stream.schema.find(stream.time_column)
+            assert column is not None, "the binder has found it"
+            found.add(scope.read_as(entry.alias, column).name)
     return frozenset(found)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
+from slicemill.esl.binder.calls import field_of
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import Environment, bind
 from slicemill.esl.binder.scope import Scope
@@ -41,7 +42,7 @@ def bind_items(
                         span_of(node),
                         "leave AS out; the columns have names of their own",
                     )
-                bound += [(Item(c.name.rsplit(".", 1)[-1], ColumnRef(c.name, c.type)), node) for c in several]
+                bound += [(Item(field_of(c), ColumnRef.to(c)), node) for c in several]
                 continue
             bound.append((Item(alias or _name_of(value_node), bind(value_node, env)), node))
     return bound
@@ -55,7 +56,7 @@ def _expand(node: exp.Expression, scope: Scope) -> Iterable[Item]:
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
-                yield Item(column.name, ColumnRef(scope.read_as(alias, column.name), column.type))
+                yield Item(column.name, ColumnRef.to(scope.read_as(alias, column)))
 
 
 def _name_of(node: exp.Expression) -> str:

@@ -277,7 +277,7 @@ def _outer_columns(outer: Scope | None) -> frozenset[str]:
     """Columns of enclosing rows have one value for the whole inner query."""
     names: set[str] = set()
     while outer is not None:
-        names |= {outer.read_as(alias, column.name) for alias, schema in outer.relations for column in schema}
+        names |= {outer.read_as(alias, column).name for alias, schema in outer.relations for column in schema}
         outer = outer.parent
     return frozenset(names)
 

@@ -10,7 +10,7 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Argument, ColumnRef, Expr
-from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.schema import Column, Schema
 
 NO_COLUMNS = Schema(())
 
@@ -19,8 +19,8 @@ NO_COLUMNS = Schema(())
 class Scope:
     """Relations by alias, innermost first.
 
-    Columns are read as `alias.column` if `qualified`, else by their own name. `arguments` are those of the
-    aggregate whose body is being bound; a column of the same name hides them.
+    If `qualified`, columns are those of several relations, else a column is read by its own name. `arguments`
+    are those of the aggregate whose body is being bound; a column of the same name hides them.
     """
 
     relations: tuple[tuple[str, Schema], ...]
@@ -50,7 +50,7 @@ class Scope:
                 continue
             column = schema.find(name)
             if column is not None:
-                matches.append(ColumnRef(self.read_as(alias, column.name), column.type))
+                matches.append(ColumnRef.to(self.read_as(alias, column)))
                 owners.append(alias)
         if len(matches) > 1:
             raise Mistake(
@@ -58,8 +58,8 @@ class Scope:
             )
         return matches[0] if matches else None
 
-    def read_as(self, alias: str, column: str) -> str:
-        return f"{alias}.{column}" if self.qualified else column
+    def read_as(self, alias: str, column: Column) -> Column:
+        return column.of(alias) if self.qualified else column
 
     def _unknown(self, node: exp.Column, qualifier: str, name: str) -> Mistake:
         aliases = [alias for scope in self._chain() for alias, _ in scope.relations]

@@ -8,11 +8,11 @@ another operator need not touch it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
-from slicemill.esl.types.schema import BOOLEAN, Kind, Type
+from slicemill.esl.types.schema import BOOLEAN, Column, Kind, Origin, Type
 
 if TYPE_CHECKING:
     from slicemill.esl.types.relation import RelationQuery
@@ -22,10 +22,15 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the row at hand."""
+    """A column of the row at hand; `origin` as in `Column`."""
 
     name: str
     type: Type
+    origin: Origin | None = field(default=None, compare=False)
+
+    @staticmethod
+    def to(column: Column) -> ColumnRef:
+        return ColumnRef(column.name, column.type, column.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,18 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def columns_of(expr: Expr) -> frozenset[str]:
     """Names of the columns an expression reads."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
+
+
+def origins_of(expr: Expr) -> frozenset[Origin | None]:
+    """Where the columns come from that an expression reads."""
+    return frozenset(node.origin for node in walk(expr) if isinstance(node, ColumnRef))
+
+
+def as_in_input(expr: Expr) -> Expr:
+    """An expression over the columns of one input of a join, as it reads below the join."""
+    return transform(
+        expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
+    )
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

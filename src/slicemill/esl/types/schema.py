@@ -7,8 +7,9 @@ would drift in 32. CHAR(n) and VARCHAR(n) are text of at most n characters, neve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 MAX_DECIMAL_PRECISION = 38
 
@@ -146,10 +147,24 @@ def assignable(target: Type, value: Type) -> bool:
     return (is_numeric(target) and is_numeric(value)) or common(target, value) is not None
 
 
+class Origin(NamedTuple):
+    """What a column is called where it comes from: in an input of a join, or among what a call returns."""
+
+    input: str | int
+    column: str
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`name` is its identity among the columns at hand, and nothing is read out of it: see `origin`."""
+
     name: str
     type: Type
+    origin: Origin | None = field(default=None, compare=False)
+
+    def of(self, given: str | int) -> Column:
+        """This column of one of several inputs, among the columns of all of them."""
+        return Column(f"{given}.{self.name}", self.type, Origin(given, self.name))
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"

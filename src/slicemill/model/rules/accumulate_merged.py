@@ -7,7 +7,7 @@ results again: 0 is a product, and true and false are conditions.
 from __future__ import annotations
 
 from slicemill.model.flow import Flow, Step, step
-from slicemill.model.graph import Op
+from slicemill.model.graphs.graph import Op
 
 # What these take is not what they give: a list of lists is no list of elements.
 _OTHER_DOMAIN = frozenset({"concat"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from slicemill.model.flow import Flow, Step, step, transform
-from slicemill.model.graph import Op
+from slicemill.model.graphs.graph import Op
 from slicemill.model.parse import parse
 from slicemill.model.terms import Apply, Column, Number
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slicemill.model.graph import Graph, Node, Op
+from slicemill.model.graphs.graph import Graph, Node, Op
 
 
 def rewrite(graph: Graph) -> Graph | None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from slicemill.model.algebra import Polynomial, expression_of, polynomial
 from slicemill.model.flow import Flow, Step, step, transform
-from slicemill.model.graph import Op
+from slicemill.model.graphs.graph import Op
 from slicemill.model.terms import Apply, Column, Number
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicemill.model.flow import Flow, Step, step, transform
-from slicemill.model.graph import Op
+from slicemill.model.graphs.graph import Op
 
 
 def rewrite(of: Step) -> Flow | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr, columns_of
-from slicemill.esl.types.schema import Column, Schema
+from slicemill.esl.types.schema import Schema
 from slicemill.operators.join.pairs import Pairs
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import WORD_BITS, Seats
@@ -55,9 +55,7 @@ class Residuals:
     """What remains of conditions, tested on the pairs whose keys, ages and masks agree."""
 
     def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: Seats) -> None:
-        both = Schema(
-            tuple(Column(f"{side}.{c.name}", c.type) for side, schema in enumerate(schemas) for c in schema)
-        )
+        both = Schema(tuple(column.of(side) for side, schema in enumerate(schemas) for column in schema))
         self._types = {column.name: arrow_type(column.type) for column in both}
         self._seats = seats
         users: dict[Expr, list[str]] = {}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.exact.totals import Totals, variances
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
@@ -21,7 +22,7 @@ from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.extremes import Extreme, sortable
 from slicemill.operators.panes.partials import Edge, Known, Partial
 from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.sums import Sum, Totals, variances
+from slicemill.operators.panes.sums import Sum
 from slicemill.operators.panes.view import View
 from slicemill.scalar.decimals import from_unscaled
 from slicemill.scalar.vectors import arrow_type, fixed_width

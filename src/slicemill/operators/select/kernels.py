@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Schema
-from slicemill.scalar.columns import Arrived, Outcome, Program
+from slicemill.scalar.columns import Arrived, ColumnProgram, Outcome
 from slicemill.scalar.functions.logic import holds
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Mask, Vector
@@ -52,7 +52,7 @@ def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa
 
 def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arrived], Masks]:
     """Which of many conditions hold, as bits; what conditions have in common is evaluated once."""
-    program = Program(conditions, schema)
+    program = ColumnProgram(conditions, schema)
 
     def evaluate(table: Arrived) -> Masks:
         found = program.run(table, _truth)

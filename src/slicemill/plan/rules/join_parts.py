@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from slicemill.esl.types import schema as t
@@ -18,7 +17,7 @@ from slicemill.esl.types.expression import (
     transform,
 )
 from slicemill.esl.types.query import Frame
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.select.spec import Filter
@@ -54,13 +53,13 @@ def places_of(graph: QueryGraph, node: Node) -> Places:
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
-    """What must be equal, in the inputs' own columns; and the rest, in columns `0.name` and `1.name`."""
+    """What must be equal, in the inputs' own columns; and the rest, in columns of side 0 and side 1."""
     equal: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     for part in parts:
         sides = _sides(part, places)
         if sides is None:
-            rest.append(_renamed(part, {name: f"{port}.{own}" for name, (port, own) in places.items()}))
+            rest.append(_moved(part, lambda ref: _of_side(ref, places)))
         else:
             equal.append(sides)
     keys = (tuple(left for left, _ in equal), tuple(right for _, right in equal))
@@ -89,7 +88,7 @@ def _key(expr: Expr, port: int, places: Places, shared: Type) -> Expr | None:
     names = columns_of(expr)
     if not names or any(places[name][0] != port for name in names) or not _cannot_fail(expr):
         return None
-    own = _renamed(expr, {name: places[name][1] for name in names})
+    own = _moved(expr, lambda ref: ColumnRef(places[ref.name][1], ref.type))
     if expr.type == shared or expr.type.kind is shared.kind is not Kind.DECIMAL:
         return own
     return Cast(own, shared) if (expr.type.kind, shared.kind) in _WIDENED else None
@@ -103,5 +102,10 @@ def _cannot_fail(expr: Expr) -> bool:
     return isinstance(expr, (ColumnRef, Literal))
 
 
-def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    return transform(expr, lambda e: replace(e, name=names[e.name]) if isinstance(e, ColumnRef) else None)
+def _of_side(ref: ColumnRef, places: Places) -> ColumnRef:
+    port, own = places[ref.name]
+    return ColumnRef.to(Column(own, ref.type).of(port))
+
+
+def _moved(expr: Expr, change: Callable[[ColumnRef], ColumnRef]) -> Expr:
+    return transform(expr, lambda e: change(e) if isinstance(e, ColumnRef) else None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts, transform
+from slicemill.esl.types.expression import Expr, as_in_input, conjunction, conjuncts, origins_of
 from slicemill.esl.types.query import Frame
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
@@ -58,11 +58,10 @@ def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
     """Conditions to keep, and those that read `alias` alone, in terms of its own columns."""
-    prefix = f"{alias}."
-    own = [p for p in parts if columns_of(p) and all(name.startswith(prefix) for name in columns_of(p))]
-    renamed = tuple(transform(part, lambda e: _unqualified(e, prefix)) for part in own)
-    return [part for part in parts if part not in own], conjunction(renamed)
+    own = [part for part in parts if _inputs_of(part) == {alias}]
+    below = tuple(as_in_input(part) for part in own)
+    return [part for part in parts if part not in own], conjunction(below)
 
 
-def _unqualified(expr: Expr, prefix: str) -> Expr | None:
-    return replace(expr, name=expr.name.removeprefix(prefix)) if isinstance(expr, ColumnRef) else None
+def _inputs_of(expr: Expr) -> set[str | int | None]:
+    return {None if origin is None else origin.input for origin in origins_of(expr)}

@@ -21,7 +21,7 @@ from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar import calendar
 from slicemill.scalar.calendar import DAY_US
 from slicemill.scalar.decimals import exact
-from slicemill.scalar.function import SAME, Function, RowFunction, RowMaker, Types
+from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Types
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Out, Strict
 from slicemill.scalar.source import Snippet, SnippetMaker, SourceMaker, kinds_of
 from slicemill.scalar.values import (
@@ -502,48 +502,48 @@ def _sign_source(text: str) -> SourceMaker:
     return make
 
 
-ARITHMETIC: dict[str, Function] = {
-    "+": Function(
+ARITHMETIC: dict[str, ScalarFunction] = {
+    "+": ScalarFunction(
         row=_sum_row(1),
         takes=_operands,
         column=_sum_column(1),
         source=_sum_source("+"),
         duckdb=_sum_in_duckdb,
     ),
-    "-": Function(
+    "-": ScalarFunction(
         row=_sum_row(-1),
         takes=_operands,
         column=_sum_column(-1),
         source=_sum_source("-"),
         duckdb=_sum_in_duckdb,
     ),
-    "*": Function(
+    "*": ScalarFunction(
         row=_multiply_row, takes=_operands, column=_multiply_column, source=_multiply_source, duckdb=SAME
     ),
-    "/": Function(
+    "/": ScalarFunction(
         row=_divide_row,
         takes=_operands,
         column=_divide_column,
         source=_divide_source,
         duckdb=_divide_in_duckdb,
     ),
-    "div": Function(row=_div_row, column=_div_column, source=_div_source, duckdb=_div_in_duckdb),
-    "%": Function(
+    "div": ScalarFunction(row=_div_row, column=_div_column, source=_div_source, duckdb=_div_in_duckdb),
+    "%": ScalarFunction(
         row=_remainder_row, takes=_operands, column=_remainder_column, source=_remainder_source, duckdb=SAME
     ),
-    "pmod": Function(
+    "pmod": ScalarFunction(
         row=_pmod_row,
         takes=_operands,
         column=_pmod_column,
         duckdb="CASE WHEN {0} % {1} < 0 THEN ({0} % {1} + {1}) % {1} ELSE {0} % {1} END",
     ),
-    "negative": Function(
+    "negative": ScalarFunction(
         row=_sign_row(operator.neg, EXACT.minus),
         column=_sign_column(np.negative, pc.negate),
         source=_sign_source("-{}"),
         duckdb=SAME,
     ),
-    "abs": Function(
+    "abs": ScalarFunction(
         row=_sign_row(abs, EXACT.abs),
         column=_sign_column(np.abs, pc.abs),
         source=_sign_source("abs({})"),

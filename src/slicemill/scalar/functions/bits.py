@@ -8,7 +8,7 @@ import numpy as np
 
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, RowFunction, Types, as_common, plain
+from slicemill.scalar.function import SAME, RowFunction, ScalarFunction, Types, as_common, plain
 from slicemill.scalar.functions.arithmetic import in_64_bits
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Strict, kernel
 from slicemill.scalar.source import Snippet, SnippetMaker, SourceMaker, kinds_of
@@ -59,37 +59,39 @@ def _bit_count_column(number: Numbers) -> Numbers:
     return np.bitwise_count(in_64_bits(number).view(np.uint64)).astype(np.int32)
 
 
-BITS: dict[str, Function] = {
-    "&": Function(
+BITS: dict[str, ScalarFunction] = {
+    "&": ScalarFunction(
         row=plain(operator.and_),
         takes=as_common,
         column=kernel(np.bitwise_and),
         source=_bits_source("&"),
         duckdb=SAME,
     ),
-    "|": Function(
+    "|": ScalarFunction(
         row=plain(operator.or_),
         takes=as_common,
         column=kernel(np.bitwise_or),
         source=_bits_source("|"),
         duckdb=SAME,
     ),
-    "^": Function(
+    "^": ScalarFunction(
         row=plain(operator.xor),
         takes=as_common,
         column=kernel(np.bitwise_xor),
         source=_bits_source("^"),
         duckdb="xor({0}, {1})",
     ),
-    "~": Function(row=plain(operator.invert), column=kernel(np.invert), duckdb=SAME),
-    "shiftleft": Function(row=_shift_left_row, takes=_shift_operands, column=_shift_column(np.left_shift)),
-    "shiftright": Function(
+    "~": ScalarFunction(row=plain(operator.invert), column=kernel(np.invert), duckdb=SAME),
+    "shiftleft": ScalarFunction(
+        row=_shift_left_row, takes=_shift_operands, column=_shift_column(np.left_shift)
+    ),
+    "shiftright": ScalarFunction(
         row=_shift_right_row,
         takes=_shift_operands,
         column=_shift_column(np.right_shift),
         duckdb=lambda call: f"({{0}} >> ({{1}} & {_width(call.type) - 1}))",
     ),
-    "bit_count": Function(
+    "bit_count": ScalarFunction(
         row=plain(_bit_count_row),
         column=kernel(_bit_count_column),
         duckdb="bit_count(CAST({0} AS BIGINT))",

@@ -19,9 +19,9 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.function import (
     SAME,
-    Function,
     RowFunction,
     RowMaker,
+    ScalarFunction,
     Types,
     as_common,
     as_doubles,
@@ -115,7 +115,7 @@ _LESS = Relation(less, _less_columns, less_source)
 
 def _comparison(
     relation: Relation, numbers: Test, arrow: Callable[..., Any], swapped: bool = False, negated: bool = False
-) -> Function:
+) -> ScalarFunction:
     """`numbers` and `arrow` compare columns without NaN as a whole."""
 
     def row(types: Types, _result: Type) -> RowFunction:
@@ -139,7 +139,7 @@ def _comparison(
         text = relation.source(kind, b, a) if swapped else relation.source(kind, a, b)
         return f"(not {text})" if negated else text
 
-    return Function(
+    return ScalarFunction(
         row=row,
         takes=_comparable,
         column=_exactly(column),
@@ -325,14 +325,14 @@ def _is_nan_column(vector: Vector) -> Vector:
     return Vector(t.BOOLEAN, np.isnan(vector.data) & _known(vector), None, vector.fallback)
 
 
-COMPARISON: dict[str, Function] = {
+COMPARISON: dict[str, ScalarFunction] = {
     "=": _EQUALS,
     "<>": _comparison(_EQUAL, np.not_equal, pc.not_equal, negated=True),
     "<": _BELOW,
     "<=": _comparison(_LESS, np.less_equal, pc.less_equal, swapped=True, negated=True),
     ">": _ABOVE,
     ">=": _comparison(_LESS, np.greater_equal, pc.greater_equal, negated=True),
-    "<=>": Function(
+    "<=>": ScalarFunction(
         row=_null_safe_row,
         takes=_comparable,
         strict=False,
@@ -340,7 +340,7 @@ COMPARISON: dict[str, Function] = {
         source=_EQUALS.source,
         duckdb=SAME,
     ),
-    "in": Function(
+    "in": ScalarFunction(
         row=_in_row,
         takes=_comparable,
         strict=False,
@@ -348,7 +348,7 @@ COMPARISON: dict[str, Function] = {
         source=_EQUALS.source,
         duckdb=SAME,
     ),
-    "greatest": Function(
+    "greatest": ScalarFunction(
         row=_extreme_row(largest=True),
         takes=as_result,
         strict=False,
@@ -356,7 +356,7 @@ COMPARISON: dict[str, Function] = {
         source=_ABOVE.source,
         duckdb=SAME,
     ),
-    "least": Function(
+    "least": ScalarFunction(
         row=_extreme_row(largest=False),
         takes=as_result,
         strict=False,
@@ -364,20 +364,20 @@ COMPARISON: dict[str, Function] = {
         source=_BELOW.source,
         duckdb=SAME,
     ),
-    "isnan": Function(
+    "isnan": ScalarFunction(
         row=plain(_is_nan_row),
         takes=as_doubles,
         strict=False,
         column=free_kernel(_is_nan_column),
         duckdb="coalesce(isnan({0}), FALSE)",
     ),
-    "isnull": Function(
+    "isnull": ScalarFunction(
         row=plain(lambda value: value is None),
         strict=False,
         column=free_kernel(_is_null_column),
         duckdb=SAME,
     ),
-    "isnotnull": Function(
+    "isnotnull": ScalarFunction(
         row=plain(lambda value: value is not None),
         strict=False,
         column=free_kernel(_is_not_null_column),

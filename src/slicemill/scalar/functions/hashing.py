@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, RowFunction, RowMaker, Sql, Types, plain
+from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Sql, Types, plain
 from slicemill.scalar.kernel import Kernel, KernelCall, KernelMaker
 from slicemill.scalar.values import ExpressionError, unscaled, wrapped
 from slicemill.scalar.vectors import Vector, either
@@ -264,8 +264,8 @@ def _chained_column(on_int: SeededColumn, on_long: SeededColumn, dtype: type[np.
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
-def _digest(name: str, duckdb: Sql | None) -> Function:
-    return Function(
+def _digest(name: str, duckdb: Sql | None) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(lambda text: hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()),
         duckdb=duckdb,
     )
@@ -277,19 +277,19 @@ def _sha2(text: str, bits: int) -> str | None:
     return None if name is None else hashlib.new(name, text.encode()).hexdigest()
 
 
-HASHES: dict[str, Function] = {
-    "hash": Function(
+HASHES: dict[str, ScalarFunction] = {
+    "hash": ScalarFunction(
         row=_chained_row(_murmur_int_row, _murmur_long_row, _murmur_bytes_row, 32),
         strict=False,
         column=_chained_column(_murmur_int_column, _murmur_long_column, np.uint32),
     ),
-    "xxhash64": Function(
+    "xxhash64": ScalarFunction(
         row=_chained_row(_xx_int_row, _xx_long_row, _xx_bytes_row, 64),
         strict=False,
         column=_chained_column(_xx_int_column, _xx_long_column, np.uint64),
     ),
-    "crc32": Function(row=plain(lambda text: zlib.crc32(text.encode()))),
+    "crc32": ScalarFunction(row=plain(lambda text: zlib.crc32(text.encode()))),
     "md5": _digest("md5", SAME),
     "sha1": _digest("sha1", SAME),
-    "sha2": Function(row=plain(_sha2)),
+    "sha2": ScalarFunction(row=plain(_sha2)),
 }

@@ -17,7 +17,7 @@ import numpy as np
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Literal
 from slicemill.esl.types.schema import Type
-from slicemill.scalar.function import SAME, Abbreviation, Function, as_result, plain
+from slicemill.scalar.function import SAME, Abbreviation, ScalarFunction, as_result, plain
 from slicemill.scalar.kernel import Free, Kernel, KernelCall, free_kernel, kernel
 from slicemill.scalar.source import Snippet
 from slicemill.scalar.vectors import Mask, Vector, both, chosen, either, is_constant, nothing
@@ -205,16 +205,16 @@ def _coalesce(call: Call) -> Call:
     return Call("coalesce", call.arguments, call.type)
 
 
-LOGIC: dict[str, Function] = {
-    "and": Function(row=plain(_and_row), lazy=True, column=free_kernel(_and_column), duckdb=SAME),
-    "or": Function(row=plain(_or_row), lazy=True, column=free_kernel(_or_column), duckdb=SAME),
-    "not": Function(
+LOGIC: dict[str, ScalarFunction] = {
+    "and": ScalarFunction(row=plain(_and_row), lazy=True, column=free_kernel(_and_column), duckdb=SAME),
+    "or": ScalarFunction(row=plain(_or_row), lazy=True, column=free_kernel(_or_column), duckdb=SAME),
+    "not": ScalarFunction(
         row=plain(operator.not_),
         column=kernel(np.logical_not),
         source=lambda _types, _result, _machine: lambda a: Snippet(f"(not {a})"),
         duckdb=SAME,
     ),
-    "coalesce": Function(
+    "coalesce": ScalarFunction(
         row=plain(_coalesce_row), takes=as_result, lazy=True, column=_coalesce_column, duckdb=SAME
     ),
 }

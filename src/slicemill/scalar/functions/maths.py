@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.scalar.function import SAME, Function, Sql, as_doubles, plain
+from slicemill.scalar.function import SAME, ScalarFunction, Sql, as_doubles, plain
 from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.source import SourceMaker, source_of_double
 from slicemill.scalar.vectors import Numbers, numbers
@@ -50,8 +50,8 @@ def _real(
     column: Strict | None = None,
     source: SourceMaker | None = None,
     duckdb: Sql | None = SAME,
-) -> Function:
-    return Function(
+) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(row),
         takes=as_doubles,
         column=None if column is None else kernel(column),
@@ -78,8 +78,8 @@ def _atan2_column(y: Numbers, x: Numbers) -> Numbers:
 # -- logarithms: NULL for what has none, as in Spark and Hive ---------------------------------------------
 
 
-def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: str) -> Function:
-    return Function(
+def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: str) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(lambda value: None if value <= 0 else row(value)),
         takes=as_doubles,
         column=kernel(lambda number: Out(_on_doubles(column, number), null=number <= 0)),
@@ -136,13 +136,13 @@ def _power_column(base: Numbers, exponent: Numbers) -> Out:
     return Out(found, fallback=~np.isfinite(found) | ~np.isfinite(exponent) | (base == 0))
 
 
-_power = Function(row=plain(_power_row), takes=as_doubles, column=kernel(_power_column), duckdb=SAME)
+_power = ScalarFunction(row=plain(_power_row), takes=as_doubles, column=kernel(_power_column), duckdb=SAME)
 
-MATHS: dict[str, Function] = {
+MATHS: dict[str, ScalarFunction] = {
     "acos": _real(_total(math.acos), _as_in_c(pc.acos)),
     "asin": _real(_total(math.asin), _as_in_c(pc.asin)),
     "atan": _real(_total(math.atan), _as_in_c(pc.atan)),
-    "atan2": Function(
+    "atan2": ScalarFunction(
         row=plain(_atan2_row),
         takes=as_doubles,
         column=kernel(_atan2_column),
@@ -154,7 +154,7 @@ MATHS: dict[str, Function] = {
     "degrees": _real(_total(math.degrees), lambda number: number * (180.0 / np.pi)),
     "exp": _real(_total(math.exp), _as_in_c(pc.exp)),
     "ln": _logarithm(math.log, pc.ln, "ln"),
-    "log": Function(
+    "log": ScalarFunction(
         row=plain(_log_row),
         takes=as_doubles,
         column=_log_column,

@@ -14,7 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.scalar.function import SAME, Function, plain
+from slicemill.scalar.function import SAME, ScalarFunction, plain
 from slicemill.scalar.functions.strings import only_ascii
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Strict
 from slicemill.scalar.values import ExpressionError
@@ -232,16 +232,16 @@ def _regexp_like(text: str, pattern: str) -> bool:
     return java_pattern(pattern).search(text) is not None
 
 
-_matching = Function(row=plain(_regexp_like), duckdb="regexp_matches({0}, {1})")
+_matching = ScalarFunction(row=plain(_regexp_like), duckdb="regexp_matches({0}, {1})")
 
-PATTERNS: dict[str, Function] = {
-    "like": Function(row=plain(_like_row), column=_like_column(ignore_case=False), duckdb=SAME),
-    "ilike": Function(row=plain(_ilike_row), column=_like_column(ignore_case=True), duckdb=SAME),
+PATTERNS: dict[str, ScalarFunction] = {
+    "like": ScalarFunction(row=plain(_like_row), column=_like_column(ignore_case=False), duckdb=SAME),
+    "ilike": ScalarFunction(row=plain(_ilike_row), column=_like_column(ignore_case=True), duckdb=SAME),
     "rlike": _matching,
     "regexp_like": _matching,
-    "regexp_extract": Function(
+    "regexp_extract": ScalarFunction(
         row=plain(_regexp_extract),
         duckdb=("regexp_extract({0}, {1}, 1)", "regexp_extract({0}, {1}, {2})"),
     ),
-    "regexp_replace": Function(row=plain(_regexp_replace)),
+    "regexp_replace": ScalarFunction(row=plain(_regexp_replace)),
 }

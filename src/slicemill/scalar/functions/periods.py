@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from slicemill.esl.types.schema import Kind
-from slicemill.scalar.function import Function, plain
+from slicemill.scalar.function import ScalarFunction, plain
 from slicemill.scalar.functions.arithmetic import minus
 from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.values import ExpressionError
@@ -43,8 +43,8 @@ _RELATIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 }
 
 
-def _relation(holds: Callable[[Any, Any, Any, Any], Any]) -> Function:
-    return Function(
+def _relation(holds: Callable[[Any, Any, Any, Any], Any]) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(lambda x, y: holds(x[0], x[1], y[0], y[1])),
         column=kernel(lambda x, y: holds(x[..., 0], x[..., 1], y[..., 0], y[..., 1])),
     )
@@ -79,13 +79,15 @@ def _whole_units_column(call: KernelCall) -> Strict:
     return of_period if call.types[0].kind is Kind.PERIOD else units
 
 
-RELATIONS: dict[str, Function] = {name: _relation(holds) for name, holds in _RELATIONS.items()}
+RELATIONS: dict[str, ScalarFunction] = {name: _relation(holds) for name, holds in _RELATIONS.items()}
 
-PERIODS: dict[str, Function] = {
-    "begin": Function(row=plain(lambda period: period[0]), column=kernel(lambda period: period[..., 0])),
-    "end": Function(row=plain(lambda period: period[1]), column=kernel(lambda period: period[..., 1])),
-    "period": Function(row=plain(_period_row), column=kernel(_period_column)),
-    "whole_units": Function(
+PERIODS: dict[str, ScalarFunction] = {
+    "begin": ScalarFunction(
+        row=plain(lambda period: period[0]), column=kernel(lambda period: period[..., 0])
+    ),
+    "end": ScalarFunction(row=plain(lambda period: period[1]), column=kernel(lambda period: period[..., 1])),
+    "period": ScalarFunction(row=plain(_period_row), column=kernel(_period_column)),
+    "whole_units": ScalarFunction(
         row=plain(_whole_units_row),
         column=_whole_units_column,
         duckdb="(epoch_us({0}) // epoch_us({1}))",

@@ -9,7 +9,7 @@ import numpy as np
 
 from slicemill.esl.types.expression import Call
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, RowFunction, RowMaker, Types, as_doubles, plain
+from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Types, as_doubles, plain
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Out, Strict, kernel
 from slicemill.scalar.source import source_of_double
 from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, decimal_fit, integer_check
@@ -55,9 +55,9 @@ def _whole_column(function: Strict) -> KernelMaker:
     return make
 
 
-def _whole(name: str, rounding: str, column: Strict) -> Function:
+def _whole(name: str, rounding: str, column: Strict) -> ScalarFunction:
     rounded = f"CAST({name}({{0}}) AS {{type}})"
-    return Function(
+    return ScalarFunction(
         row=_whole_row(rounding),
         column=_whole_column(column),
         source=source_of_double(
@@ -142,12 +142,12 @@ def _sign_column(number: Numbers) -> Numbers:
 
 _ceil = _whole("ceil", ROUND_CEILING, np.ceil)
 
-ROUNDING: dict[str, Function] = {
+ROUNDING: dict[str, ScalarFunction] = {
     "ceil": _ceil,
     "ceiling": _ceil,
     "floor": _whole("floor", ROUND_FLOOR, np.floor),
-    "round": Function(row=_round_row, column=_round_column, duckdb=_round_in_duckdb),
-    "sign": Function(
+    "round": ScalarFunction(row=_round_row, column=_round_column, duckdb=_round_in_duckdb),
+    "sign": ScalarFunction(
         row=plain(_sign_row),
         takes=as_doubles,
         column=kernel(_sign_column),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.function import SAME, Function, Types, plain
+from slicemill.scalar.function import SAME, ScalarFunction, Types, plain
 from slicemill.scalar.kernel import Fallback, KernelCall, KernelMaker, Out, Strict, kernel
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Numbers, numbers, on_arrow
@@ -239,8 +239,8 @@ def _substring_index(text: str, delimiter: str, count: int) -> str:
     return text[found + len(delimiter) :]
 
 
-_length = Function(row=plain(len), column=kernel(_length_column), duckdb="length({0})")
-_substring = Function(
+_length = ScalarFunction(row=plain(len), column=kernel(_length_column), duckdb="length({0})")
+_substring = ScalarFunction(
     row=plain(_substring_row),
     takes=_positions,
     column=_substring_column,
@@ -250,67 +250,73 @@ _substring = Function(
     ),
 )
 
-STRINGS: dict[str, Function] = {
-    "ascii": Function(row=plain(lambda text: ord(text[0]) if text else 0), duckdb=SAME),
+STRINGS: dict[str, ScalarFunction] = {
+    "ascii": ScalarFunction(row=plain(lambda text: ord(text[0]) if text else 0), duckdb=SAME),
     "char_length": _length,
-    "chr": Function(row=plain(_chr)),
-    "concat": Function(row=plain(_concat_row), column=kernel(_concat_column), duckdb=_concat_in_duckdb),
-    "concat_ws": Function(row=plain(_concat_ws), strict=False, duckdb=SAME),
-    "contains": Function(
+    "chr": ScalarFunction(row=plain(_chr)),
+    "concat": ScalarFunction(row=plain(_concat_row), column=kernel(_concat_column), duckdb=_concat_in_duckdb),
+    "concat_ws": ScalarFunction(row=plain(_concat_ws), strict=False, duckdb=SAME),
+    "contains": ScalarFunction(
         row=plain(lambda text, part: part in text), column=_part_column(pc.match_substring), duckdb=SAME
     ),
-    "endswith": Function(
+    "endswith": ScalarFunction(
         row=plain(str.endswith), column=_part_column(pc.ends_with), duckdb="ends_with({0}, {1})"
     ),
-    "initcap": Function(row=plain(_initcap)),
-    "instr": Function(row=plain(_instr_row), column=_instr_column, duckdb="CAST(instr({0}, {1}) AS INTEGER)"),
-    "left": Function(
+    "initcap": ScalarFunction(row=plain(_initcap)),
+    "instr": ScalarFunction(
+        row=plain(_instr_row), column=_instr_column, duckdb="CAST(instr({0}, {1}) AS INTEGER)"
+    ),
+    "left": ScalarFunction(
         row=plain(_left_row), takes=_positions, column=_left_column, duckdb=f"left({{0}}, {_AT_LEAST_0})"
     ),
     "length": _length,
-    "levenshtein": Function(row=plain(_levenshtein)),
-    "locate": Function(
+    "levenshtein": ScalarFunction(row=plain(_levenshtein)),
+    "locate": ScalarFunction(
         row=plain(_locate), takes=_positions, strict=False, duckdb="CAST(instr({1}, {0}) AS INTEGER)"
     ),
-    "lower": Function(
+    "lower": ScalarFunction(
         row=plain(str.lower), column=kernel(lambda text: pc.ascii_lower(only_ascii(text))), duckdb=SAME
     ),
-    "lpad": Function(row=plain(_lpad), takes=_positions, duckdb=_pad_in_duckdb("lpad")),
-    "ltrim": Function(
+    "lpad": ScalarFunction(row=plain(_lpad), takes=_positions, duckdb=_pad_in_duckdb("lpad")),
+    "ltrim": ScalarFunction(
         row=plain(lambda text: text.lstrip(" ")),
         column=kernel(lambda text: pc.ascii_ltrim(text, " ")),
         duckdb=SAME,
     ),
-    "repeat": Function(row=plain(_repeat_row), takes=_positions, column=kernel(_repeat_column), duckdb=SAME),
-    "replace": Function(
+    "repeat": ScalarFunction(
+        row=plain(_repeat_row), takes=_positions, column=kernel(_repeat_column), duckdb=SAME
+    ),
+    "replace": ScalarFunction(
         row=plain(_replace_row),
         column=_replace_column,
         duckdb=("replace({0}, {1}, '')", "replace({0}, {1}, {2})"),
     ),
-    "reverse": Function(row=plain(lambda text: text[::-1]), column=kernel(pc.utf8_reverse), duckdb=SAME),
-    "right": Function(
+    "reverse": ScalarFunction(
+        row=plain(lambda text: text[::-1]), column=kernel(pc.utf8_reverse), duckdb=SAME
+    ),
+    "right": ScalarFunction(
         row=plain(_right_row), takes=_positions, column=_right_column, duckdb=f"right({{0}}, {_AT_LEAST_0})"
     ),
-    "rpad": Function(row=plain(_rpad), takes=_positions, duckdb=_pad_in_duckdb("rpad")),
-    "rtrim": Function(
+    "rpad": ScalarFunction(row=plain(_rpad), takes=_positions, duckdb=_pad_in_duckdb("rpad")),
+    "rtrim": ScalarFunction(
         row=plain(lambda text: text.rstrip(" ")),
         column=kernel(lambda text: pc.ascii_rtrim(text, " ")),
         duckdb=SAME,
     ),
-    "split_part": Function(row=plain(_split_part), takes=_positions, duckdb=SAME),
-    "startswith": Function(
+    "split_part": ScalarFunction(row=plain(_split_part), takes=_positions, duckdb=SAME),
+    "startswith": ScalarFunction(
         row=plain(str.startswith), column=_part_column(pc.starts_with), duckdb="starts_with({0}, {1})"
     ),
     "substr": _substring,
     "substring": _substring,
-    "substring_index": Function(row=plain(_substring_index), takes=_positions),
-    "translate": Function(row=plain(_translate), duckdb=SAME),
-    "trim": Function(
+    "substring_index": ScalarFunction(row=plain(_substring_index), takes=_positions),
+    "translate": ScalarFunction(row=plain(_translate), duckdb=SAME),
+    "trim": ScalarFunction(
         row=plain(lambda text: text.strip(" ")),
         column=kernel(lambda text: pc.ascii_trim(text, " ")),
         duckdb=SAME,
     ),
-    "upper": Function(
+    "upper": ScalarFunction(
         row=plain(str.upper), column=kernel(lambda text: pc.ascii_upper(only_ascii(text))), duckdb=SAME
     ),
 }

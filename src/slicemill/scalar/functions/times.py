@@ -31,8 +31,8 @@ from slicemill.scalar.calendar import (
 from slicemill.scalar.date_patterns import formatted, parsed
 from slicemill.scalar.function import (
     SAME,
-    Function,
     RowFunction,
+    ScalarFunction,
     Sql,
     Types,
     as_dates,
@@ -43,13 +43,14 @@ from slicemill.scalar.functions.arithmetic import dates_plus_months, in_64_bits,
 from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, int_checked, unscaled
 from slicemill.scalar.vectors import Mask, Numbers
+from slicemill.time import UNITS_US
 
 # -- fields -----------------------------------------------------------------------------------------------
 
 
-def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> Function:
+def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> ScalarFunction:
     """A field of a date, as INT."""
-    return Function(
+    return ScalarFunction(
         row=plain(field),
         takes=as_dates,
         column=kernel(lambda days: field(in_64_bits(days)).astype(np.int32)),
@@ -57,8 +58,8 @@ def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> Function:
     )
 
 
-def _clock_field(unit_us: int, count: int, duckdb: Sql) -> Function:
-    return Function(
+def _clock_field(unit_us: int, count: int, duckdb: Sql) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(lambda us: us // unit_us % count),
         takes=as_timestamps,
         column=kernel(lambda us: (us // unit_us % count).astype(np.int32)),
@@ -74,13 +75,8 @@ _UNIT_MONTHS = {
     **dict.fromkeys(("MONTH", "MM", "MON"), 1),
 }
 _UNIT_US = {
-    "DAY": DAY_US,
     "DD": DAY_US,
-    "HOUR": HOUR_US,
-    "MINUTE": MINUTE_US,
-    "SECOND": SECOND_US,
-    "MILLISECOND": 1000,
-    "MICROSECOND": 1,
+    **{unit: UNITS_US[unit] for unit in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")},
 }
 # Timestamps this far from the ends of 64 bits can be moved to the start of any unit.
 _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
@@ -159,7 +155,7 @@ def _near_the_ends(us: Numbers) -> Mask:
 # -- days and months later --------------------------------------------------------------------------------
 
 
-def _days_later(sign: int) -> Function:
+def _days_later(sign: int) -> ScalarFunction:
     def row(days: int, count: int) -> int:
         return int_checked(days + sign * count)
 
@@ -167,7 +163,7 @@ def _days_later(sign: int) -> Function:
         return narrowed(in_64_bits(days) + sign * in_64_bits(count)).except_for(too_many(count))
 
     operator = "+" if sign > 0 else "-"
-    return Function(
+    return ScalarFunction(
         row=plain(row),
         takes=as_dates,
         column=kernel(column),
@@ -265,22 +261,22 @@ def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
     return formatted(bigint_checked(seconds * SECOND_US), pattern)
 
 
-def _units_since_1970(unit_us: int, duckdb: str) -> Function:
-    return Function(
+def _units_since_1970(unit_us: int, duckdb: str) -> ScalarFunction:
+    return ScalarFunction(
         row=plain(lambda us: us // unit_us), column=kernel(lambda us: us // unit_us), duckdb=duckdb
     )
 
 
 _day = _date_field(lambda days: civil_of(days).day, SAME)
-_days_apart = Function(
+_days_apart = ScalarFunction(
     row=plain(lambda end, start: end - start),
     takes=as_dates,
     column=kernel(_days_apart_column),
     duckdb="CAST(CAST({0} AS DATE) - CAST({1} AS DATE) AS INTEGER)",
 )
 
-TIMES: dict[str, Function] = {
-    "add_months": Function(
+TIMES: dict[str, ScalarFunction] = {
+    "add_months": ScalarFunction(
         row=plain(_add_months_row),
         takes=as_dates,
         column=kernel(_add_months_column),
@@ -288,9 +284,9 @@ TIMES: dict[str, Function] = {
     ),
     "date_add": _days_later(1),
     "date_diff": _days_apart,
-    "date_format": Function(row=plain(formatted), takes=as_timestamps),
+    "date_format": ScalarFunction(row=plain(formatted), takes=as_timestamps),
     "date_sub": _days_later(-1),
-    "date_trunc": Function(
+    "date_trunc": ScalarFunction(
         row=plain(_date_trunc_row),
         takes=as_timestamps,
         column=_date_trunc_column,
@@ -301,36 +297,36 @@ TIMES: dict[str, Function] = {
     "dayofmonth": _day,
     "dayofweek": _date_field(lambda days: (days + 4) % 7 + 1, "(dayofweek({0}) + 1)"),
     "dayofyear": _date_field(day_of_year, SAME),
-    "from_unixtime": Function(row=plain(_from_unixtime)),
+    "from_unixtime": ScalarFunction(row=plain(_from_unixtime)),
     "hour": _clock_field(HOUR_US, 24, SAME),
-    "last_day": Function(
+    "last_day": ScalarFunction(
         row=plain(last_day),
         takes=as_dates,
         column=kernel(lambda days: narrowed(last_day(in_64_bits(days)))),
         duckdb=SAME,
     ),
-    "make_date": Function(row=plain(_make_date_row), column=kernel(_make_date_column), duckdb=SAME),
-    "make_timestamp": Function(row=plain(_make_timestamp), takes=_timestamp_fields),
+    "make_date": ScalarFunction(row=plain(_make_date_row), column=kernel(_make_date_column), duckdb=SAME),
+    "make_timestamp": ScalarFunction(row=plain(_make_timestamp), takes=_timestamp_fields),
     "minute": _clock_field(MINUTE_US, 60, SAME),
     "month": _date_field(lambda days: civil_of(days).month, SAME),
     "quarter": _date_field(lambda days: (civil_of(days).month + 2) // 3, SAME),
     "second": _clock_field(SECOND_US, 60, "CAST(second({0}) AS INTEGER)"),
-    "timestamp_micros": Function(
+    "timestamp_micros": ScalarFunction(
         row=plain(lambda value: value), column=kernel(in_64_bits), duckdb="make_timestamp({0})"
     ),
-    "timestamp_millis": Function(
+    "timestamp_millis": ScalarFunction(
         row=plain(lambda value: bigint_checked(value * 1000)),
         column=kernel(_scaled(1000)),
         duckdb="make_timestamp({0} * 1000)",
     ),
-    "timestamp_seconds": Function(
+    "timestamp_seconds": ScalarFunction(
         row=_timestamp_seconds_row,
         column=_timestamp_seconds_column,
         duckdb=_seconds_in_duckdb,
     ),
-    "to_date": Function(row=plain(_to_date), duckdb="CAST({0} AS DATE)"),
-    "to_timestamp": Function(row=plain(_to_timestamp), duckdb="CAST({0} AS TIMESTAMP)"),
-    "trunc": Function(
+    "to_date": ScalarFunction(row=plain(_to_date), duckdb="CAST({0} AS DATE)"),
+    "to_timestamp": ScalarFunction(row=plain(_to_timestamp), duckdb="CAST({0} AS TIMESTAMP)"),
+    "trunc": ScalarFunction(
         row=plain(_trunc_row),
         takes=as_dates,
         column=_trunc_column,

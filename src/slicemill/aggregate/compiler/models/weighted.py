@@ -135,6 +135,12 @@ class Powers:
                 out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
 
 
+def powers_of(core: Core, out: Writer) -> list[Powers]:
+    """The sums that a weighted core is made of, one for each mode of its weight."""
+    assert core.weight is not None
+    return [Powers(mode, degree, out) for mode, degree in core.weight.modes.items()]
+
+
 def _angle(mode: Mode, u: str, whole: bool) -> str:
     """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
     if not whole:
@@ -176,10 +182,10 @@ class Weighted(AccumulatorCode):
     def __init__(self, core: Core, place: Place) -> None:
         super().__init__(core, place)
         assert core.weight is not None
-        self.powers = [Powers(mode, degree, place.out) for mode, degree in core.weight.modes.items()]
+        self.powers = powers_of(core, place.out)
         self.variable = core.weight.variable
         # Does it turn with the position?
-        self.numbered = self.variable == POSITION and core.weight.modes_turn and self.worn
+        self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
     def _gone(self) -> str:
@@ -266,18 +272,24 @@ class Weighted(AccumulatorCode):
         return back
 
 
-class WeightedStacks(Weighted):
+class WeightedStacks(AccumulatorCode):
     """Weights that favour the oldest: two stacks of sums, whose positions are counted from each on."""
 
-    worn = False
     _pool = "weights"
+
+    def __init__(self, core: Core, place: Place) -> None:
+        super().__init__(core, place)
+        self.powers = powers_of(core, place.out)
+
+    def _stem(self, mode: int) -> str:
+        return self.place.field(f"{VALUE}{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
         head = len(f"{self.place.record}.")
         back = {
             name[head:]: "f8"
             for mode, powers in enumerate(self.powers)
-            for name in powers.all_names(self._stem(VALUE, mode))
+            for name in powers.all_names(self._stem(mode))
         }
         return {**back, self.place.name("front"): "i8", self.place.name("behind"): "i8"}
 
@@ -296,7 +308,7 @@ class WeightedStacks(Weighted):
         place.make_room(pool)
         rows = f"{place.record}.{pool}_rows"
         for mode, powers in enumerate(self.powers):
-            powers.add(self._stem(VALUE, mode), place.field("behind"), image, whole=True)
+            powers.add(self._stem(mode), place.field("behind"), image, whole=True)
             for name in powers.all_names(self._row(rows, mode)):
                 out.line(f"{name} = 0.0")
             powers.add(self._row(rows, mode), "1", image, whole=True)
@@ -314,7 +326,7 @@ class WeightedStacks(Weighted):
                     self._add_to(powers, self._row("q", mode), f"local{mode}_")
             out.line(f"{front}, {place.field('behind')} = {rows}, 0")
             for mode, powers in enumerate(self.powers):
-                for name in powers.all_names(self._stem(VALUE, mode)):
+                for name in powers.all_names(self._stem(mode)):
                     out.line(f"{name} = 0.0")
         drop_first(place, pool)
         out.line(f"{front} -= 1")
@@ -331,7 +343,7 @@ class WeightedStacks(Weighted):
         for mode, powers in enumerate(self.powers):
             stem = f"all{place.number}_{mode}_"
             stems.append(stem)
-            powers.shift(self._stem(VALUE, mode), stem, front, whole=True)
+            powers.shift(self._stem(mode), stem, front, whole=True)
             with out.block(f"if {front} > 0:"):
                 self._add_to(powers, stem, self._row("0", mode))
         return combined(self.core, self.powers, stems, out)

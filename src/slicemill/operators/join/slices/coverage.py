@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from slicemill.esl.types.expression import columns_of
+from slicemill.esl.types.expression import columns_of, origins_of
 from slicemill.esl.types.query import Frame
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
@@ -22,9 +22,8 @@ Covers: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
     """The columns of one side that a query's results or conditions need of stored rows."""
     read = {column for _, of, column in member.columns if of == side}
-    for name in columns_of(member.residual) if member.residual is not None else ():
-        of, _, column = name.partition(".")
-        read |= {column} if int(of) == side else set()
+    if member.residual is not None:
+        read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
     return frozenset(read)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from slicemill.model.interpret import Instance
+from slicemill.model.graphs.interpret import Instance
 from slicemill.model.terms import ModelError
 
 Stream: TypeAlias = Iterable[tuple[Any, int]]

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from slicemill.model.canonical import window_loop
 from slicemill.model.classify import Classification, Kind, Way
 from slicemill.model.core import Core
-from slicemill.model.graph import Edge, Graph, Node, Op, Phase, Storage
+from slicemill.model.graphs.canonical import window_loop
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase, Storage
 from slicemill.model.model import Model
 from slicemill.model.terms import shown
 

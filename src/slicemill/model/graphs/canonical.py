@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from slicemill.model.classify import Kind
 from slicemill.model.core import Core
-from slicemill.model.graph import Edge, Graph, Node, Op, Phase, Storage
+from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase, Storage
 from slicemill.model.model import Model
 from slicemill.model.terms import ModelError, shown
 

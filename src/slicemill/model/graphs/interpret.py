@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from slicemill.model import vectors
-from slicemill.model.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs import vectors
+from slicemill.model.graphs.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs.vectors import Vector
 from slicemill.model.operators import ACCUMULATORS
 from slicemill.model.parse import parse
 from slicemill.model.scalars import evaluate, exact
 from slicemill.model.terms import Expr, ModelError
-from slicemill.model.vectors import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -
     """The value at each instance; the first brings the initial window. `work` is added to.
 
     >>> from slicemill.model import expression
-    >>> from slicemill.model.canonical import incremental_graph
+    >>> from slicemill.model.graphs.canonical import incremental_graph
     >>> squares = incremental_graph(expression("sum(x^2)"))
     >>> [int(value) for value in run(squares, [Instance((1, 2, 3, 4)), Instance((5,), leaving=1)])]
     [30, 54]
