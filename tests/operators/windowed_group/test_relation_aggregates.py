@@ -15,7 +15,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.context import StepContext
 from slicemill.operators.row_operator import RowOperator
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.windowed_group import lives, step
+from slicemill.operators.windowed_group import lives
+from slicemill.operators.windowed_group import step as group_step
 from support.corpus import Event, TimedRow
 from support.reference import by_reference
 from support.units import run_units
