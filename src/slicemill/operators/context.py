@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.aggregate.definition import Aggregate
-from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.definition import RowAggregate
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
 from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import WindowCall
@@ -45,7 +44,7 @@ class StepContext:
     def rows_of(self, relation: str) -> Sequence[Row]:
         return relation_rows(relation, self.catalog, self.tables)
 
-    def definition(self, call: AggregateCall | WindowCall) -> Aggregate:
+    def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
         """What an aggregate means, row by row, with results of the call's type."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from slicemill.aggregate.definition import RowCall, comparable
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.esl.types.catalog import ERRORS, Catalog
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
@@ -42,7 +42,7 @@ from slicemill.reference.sources import SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.table_join import TableJoin
 from slicemill.reference.view_join import ViewJoin
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row
 
 Tables = Mapping[str, Sequence[Row]]
@@ -94,13 +94,13 @@ def call_of(call: CallSyntax | WindowCallSyntax, schema: Schema, context: StepCo
     return RowCall(context.definition(call), row_of_expressions(call.arguments, schema))
 
 
-def window_call_of(call: WindowCallSyntax, schema: Schema, context: StepContext) -> WindowCall:
+def window_call_of(call: WindowCallSyntax, schema: Schema, context: StepContext) -> FramedCall:
     window = call.window
     key = row_of_expressions(call.partition_by, schema)
-    frame = Frame(
+    frame = WindowFrame(
         window.frame.value, window.extent, window.slide, window.active, lambda row: comparable(key(row))
     )
-    return WindowCall(call_of(call, schema, context), frame)
+    return FramedCall(call_of(call, schema, context), frame)
 
 
 def coalesce_rows(operator: coalesce.Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
