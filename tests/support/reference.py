@@ -29,7 +29,8 @@ def by_reference(
         elif isinstance(node.operator, Sink):
             made[node.id] = made[node.inputs[0]]
         elif not isinstance(node.operator, (Scan, Materialize)):
-            operator, out = translator.operator(node), []
+            operator = translator.operator(node)
+            out: list[Timed] = []
             inputs = enumerate(made[source] for source in fed_by(node, graph))
             arriving = [(tuple_, port) for port, tuples in inputs for tuple_ in tuples]
             for tuple_, port in sorted(arriving, key=lambda arrived: (arrived[0].ts, arrived[1])):

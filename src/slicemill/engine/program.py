@@ -15,7 +15,6 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import state_codecs  # noqa: F401 - all classes of states are registered
 from slicemill.operators.context import StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers

@@ -14,7 +14,6 @@ from typing import TypeAlias, TypeVar
 from rich.table import Table
 
 from slicemill.columns.slice import Cuts, Telling
-from slicemill.operators import state_codecs  # noqa: F401 - all classes of states are registered
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.operators.join.spec import SharedJoin

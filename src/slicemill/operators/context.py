@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.aggregate.definition import RowAggregate
+from slicemill.aggregate.definition import RowAggregate, declared
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
-from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery

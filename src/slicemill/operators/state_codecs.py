@@ -21,7 +21,6 @@ _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "type": types.Type,
     "column": types.Column,
-    "column.origin": types.Origin,
     "schema": types.Schema,
     "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,

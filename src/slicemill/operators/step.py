@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.call import Uda
+from slicemill.aggregate.calls import Uda
 from slicemill.errors import SlicemillError
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report

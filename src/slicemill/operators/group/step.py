@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda, prepare
+from slicemill.aggregate.calls import CallAnswers, Tuples, Uda
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.operators.assembly import Assembly, AssemblyState

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda
+from slicemill.aggregate.calls import CallAnswers, Tuples, Uda
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.calls import Uda
 from slicemill.aggregate.definition import align, base_of, evaluate
 from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
 from slicemill.columns.order import Numbering

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.calls import Uda
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.query import Frame, Window
 from slicemill.esl.types.schema import Schema
