@@ -1,4 +1,4 @@
-"""The whole corpus on Spark: as ordinary jobs, and on workers with other borders of runs than `make test` has.
+"""The whole corpus on Spark: as ordinary jobs, and on workers with more borders of runs than `make test` has.
 
 Run by `make test-slow`.
 """
