@@ -57,16 +57,17 @@ from slicemill.explain.text import explain_text
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
+from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source as SourceOperator
+from slicemill.operators.streams.spec import Source as SourceOperator
 from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
-from slicemill.scheduling.dispatch import Chooser, policy_named
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name

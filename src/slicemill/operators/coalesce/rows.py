@@ -1,0 +1,191 @@
+"""Temporal queries with less memory than their windows want (L14-L25).
+
+As `coalesce`, but what the window holds lies in a memory that drops tuples when it is full. A tuple's period
+is fixed when the next one arrives: what is dropped leaves a gap. The newest tuple of each partition waits
+beside the memory until its end is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from slicemill.aggregate.definition import comparable, shown
+from slicemill.esl.types.budget import Budget
+from slicemill.esl.types.query import Frame
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.coalesce.rows_accuracy import Exactness, Fragment, Newest, Partition
+from slicemill.operators.coalesce.rows_windows import SlidingPartitions, Temporal
+from slicemill.operators.coalesce.spec import Coalesce
+from slicemill.operators.row_operator import predicate, row_of_items
+from slicemill.rows import Row, Timed
+from slicemill.shedding.chains import NewestTuple, Tuple
+from slicemill.shedding.memories import memory_of
+from slicemill.shedding.report import MemoryReport
+from slicemill.shedding.shadow import Shadow
+
+
+class SheddingCoalesce(SlidingPartitions[Partition]):
+    """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
+
+    def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
+        super().__init__(temporal)
+        self._extent = temporal.extent
+        self._by_rows = temporal.by_rows
+        self._memory = memory_of(budget)
+        self._shadow = Shadow()
+        self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
+        self._serial = 0
+        self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
+        self.report = MemoryReport(capacity=budget.capacity)
+
+    def state(self) -> Any:
+        return {
+            "partitions": self._partitions,
+            "next_end": self._next_end,
+            "memory": self._memory.state(),
+            "shadow": self._shadow,
+            "serial": self._serial,
+            "until": self._until,
+            "report": self.report,
+        }
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
+        self._memory.restore(state["memory"])
+        self._shadow = self._exactness.shadow = state["shadow"]
+        self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
+
+    def _new_partition(self, head: Row) -> Partition:
+        return Partition(head)
+
+    # -- tuples ----------------------------------------------------------------------------------------
+
+    def _arrive(self, key: Hashable, partition: Partition, tuple_: Timed) -> None:
+        closed = self._closed(partition, tuple_.ts)
+        made = shown(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
+        values = None if made is None else comparable(made)
+        partition.newest = self._newest(partition, values, tuple_.ts)
+        partition.arrivals += 1
+        if closed is not None and self._has_passed(closed, partition):
+            closed = None
+        if closed is not None:
+            self._shadow.saw(closed, key)
+        if self._by_rows and self._extent is not None:
+            self._memory.expire(key, number=partition.arrivals - self._extent)
+            self._forget_runs()
+        follower = NewestTuple(values, tuple_.ts) if values is not None else None
+        dropped = self._memory.arrive(key, closed, follower)
+        if dropped is not None:
+            self.report.dropped += dropped.tuple.count
+            self._shadow.lost(dropped.tuple, dropped.partition)
+        self.report.sampled = self._shadow.share
+
+    def _closed(self, partition: Partition, now: int) -> Tuple | None:
+        """The tuple that has held until now, unless it makes no run or held for no time."""
+        newest = partition.newest
+        if newest is None or newest.values is None or newest.begin == now:
+            return None
+        partition.run, partition.run_values, partition.run_end = newest.run, newest.values, now
+        return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
+
+    def _has_passed(self, closed: Tuple, partition: Partition) -> bool:
+        """Will no window show the tuple any more?"""
+        if self._extent is None:
+            return False
+        if self._by_rows:
+            return closed.number < partition.arrivals - self._extent
+        assert self._next_end is not None
+        return closed.begin < self._next_end - self._extent
+
+    def _newest(self, partition: Partition, values: Row | None, ts: int) -> Newest:
+        run = partition.run
+        if values is not None:
+            self.report.arrived += 1
+            if partition.run_end != ts or partition.run_values != values:
+                run = self.report.runs
+                self.report.runs += 1
+        self._serial += 1
+        return Newest(values, ts, partition.arrivals, self._serial, run)
+
+    # -- windows ---------------------------------------------------------------------------------------
+
+    def _reported(self, end: int) -> None:
+        # What no later window shows need not wait for its end to make room.
+        self._expire_before(end + self._temporal.slide)
+
+    def _expire_before(self, end: int) -> None:
+        if self._extent is None:
+            return
+        horizon = end - self._extent
+        for key, partition in list(self._partitions.items()):
+            if partition.newest is None or partition.newest.begin < horizon:
+                self._memory.forget(key)
+                del self._partitions[key]
+            else:
+                self._memory.expire(key, begin=horizon)
+        self._shadow.expire(lambda _, run: run.last_begin < horizon)
+
+    def _forget_runs(self) -> None:
+        """Runs that windows of so many tuples have passed; looked for when they are many."""
+        if len(self._shadow) >= self._shadow.limit:
+            inside = self._exactness.in_window
+            self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
+
+    def _report(self, partitions: Mapping[Hashable, Partition], now: int) -> list[Timed]:
+        left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
+        self.report.in_window = self._in_all_windows(now)
+        self.report.add(now, self._exactness.sums(partitions, left, now))
+        return [
+            Timed(now, fragment.row(partition))
+            for key, partition in partitions.items()
+            for fragment in left[key]
+        ]
+
+    def _in_all_windows(self, now: int) -> int:
+        """Tuples that the windows of all partitions would hold now, to a slide."""
+        if self._extent is None:
+            return self.report.arrived
+        if self._by_rows:
+            return sum(min(partition.arrivals, self._extent) for partition in self._partitions.values())
+        self._until.append((now, self.report.arrived))
+        while len(self._until) > 1 and self._until[1][0] <= now - self._extent:
+            self._until.popleft()
+        passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
+        return self.report.arrived - passed
+
+    def _fragments(self, key: Hashable, partition: Partition, now: int) -> list[Fragment]:
+        found: list[Fragment] = []
+        pieces = [(one.run, one.values, one.begin, one.end) for one in self._memory.kept(key)]
+        newest = partition.newest
+        if newest is not None and newest.values is not None and newest.begin < now:
+            pieces.append((newest.run, newest.values, newest.begin, now))
+        for run, values, begin, end in pieces:
+            if found and found[-1].run == run and found[-1].period[1] == begin:
+                found[-1] = Fragment(run, values, (found[-1].period[0], end))
+            else:
+                found.append(Fragment(run, values, (begin, end)))
+        return found
+
+
+def temporal(operator: Coalesce, schema: Schema) -> Temporal:
+    """A temporal query as functions of rows."""
+    attributes = [schema.index(name) for name in operator.attributes]
+    # A partition column that is coalesced on as well is shown once, as the attribute.
+    head = [item for item in operator.partition_by if item.name not in operator.attributes]
+    window = operator.window
+    assert window.slide is not None, "the grammar asks for SLIDES"
+    return Temporal(
+        lambda row: tuple(row[place] for place in attributes),
+        row_of_items(head, schema),
+        row_of_items(operator.partition_by, schema),
+        window.extent,
+        window.slide,
+        window.frame is Frame.ROWS,
+        predicate(operator.where, schema),
+    )
+
+
+def shedding_rows(operator: Coalesce, budget: Budget, schema: Schema, output: Schema) -> SheddingCoalesce:
+    return SheddingCoalesce(temporal(operator, schema), budget, predicate(operator.wanted, output))

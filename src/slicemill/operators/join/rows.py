@@ -1,0 +1,124 @@
+"""Window join over two or more inputs (M14, S1-S3).
+
+A stored tuple u of input i and a new tuple t of another input meet while u is in its own input's window; for
+a time window of length W that is while 0 <= t.ts - u.ts < W. The result carries t's timestamp, the latest of
+its parts.
+
+The cycle hands tuples over in (timestamp, port, arrival) order, and equal timestamps join (age 0). So in a
+self-join, where one stream feeds two ports, a tuple meets itself once: port 0 stores it, port 1 finds it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import Any
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.row_operator import predicate
+from slicemill.operators.row_step import RowStep, row_step
+from slicemill.rows import Row, Timed
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Tuples younger than `length_us`."""
+
+    length_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """The last `rows` tuples of the input, by arrival."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundedWindow:
+    """All tuples so far."""
+
+
+JoinWindow = TimeWindow | CountWindow | UnboundedWindow
+
+
+def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
+    """Drop what no tuple from `now` on can meet; a count window drops on arrival, by its length."""
+    if isinstance(window, TimeWindow):
+        while stored and now - stored[0].ts >= window.length_us:
+            stored.popleft()
+
+
+class JoinByRows:
+    """Output row: the inputs' rows one after the other, in FROM order, where `condition` holds on it.
+
+    The results of one arrival come out oldest partner first, the first input varying slowest. With
+    `member_times` the members' timestamps follow (S1): then it is known when a result leaves the windows.
+    """
+
+    waits_for_time = True
+
+    def __init__(
+        self, windows: Sequence[JoinWindow], condition: Callable[[Row], bool], member_times: bool = False
+    ) -> None:
+        if len(windows) < 2:
+            raise SlicemillError(f"a join needs two or more inputs, this one has {len(windows)}")
+        self._windows = tuple(windows)
+        self._condition = condition
+        self._member_times = member_times
+        self._stored: list[deque[Timed]] = [
+            deque(maxlen=window.rows if isinstance(window, CountWindow) else None) for window in windows
+        ]
+
+    @property
+    def inputs(self) -> int:
+        return len(self._windows)
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        self.advance(tuple_.ts)
+        partners = [(tuple_,) if i == port else stored for i, stored in enumerate(self._stored)]
+        out: list[Timed] = []
+        for combination in product(*partners):
+            row: Row = tuple(chain.from_iterable(part.row for part in combination))
+            if self._member_times:
+                row += tuple(part.ts for part in combination)
+            if self._condition(row):
+                out.append(Timed(tuple_.ts, row))
+        self._stored[port].append(tuple_)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        for stored, window in zip(self._stored, self._windows, strict=True):
+            _expire(stored, window, ts)
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def state(self) -> Any:
+        return self._stored
+
+    def restore(self, state: Any) -> None:
+        self._stored = state
+
+
+def join_window(window: Window) -> JoinWindow:
+    if window.extent is None:
+        return UnboundedWindow()
+    return CountWindow(window.extent) if window.frame is Frame.ROWS else TimeWindow(window.extent)
+
+
+def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:
+    windows = [join_window(window) for window in join.windows]
+    return JoinByRows(windows, predicate(join.condition, output), join.member_times)
+
+
+def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
+    """The joins that are not split into joins of two: of three and more streams over counts of rows."""
+    return row_step(join_rows(join, context.node.schema), context)

@@ -1,0 +1,118 @@
+"""Look-up in a view over a stream: a tuple meets what the view's window holds at its time (M40).
+
+view    a   b       c   d           [ROWS 2]          the view's tuples of its own time come first
+stream        x   y       z         x: a b   y: a b   z: c d
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.order import fanned_out
+from slicemill.columns.pieces import kept_from
+from slicemill.columns.slice import Slice
+from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.lookup.matching import Matching, Stretch
+from slicemill.operators.lookup.spec import Lookup, Materialize
+from slicemill.operators.step import END
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+
+Places = NDArray[np.int64]
+_EARLIEST = -(2**63)
+
+
+@stored_as("view_lookup", version=1)
+@dataclass(slots=True)
+class ViewState:
+    """The view's tuples, the first `passed` of which have left its window; the rows of both that wait."""
+
+    content: list[Slice] = field(default_factory=list)
+    passed: int = 0
+    waiting: list[pa.Table] = field(default_factory=list)
+
+
+class ViewLookupStep:
+    """Tuples of both inputs are taken as far as both are complete, whatever the borders between runs.
+
+    `stream` and `view` have the columns as they are called behind the look-up.
+    """
+
+    def __init__(
+        self,
+        state: ViewState,
+        window: Window,
+        matching: Matching,
+        stream: Schema,
+        view: Schema,
+        seq_bits: int,
+    ) -> None:
+        self.state = state
+        assert window.extent is not None, "the binder asks for a window with a beginning"
+        self._extent = window.extent
+        self._by_rows = window.frame is Frame.ROWS
+        self._matching = matching
+        self._schemas = [with_system_columns(to_arrow(schema)) for schema in (view, stream)]
+        self._seq_bits = seq_bits
+        if not state.waiting:
+            state.waiting = [schema.empty_table() for schema in self._schemas]
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, until = self.state, min(complete)
+        ready = []
+        for place, (table, schema) in enumerate(zip(tables, self._schemas, strict=True)):
+            named = table.rename_columns(schema.names).cast(schema)
+            known = pa.concat_tables([state.waiting[place], named])
+            count = len(known) if until == END else int(np.searchsorted(_times(known), until))
+            ready.append(known.slice(0, count))
+            state.waiting[place] = known.slice(count).combine_chunks()
+        new, stream = ready
+        new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
+        content = pa.concat_tables([*(piece.table for piece in state.content), new]).slice(state.passed)
+        out = self._met(stream, content)
+        passed = state.passed + self._passed(_times(content), until)
+        state.content, state.passed = kept_from(state.content, new, passed)
+        return out, until
+
+    def due(self) -> int | None:
+        waiting = (table.column(TS)[0].as_py() + 1 for table in self.state.waiting if table.num_rows)
+        return min(waiting, default=None)
+
+    def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
+        """Tuples of the stream with those of the view, in the order of the stream, the oldest first."""
+        ts, times = _times(stream), _times(content)
+        ends = np.searchsorted(times, ts, side="right")
+        rows = content.drop_columns([TS])
+        joined = self._matching.join(stream, rows, stretch=self._stretch(ts, times, ends))
+        return fanned_out(joined, self._seq_bits)
+
+    def _stretch(self, ts: Places, times: Places, ends: Places) -> Stretch:
+        if self._by_rows:
+            return Stretch(np.maximum(ends - self._extent, 0), ends)
+        return Stretch(np.searchsorted(times, ts - self._extent, side="right"), ends)
+
+    def _passed(self, times: Places, until: int) -> int:
+        """How many of the view's tuples nobody can meet who comes from now on."""
+        if self._by_rows:
+            return max(len(times) - self._extent, 0)
+        return int(np.searchsorted(times, max(until - self._extent, _EARLIEST), side="right"))
+
+
+def view_lookup(lookup: Lookup, view_of: Materialize, context: StepContext) -> ViewLookupStep:
+    columns, own = context.node.schema.columns, len(context.schemas[1])
+    stream, view = Schema(columns[:own]), Schema(columns[own:])
+    state = context.state if isinstance(context.state, ViewState) else ViewState()
+    matching = Matching(stream, view, lookup.condition, lookup.left)
+    return ViewLookupStep(state, view_of.window, matching, stream, view, context.seq_bits)
+
+
+def _times(table: pa.Table) -> Places:
+    found: Places = table.column(TS).to_numpy()
+    return found
