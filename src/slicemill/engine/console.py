@@ -18,7 +18,7 @@ from slicemill.engine.live import RowRates, queries_table, troubles, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 
@@ -41,7 +41,7 @@ class RunOptions:
     metrics: Path | None = None
 
 
-def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession]) -> None:
+def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> None:
     """Run a script for a time, or until interrupted; then print results and figures.
 
     Without a home the streams are ended, so that windows still open report too. With one they go on next
@@ -72,7 +72,7 @@ def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession
             options.metrics.write_text(content, encoding="utf-8")
 
 
-def _warm_up(source: Source) -> None:
+def _warm_up(source: SourceText) -> None:
     # What is wrong with a query is said when it is registered.
     with contextlib.suppress(Exception):
         warm_up_script(bind(source).catalog)

@@ -34,7 +34,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import HeldSlice, slices_of
+from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
@@ -42,7 +42,7 @@ from slicemill.engine.warming import compile_beside, warm_up
 from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     Catalog,
     DroppedName,
@@ -58,7 +58,7 @@ from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source as SourceOperator
+from slicemill.operators.specs import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
@@ -174,7 +174,7 @@ class Mill:
 
     # -- declaring -------------------------------------------------------------------------------------
 
-    def execute(self, esl: str | Source) -> list[Statement]:
+    def execute(self, esl: str | SourceText) -> list[Statement]:
         """Run the statements of a script; with a mistake in it, none of them."""
         bound = bind(esl, self.catalog)
         statements = [statement for statement, _ in bound.statements]
@@ -422,7 +422,7 @@ class Mill:
 
     def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
         """The streams that queries read, and those that were read in this home before and are declared."""
-        read = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+        read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
         known = {name for name in self.home.streams if isinstance(catalog.relation(name), Stream)}
         streams = [catalog.declared_stream(name) for name in sorted(read | known)]
         for stream in streams:
@@ -581,7 +581,7 @@ class Mill:
         def complete_from() -> int | None:
             return self._complete_from(query.name)
 
-        def state() -> list[HeldSlice]:
+        def state() -> list[StoredSlice]:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from slicemill.engine.work import ReadDone, ReadStream, Watermark
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.stream import Handed, StreamPlan
+from slicemill.ingest.stream import HandedRows, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
@@ -80,7 +80,7 @@ class RunningStream:
         self.next_read_us: int | None = 0  # None: when the reader says that there is something
         self.behind = False  # the last read left something that is there already
         self.catching_up = False  # … and brought much
-        self._inbox: deque[Handed] = deque()
+        self._inbox: deque[HandedRows] = deque()
         self._home = home
         self._mill = mill
         self._folder = folder
@@ -111,7 +111,7 @@ class RunningStream:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def hand(self, handed: Handed) -> None:
+    def hand(self, handed: HandedRows) -> None:
         """Rows to admit, in this order; they are committed when `offset` is the stream's.
 
         What the journal has already, a batch that Spark replays, is not admitted again.
@@ -125,7 +125,7 @@ class RunningStream:
         writer = SegmentWriter(self.handed_folder, unique_name())
         extents = (writer.append(table),) if table.num_rows else ()
         writer.release()
-        self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
+        self.hand(HandedRows(self.handed_folder, extents, (), offset, now, in_order=True))
 
     @property
     def has_handed(self) -> bool:

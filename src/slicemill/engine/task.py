@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
-from slicemill.engine.exchange import Spread, is_large, ordered_by_cell
+from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
     CheckpointDone,
@@ -87,7 +87,7 @@ class Worker:
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
-    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], Spread] = field(
+    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], SpreadRows] = field(
         default_factory=dict
     )
 
@@ -194,12 +194,12 @@ class Worker:
                 found[log] = self._spread(span, exchange).part(cell)
         return found
 
-    def _spread(self, span: LogSpan, exchange: Exchange) -> Spread:
+    def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
         """Epochs of a log by cell, found once for all cells that a message asks for."""
         place = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if place not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
-            self._spreads[place] = Spread(exchange, span.columns, stored)
+            self._spreads[place] = SpreadRows(exchange, span.columns, stored)
         return self._spreads[place]
 
     def _dated(

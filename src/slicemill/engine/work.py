@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.ingest.stream import Handed
+from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.due import Arrivals
 from slicemill.operators.drop.step import Dropping
 from slicemill.operators.join.slices.coverage import Covers
@@ -111,7 +111,7 @@ class ReadStream:
     first: bool  # this worker has not read the stream in this mill so far, or failed to
     progress: Mapping[str, Any]
     held: tuple[Extent, ...] = ()
-    handed: Handed | None = None
+    handed: HandedRows | None = None
     flush: bool = False  # the stream has ended: nothing is held back any more
     now_us: int | None = None  # the mill's time, where it is not the wall clock's
 

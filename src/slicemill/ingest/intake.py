@@ -61,7 +61,7 @@ _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRI
 Integers = NDArray[np.int64]
 
 
-class Passed(NamedTuple):
+class BatchTimestamps(NamedTuple):
     """Timestamps of all rows of a batch, and which of them are wanted: the batch's table has only those.
 
     A stream that is not external has no timestamps: `times` then only counts the rows.
@@ -105,7 +105,7 @@ class Intake:
         self._stamp: int = progress.get(STAMP, BEGINNING)
         self._side_stamp: int = progress.get(SIDE_STAMP, BEGINNING)
         self._restores_from: int | None = progress.get(HELD_FROM)
-        self._held = _Held()
+        self._held = _HeldTuples()
         self._nothing = with_system_columns(to_arrow(stream.schema)).empty_table()
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
@@ -116,7 +116,7 @@ class Intake:
         times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
         order = np.lexsort((seqs, times))
         still = order[np.searchsorted(times[order], self._restores_from) :]
-        self._held = _Held()
+        self._held = _HeldTuples()
         self._held.add(held.take(still))
         self._restores_from = None
 
@@ -128,7 +128,7 @@ class Intake:
         promised: int,
         seen_us: int,
         *,
-        passed: Passed | None = None,
+        passed: BatchTimestamps | None = None,
         errors: pa.Table | None = None,
         more: bool = False,
         ended: bool = False,
@@ -252,7 +252,7 @@ class Intake:
         }
 
 
-class _Held:
+class _HeldTuples:
     """Tuples that are held back, as sorted runs; few and of growing size, so that each is merged seldom."""
 
     __slots__ = ("_runs",)
@@ -308,12 +308,12 @@ def _moved(
     return part._replace(reached=_unless_beginning(reached), arrival_us=int(arrivals[-1]))
 
 
-def _wanted(values: NDArray[Any], passed: Passed | None) -> NDArray[Any]:
+def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any]:
     return values if passed is None else values[passed.wanted]
 
 
 def _chosen(
-    rows: pa.Table | None, passed: Passed | None, times: Integers, seqs: Integers, arrivals: Integers
+    rows: pa.Table | None, passed: BatchTimestamps | None, times: Integers, seqs: Integers, arrivals: Integers
 ) -> pa.Table:
     """The wanted rows of a batch, with their system columns."""
     assert rows is not None

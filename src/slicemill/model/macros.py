@@ -13,11 +13,11 @@ from slicemill.model.terms import (
     DIMENSION,
     ONE,
     ZERO,
-    Aggregate,
     Apply,
     Expr,
     ModelError,
     Number,
+    WindowAggregation,
     number,
 )
 
@@ -44,7 +44,7 @@ def _over(left: Expr, right: Expr) -> Expr:
 
 
 def _sum(expr: Expr) -> Expr:
-    return Aggregate("sum", expr)
+    return WindowAggregation("sum", expr)
 
 
 def _root(expr: Expr) -> Expr:

@@ -15,8 +15,8 @@ from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import Frame, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import Column
 from slicemill.operators.join.slices.statistics import Statistics
 
@@ -44,7 +44,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class SharedJoin:
     def counts_rows(self) -> bool:
         """Is there a window that holds so many rows, whatever their keys are?"""
         windows = (window for member in self.members for window in member.windows)
-        return any(window.frame is Frame.ROWS for window in windows)
+        return any(window.frame is FrameUnit.ROWS for window in windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Lookup:
 class GroupAggregate:
     """Base aggregates over all history, hashed by group: a row whenever one of them returns (M30)."""
 
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
 
 
@@ -176,7 +176,7 @@ class RelationAggregate:
     it, a condition would change which rows are the last ones.
     """
 
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
     windows: tuple[tuple[str | None, Window], ...]
     slide: int | None
@@ -258,7 +258,7 @@ class Coalesce:
     """
 
     attributes: tuple[str, ...]
-    partition_by: tuple[Item, ...]
+    partition_by: tuple[SelectItem, ...]
     window: Window
     where: Expr | None = None
     budget: Budget | None = None
@@ -348,8 +348,8 @@ def waits_for_time(operator: Operator, kind: TimestampKind) -> bool:
     if isinstance(operator, Merge):
         return kind is not TimestampKind.LATENT
     if isinstance(operator, RelationAggregate):
-        return operator.slide is not None and operator.windows[0][1].frame is Frame.RANGE
+        return operator.slide is not None and operator.windows[0][1].frame is FrameUnit.RANGE
     if isinstance(operator, (WindowAggregate, SharedModels)):
         windows = [call.window for call in operator.calls]
-        return any(w.active or (w.slide is not None and w.frame is Frame.RANGE) for w in windows)
+        return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
     return False

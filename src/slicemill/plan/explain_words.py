@@ -12,8 +12,8 @@ from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, transform
 from slicemill.esl.types.load_budget import METHODS
-from slicemill.esl.types.query import Frame, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.shared import planned_chain
@@ -37,7 +37,7 @@ Fact: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class NodeDescription:
     """A symbol of relational algebra (or none), a title, and facts as (what, text), the chief one first."""
 
     symbol: str
@@ -85,39 +85,41 @@ def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
     return isinstance(operator, op.Lookup) and port == 1
 
 
-def words_of(node: Node, graph: QueryGraph) -> Words:
+def words_of(node: Node, graph: QueryGraph) -> NodeDescription:
     """The description of one node."""
     operator = node.operator
     if isinstance(operator, op.Source):
-        return Words("", f"Stream {operator.stream}", (("time", TIMESTAMPS[operator.kind]),))
+        return NodeDescription("", f"Stream {operator.stream}", (("time", TIMESTAMPS[operator.kind]),))
     if isinstance(operator, op.Scan):
-        return Words("", f"Table {operator.relation}")
+        return NodeDescription("", f"Table {operator.relation}")
     if isinstance(operator, op.Filter):
-        return Words("σ", "Filter", (("where", render(operator.condition)),))
+        return NodeDescription("σ", "Filter", (("where", render(operator.condition)),))
     if isinstance(operator, op.Drop):
         return _drop(operator)
     if isinstance(operator, op.WholeWindows):
-        return Words("", "Whole windows", (("of which nothing was dropped by", graph[operator.box].name),))
+        return NodeDescription(
+            "", "Whole windows", (("of which nothing was dropped by", graph[operator.box].name),)
+        )
     if isinstance(operator, op.Project):
-        return Words("π", "Project", (("select", _items(operator.items)),))
+        return NodeDescription("π", "Project", (("select", _items(operator.items)),))
     if isinstance(operator, op.Merge):
         order = "as tuples arrive" if node.kind is TimestampKind.LATENT else "by timestamp"
-        return Words("∪", "Union", (("merged", order),))
+        return NodeDescription("∪", "Union", (("merged", order),))
     if isinstance(operator, op.WindowJoin):
         return _join(operator)
     if isinstance(operator, op.SharedJoin):
         return _shared_join(operator)
     if isinstance(operator, op.InOrder):
-        return Words("", "In order", (("by", "the latest of the joined tuples"),))
+        return NodeDescription("", "In order", (("by", "the latest of the joined tuples"),))
     if isinstance(operator, op.Lookup):
         return _lookup(operator, graph[node.inputs[1]])
     if isinstance(operator, op.GroupAggregate):
         facts = _grouped(operator.calls, operator.group_by)
-        return Words("γ", "Aggregate", (*facts, ("over", "all history")))
+        return NodeDescription("γ", "Aggregate", (*facts, ("over", "all history")))
     if isinstance(operator, op.RelationAggregate):
         return _relation_aggregate(operator)
     if isinstance(operator, op.WindowAggregate):
-        return Words("γ", "Window aggregate", _window_calls(operator.calls))
+        return NodeDescription("γ", "Window aggregate", _window_calls(operator.calls))
     if isinstance(operator, op.SharedWindows):
         return _shared_windows(operator)
     if isinstance(operator, op.SharedModels):
@@ -129,14 +131,14 @@ def words_of(node: Node, graph: QueryGraph) -> Words:
             *((("where", render(operator.where)),) if operator.where is not None else ()),
             *((("memory", str(operator.budget)),) if operator.budget is not None else ()),
         )
-        return Words("", "Coalesce", (*facts, ("window", str(operator.window))))
+        return NodeDescription("", "Coalesce", (*facts, ("window", str(operator.window))))
     if isinstance(operator, op.Classify):
         return _classify(operator.classifier)
     if isinstance(operator, op.Materialize):
-        return Words("", f"View {operator.view}", (("window", str(operator.window)),))
+        return NodeDescription("", f"View {operator.view}", (("window", str(operator.window)),))
     if isinstance(operator, op.Part):
         return _part(operator, graph[node.inputs[0]].operator)
-    return Words("", f"Query {operator.query}")
+    return NodeDescription("", f"Query {operator.query}")
 
 
 def operator_name(operator: op.Operator) -> str:
@@ -159,18 +161,18 @@ def port_name(node: Node, port: int) -> str:
     return ""
 
 
-def _join(join: op.WindowJoin) -> Words:
+def _join(join: op.WindowJoin) -> NodeDescription:
     condition = "every combination" if join.condition is None else render(join.condition)
     windows = _each(join.aliases, [str(window) for window in join.windows])
-    return Words("⋈", "Join", (("on", condition), ("windows", windows)))
+    return NodeDescription("⋈", "Join", (("on", condition), ("windows", windows)))
 
 
-def _shared_join(join: op.SharedJoin) -> Words:
+def _shared_join(join: op.SharedJoin) -> NodeDescription:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
     facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
     if len(join.members) == 1:
-        return Words("⋈", "Join", (*facts, *_own_part(join.members[0])))
-    return Words("⋈", f"{_many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+        return NodeDescription("⋈", "Join", (*facts, *_own_part(join.members[0])))
+    return NodeDescription("⋈", f"{_many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
 
 
 def _chain(join: op.SharedJoin) -> tuple[Fact, ...]:
@@ -217,7 +219,7 @@ def _each(aliases: Sequence[str], windows: Sequence[str]) -> str:
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
 
 
-def _lookup(lookup: op.Lookup, found: Node) -> Words:
+def _lookup(lookup: op.Lookup, found: Node) -> NodeDescription:
     relation = found.operator
     name = found.id
     if isinstance(relation, op.Scan):
@@ -229,10 +231,10 @@ def _lookup(lookup: op.Lookup, found: Node) -> Words:
     facts: list[Fact] = [("on", condition)]
     if lookup.left:
         facts.append(("no match", "keep the tuple, with NULLs"))
-    return Words("⋈", title, tuple(facts))
+    return NodeDescription("⋈", title, tuple(facts))
 
 
-def _classify(classifier: Classifier) -> Words:
+def _classify(classifier: Classifier) -> NodeDescription:
     options = classifier.options
     facts = [("features", ", ".join(classifier.features))]
     facts += [("per", classifier.key)] if classifier.key is not None else []
@@ -241,24 +243,24 @@ def _classify(classifier: Classifier) -> Words:
         ("every", format_us(classifier.every_us)),
         ("look at", f"{_many(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
-    return Words("", "Classify", tuple(facts))
+    return NodeDescription("", "Classify", tuple(facts))
 
 
-def _relation_aggregate(aggregate: op.RelationAggregate) -> Words:
+def _relation_aggregate(aggregate: op.RelationAggregate) -> NodeDescription:
     windows = [window for _, window in aggregate.windows]
     aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
     extents = _each(aliases, [_length(window) for window in windows])
     report = "at each arrival"
     if aggregate.slide is not None:
         frame = next(window.frame for window in windows if window.slide is not None)
-        report = format_us(aggregate.slide) if frame is Frame.RANGE else f"{aggregate.slide} tuples"
+        report = format_us(aggregate.slide) if frame is FrameUnit.RANGE else f"{aggregate.slide} tuples"
     facts = [*_grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
-    return Words("γ", "Aggregate", (*facts, ("every", report)))
+    return NodeDescription("γ", "Aggregate", (*facts, ("every", report)))
 
 
-def _shared_windows(shared: op.SharedWindows) -> Words:
+def _shared_windows(shared: op.SharedWindows) -> NodeDescription:
     """What panes are kept: where they are cut, and what they hold of the tuples."""
     edges = edge_grids(window for member in shared.members for window in member.windows)
     panes = " and ".join(
@@ -273,10 +275,10 @@ def _shared_windows(shared: op.SharedWindows) -> Words:
     facts = [("in", f"panes cut {panes}")]
     facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
     facts += _partition(shared.keys)
-    return Words("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))
+    return NodeDescription("γ", f"Windows of {_many(len(shared.members), 'aggregate')}", tuple(facts))
 
 
-def _shared_models(shared: op.SharedModels) -> Words:
+def _shared_models(shared: op.SharedModels) -> NodeDescription:
     """What is kept of the windows, and for whom."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
@@ -290,24 +292,24 @@ def _shared_models(shared: op.SharedModels) -> Words:
                 )
                 facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += _partition(shared.keys)
-    return Words("γ", f"Cores of {_many(len(shared.calls), 'model')}", tuple(facts))
+    return NodeDescription("γ", f"Cores of {_many(len(shared.calls), 'model')}", tuple(facts))
 
 
-def _part(part: op.Part, shared: op.Operator) -> Words:
+def _part(part: op.Part, shared: op.Operator) -> NodeDescription:
     """A member in the words of the operator it was before it was shared."""
     assert isinstance(shared, op.Shared), "a part is of what is shared"
     member = op.member_of(shared, part)
     if isinstance(member, op.JoinMember):
-        return Words("⋈", "From slices", _own_part(member))
+        return NodeDescription("⋈", "From slices", _own_part(member))
     if isinstance(member, op.ModelMember):
-        return Words("γ", "From cores", _window_calls(member.operator.calls))
+        return NodeDescription("γ", "From cores", _window_calls(member.operator.calls))
     if isinstance(member.operator, op.RelationAggregate):
         facts = _relation_aggregate(member.operator).facts
     else:
         facts = _window_calls(member.operator.calls)
     where = conjunction(member.conditions)
     selected = (("where", render(where)),) if where is not None else ()
-    return Words("γ", "From panes", (*facts, *selected))
+    return NodeDescription("γ", "From panes", (*facts, *selected))
 
 
 def _many(number: int, word: str) -> str:
@@ -318,7 +320,7 @@ def _length(window: Window) -> str:
     return str(Window(window.frame, window.extent))
 
 
-def _grouped(calls: Sequence[AggregateCall], group_by: Sequence[Item]) -> tuple[Fact, ...]:
+def _grouped(calls: Sequence[AggregateCall], group_by: Sequence[SelectItem]) -> tuple[Fact, ...]:
     facts = [("compute", ", ".join(call_text(call) for call in calls))] if calls else []
     if group_by:
         facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))
@@ -353,7 +355,7 @@ def _preceding(window: Window) -> str:
     return f"{length} PRECEDING{str(window).removeprefix(length)}"
 
 
-def _items(items: Sequence[Item]) -> str:
+def _items(items: Sequence[SelectItem]) -> str:
     short = _short_names(items)
 
     def change(part: Expr) -> Expr | None:
@@ -363,23 +365,23 @@ def _items(items: Sequence[Item]) -> str:
             else None
         )
 
-    return ", ".join(_item(Item(item.name, transform(item.expr, change))) for item in items)
+    return ", ".join(_item(SelectItem(item.name, transform(item.expr, change))) for item in items)
 
 
-def _short_names(items: Sequence[Item]) -> dict[str, str]:
+def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
     """Calls with OVER without their windows, which the operator below tells, unless they differ in these."""
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
     return short if len(set(short.values())) == len(names) else {}
 
 
-def _item(item: Item) -> str:
+def _item(item: SelectItem) -> str:
     text = render(item.expr)
     named = text in (item.name, f'"{item.name}"') or text.endswith(f".{item.name}")
     return text if named else f"{text} AS {item.name}"
 
 
-def _drop(operator: op.Drop) -> Words:
+def _drop(operator: op.Drop) -> NodeDescription:
     budget = operator.budget
     facts = [("under load", METHODS[budget.method])]
     if operator.utility is not None:
@@ -390,4 +392,4 @@ def _drop(operator: op.Drop) -> Words:
         facts.append(("state", f"at most {budget.memory:,} bytes"))
     if budget.least:
         facts.append(("keeps", f"{budget.least:.0%} at least"))
-    return Words("", "Drop box", tuple(facts))
+    return NodeDescription("", "Drop box", tuple(facts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
@@ -51,7 +51,7 @@ def _of_aggregate(operator: op.Operator) -> int | None:
 
 
 def _longest(windows: Iterable[Window]) -> int | None:
-    lengths = [window.extent if window.frame is Frame.RANGE else None for window in windows]
+    lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
     return max(known) if len(known) == len(lengths) else None
 

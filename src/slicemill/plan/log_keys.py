@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.plan.logs import log_of
@@ -25,7 +25,7 @@ def partition_keys(operator: op.Operator) -> Keys | None:
     if isinstance(operator, (op.GroupAggregate, op.Coalesce)):
         items = operator.group_by if isinstance(operator, op.GroupAggregate) else operator.partition_by
         keys = tuple(item.expr for item in items)
-    elif isinstance(operator, op.RelationAggregate) and operator.windows[0][1].frame is Frame.RANGE:
+    elif isinstance(operator, op.RelationAggregate) and operator.windows[0][1].frame is FrameUnit.RANGE:
         keys = tuple(item.expr for item in operator.group_by)
     elif isinstance(operator, (op.SharedWindows, op.SharedModels)):
         keys = operator.keys

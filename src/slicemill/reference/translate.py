@@ -12,11 +12,10 @@ from slicemill.aggregate.interpreter.queries import evaluate_relation
 from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame as FrameKind
-from slicemill.esl.types.query import Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
-from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import Schema
 from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
@@ -127,7 +126,7 @@ class Translator:
         group = _row_of(operator.group_by, schema)
         where = _predicate(operator.where, schema)
         first = operator.windows[0][1]
-        if first.frame is FrameKind.ROWS:
+        if first.frame is FrameUnit.ROWS:
             return ArrivalAggregate(calls, group, rows=first.extent, slide=operator.slide, where=where)
         members = [
             (None if column is None else schema.index(column), window.extent)
@@ -182,7 +181,7 @@ def relation_rows(name: str, catalog: Catalog, tables: Tables) -> Sequence[Row]:
 def join_window(window: Window) -> JoinWindow:
     if window.extent is None:
         return UnboundedWindow()
-    return CountWindow(window.extent) if window.frame is FrameKind.ROWS else TimeWindow(window.extent)
+    return CountWindow(window.extent) if window.frame is FrameUnit.ROWS else TimeWindow(window.extent)
 
 
 def _coalesce(operator: op.Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
@@ -196,7 +195,7 @@ def _coalesce(operator: op.Coalesce, schema: Schema, output: Schema) -> Coalesce
     def values(row: Row) -> Row:
         return tuple(row[place] for place in attributes)
 
-    by_rows = window.frame is FrameKind.ROWS
+    by_rows = window.frame is FrameUnit.ROWS
     temporal = Temporal(values, head, key, window.extent, window.slide, by_rows, where)
     if operator.budget is None:
         return Coalesce(temporal)
@@ -211,7 +210,7 @@ def _predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
     return lambda row: evaluate(row) is True
 
 
-def _row_of(items: Sequence[Item], schema: Schema) -> Callable[[Row], Row]:
+def _row_of(items: Sequence[SelectItem], schema: Schema) -> Callable[[Row], Row]:
     return row_of_expressions([item.expr for item in items], schema)
 
 

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.specs import Source as SourceOperator
+from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
@@ -34,7 +34,7 @@ Told = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SimulationRequest:
     """What the user asks for; lengths of time in seconds."""
 
     rates: Sequence[str]
@@ -53,7 +53,7 @@ class Wish:
         return self.cores or os.cpu_count() or 1
 
 
-def simulate(source: Source, wish: Wish, as_json: bool) -> None:
+def simulate(source: SourceText, wish: SimulationRequest, as_json: bool) -> None:
     """Print what would happen; mistakes in what is asked for come before anything is measured."""
     catalog = bind(source).catalog
     units, streams = _units_and_streams(catalog)
@@ -77,7 +77,7 @@ def simulate(source: Source, wish: Wish, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class PolicyTrials:
     """The same arrivals predicted and measured."""
 
     predicted: Mapping[str, Outcome]
@@ -87,12 +87,12 @@ class Tried:
 def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
     """The logs that each unit writes, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
-    streams = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+    streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}
     return units, sorted(streams)
 
 
-def _known_costs(wish: Wish, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
+def _known_costs(wish: SimulationRequest, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
     if wish.home is not None:
         from slicemill.simulate.trial_home import costs_of_home
 
@@ -110,31 +110,35 @@ def _known_costs(wish: Wish, catalog: Catalog, units: Mapping[str, set[str]]) ->
 
 
 def _on_spark(
-    source: Source, wish: Wish, traffic: Mapping[str, Traffic], policies: Sequence[str], known: Costs | None
-) -> tuple[Costs, Tried | None]:
+    source: SourceText,
+    wish: SimulationRequest,
+    traffic: Mapping[str, Traffic],
+    policies: Sequence[str],
+    known: Costs | None,
+) -> tuple[Costs, PolicyTrials | None]:
     # Spark takes seconds to import and start; a mistake should be told before.
     from slicemill.engine.session import local_session
-    from slicemill.simulate.trial import Samples, measure
+    from slicemill.simulate.trial import TrialSamples, measure
     from slicemill.simulate.trial_run import try_policies
 
     with _telling() as tell:
         tell("starting Spark", 0.0)
         spark = local_session(wish.some_cores)
         try:
-            samples = Samples(mean_rates(traffic))
+            samples = TrialSamples(mean_rates(traffic))
             costs = known or measure(spark, source, wish.every_s, samples, tell)
             if wish.validate_s is None:
                 return costs, None
             arrivals = polls(traffic, wish.every_s, wish.validate_s, wish.seed)
             predicted = _rehearsed(costs, wish, policies, arrivals)
             measured = try_policies(spark, source, policies, arrivals, costs, samples, tell)
-            return costs, Tried(predicted, measured)
+            return costs, PolicyTrials(predicted, measured)
         finally:
             spark.stop()
 
 
 def _rehearsed(
-    costs: Costs, wish: Wish, policies: Sequence[str], arrivals: Sequence[Poll]
+    costs: Costs, wish: SimulationRequest, policies: Sequence[str], arrivals: Sequence[Poll]
 ) -> dict[str, Outcome]:
     return {
         name: rehearse(costs, wish.some_cores, Chooser(policy_named(name)), arrivals) for name in policies
@@ -155,12 +159,12 @@ def _telling() -> Iterator[Told]:
 
 
 def _print(
-    source: Source,
-    wish: Wish,
+    source: SourceText,
+    wish: SimulationRequest,
     traffic: Mapping[str, Traffic],
     costs: Costs,
     outcomes: Mapping[str, Outcome],
-    tried: Tried | None,
+    tried: PolicyTrials | None,
 ) -> None:
     console = Console()
     console.print(queries_table(f"{source.name}, predicted, by query", outcomes))
@@ -182,12 +186,12 @@ def _print(
 
 
 def _print_json(
-    source: Source,
-    wish: Wish,
+    source: SourceText,
+    wish: SimulationRequest,
     traffic: Mapping[str, Traffic],
     costs: Costs,
     outcomes: Mapping[str, Outcome],
-    tried: Tried | None,
+    tried: PolicyTrials | None,
 ) -> None:
     rates = mean_rates(traffic)
     found: dict[str, object] = {

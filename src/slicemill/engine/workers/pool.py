@@ -58,7 +58,7 @@ _GONE = "its process ended"
 
 
 @dataclass(slots=True)
-class _Seat:
+class _Connection:
     """One worker's connection, from its hello until it leaves."""
 
     hello: Hello
@@ -88,11 +88,11 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 
 @dataclass(slots=True)
-class _Place:
+class _WorkerSlot:
     """What is known of one worker over its incarnations."""
 
     newest: int = -1
-    seat: _Seat | None = None
+    seat: _Connection | None = None
     connected: bool = False  # since its last job ended
     lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
 
@@ -121,7 +121,7 @@ class WorkerPool:
         self._clock = clock
         self._local = is_local(context)
         self._key = secrets.token_bytes(32)
-        self._places = [_Place() for _ in range(count)]
+        self._places = [_WorkerSlot() for _ in range(count)]
         self._reports: deque[_Report] = deque()
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
@@ -253,7 +253,7 @@ class WorkerPool:
 
     # The dispatcher's thread.
 
-    def _seats(self) -> list[_Seat]:
+    def _seats(self) -> list[_Connection]:
         return [place.seat for place in self._places if place.seat is not None]
 
     def _until_deadline(self) -> float | None:
@@ -265,7 +265,7 @@ class WorkerPool:
             while len(self._woken.recv(4096)) == 4096:
                 pass
 
-    def _watch(self, seat: _Seat) -> None:
+    def _watch(self, seat: _Connection) -> None:
         """Ask the selector for the moment when more can be sent, if some of it waits."""
         if seat.channel.sending == seat.writing:
             return
@@ -273,7 +273,7 @@ class WorkerPool:
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if seat.writing else 0)
         self._selector.modify(seat.channel, wanted, seat.hello.worker)
 
-    def _serve(self, place: _Place, events: list[Event]) -> None:
+    def _serve(self, place: _WorkerSlot, events: list[Event]) -> None:
         seat = place.seat
         if seat is None:
             return
@@ -286,7 +286,7 @@ class WorkerPool:
         except (EOFError, OSError, MemoryError):
             events.append(self._leave(place, seat.reason))
 
-    def _read(self, seat: _Seat, frame: memoryview, events: list[Event]) -> None:
+    def _read(self, seat: _Connection, frame: memoryview, events: list[Event]) -> None:
         worker, incarnation = seat.hello.worker, seat.hello.incarnation
         kind = bytes(frame[:1])
         try:
@@ -304,7 +304,7 @@ class WorkerPool:
         elif kind == LEAVING:
             seat.reason = str(value)
 
-    def _leave(self, place: _Place, reason: str) -> WorkerLeft:
+    def _leave(self, place: _WorkerSlot, reason: str) -> WorkerLeft:
         seat = place.seat
         assert seat is not None
         self._selector.unregister(seat.channel)
@@ -329,7 +329,7 @@ class WorkerPool:
             events.append(self._leave(place, "a newer attempt has taken its place"))
         process = _process(hello.pid) if self._local else None
         channel = Channel(arrival.sock)
-        place.seat = _Seat(hello, channel, process, self._clock() + _READY_S)
+        place.seat = _Connection(hello, channel, process, self._clock() + _READY_S)
         place.newest, place.connected = hello.incarnation, True
         self._selector.register(channel, selectors.EVENT_READ, hello.worker)
         # Its first words may have come with the hello.
@@ -393,7 +393,7 @@ def _process(pid: int) -> psutil.Process | None:
     return None
 
 
-def _end(seat: _Seat) -> None:
+def _end(seat: _Connection) -> None:
     """End a worker that does not answer. One on another machine does that itself."""
     if seat.process is not None:
         _kill(seat.process)

@@ -36,7 +36,7 @@ class Pool(Protocol):
     def stop(self) -> None: ...
 
 
-class _Kept:
+class _IdlePools:
     """Pools that nobody works with now, of contexts whose workers are to stay."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Kept:
         self.idle: dict[tuple[int, str], list[Pool]] = {}
 
 
-_kept = _Kept()
+_kept = _IdlePools()
 
 
 def borrow(context: SparkContext, execution: Execution) -> Pool:

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import at
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
 
 T = TypeVar("T")
@@ -53,19 +53,19 @@ class Cursor:
     def looking_at(self, *words: str) -> bool:
         return all(self.word(i) == word for i, word in enumerate(words))
 
-    def span(self) -> Span:
+    def span(self) -> TextSpan:
         """The place of the current token, or just behind the last one."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
-            return Span(end, end)
-        return Span(token.start, token.end + 1)
+            return TextSpan(end, end)
+        return TextSpan(token.start, token.end + 1)
 
-    def span_from(self, start: Span) -> Span:
+    def span_from(self, start: TextSpan) -> TextSpan:
         """From `start` to the last token consumed."""
         if self.index == 0:
             return start
-        return Span(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
+        return TextSpan(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
 
     # -- consuming -------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 
 # Words that cannot name a column, stream or alias without quotes: each would make a clause ambiguous.
 _RESERVED = """
@@ -56,7 +56,7 @@ def tokenize(text: str) -> list[Token]:
         end = text.find("\n", start)
         raise Mistake(
             f"this {what} is never closed",
-            Span(start, len(text) if end < 0 else end),
+            TextSpan(start, len(text) if end < 0 else end),
             f"add a closing {closing}",
         ) from None
     for token in tokens:

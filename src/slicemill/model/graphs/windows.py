@@ -18,7 +18,7 @@ Stream: TypeAlias = Iterable[tuple[Any, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class DataWindow:
+class SlidingCountWindow:
     """The last `size` elements, or all; a slide at every `step`-th one. `partial`: also before it is full."""
 
     size: int | None
@@ -48,7 +48,7 @@ class DataWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeWindow:
+class SlidingTimeWindow:
     """The elements with t in (e - length, e] at each multiple e of `step`; without a length, all up to e."""
 
     length: int | None

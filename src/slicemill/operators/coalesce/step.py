@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.columns.order import Numbering
 from slicemill.esl.types.budget import Budget
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators import specs as op
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime, is_compiled
@@ -64,14 +64,14 @@ def coalesce(making: Making) -> CoalesceStep | None:
     if operator.budget is not None:
         return _budgeted(operator, operator.budget, making)
     state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
-    kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
+    kind = CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
     coalescing = kind(operator, making.schemas[0], making.node.schema.names, state)
     numbering = Numbering(making.seq_bits, fans=True)
     return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)), numbering)
 
 
 def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
-    if operator.window.frame is Frame.ROWS or not is_compiled(budget):
+    if operator.window.frame is FrameUnit.ROWS or not is_compiled(budget):
         return None
     output = making.node.schema
     state = making.state if isinstance(making.state, BudgetState) else BudgetState()

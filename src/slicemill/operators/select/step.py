@@ -9,7 +9,7 @@ import pyarrow as pa
 from slicemill.columns.order import SEQ_BITS, fanned_out
 from slicemill.columns.rows import to_table
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.operators import specs as op
 from slicemill.operators.join.order import in_order
@@ -29,7 +29,7 @@ class FilterStep:
 
 
 class ProjectStep:
-    def __init__(self, items: Sequence[Item], schema: Schema) -> None:
+    def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items]
         self._columns = compile_many([item.expr for item in items], schema)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from slicemill.aggregate.compiler.prepare import Uda
 from slicemill.columns.order import renumbered
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators import specs as op
 from slicemill.operators.making import Making
@@ -88,10 +88,12 @@ def count_windows(making: Making) -> CountWindowStep | None:
     if not isinstance(operator, op.RelationAggregate) or operator.slide is not None:
         return None
     (_, rows), *_ = operator.windows
-    if rows.frame is not Frame.ROWS or not all(same_over(call, making.catalog) for call in operator.calls):
+    if rows.frame is not FrameUnit.ROWS or not all(
+        same_over(call, making.catalog) for call in operator.calls
+    ):
         return None
     assert rows.extent is not None, "the binder asks for a window with a beginning"
-    window = Window(Frame.RANGE, rows.extent - 1)
+    window = Window(FrameUnit.RANGE, rows.extent - 1)
     state = making.state if isinstance(making.state, CountWindowState) else CountWindowState()
     over = over_calls(operator, window)
     (source,) = making.schemas

@@ -19,7 +19,7 @@ from slicemill.columns.order import Numbering, renumbered
 from slicemill.columns.pieces import kept_from
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators import specs as op
 from slicemill.operators.making import Making
 from slicemill.operators.panes.step import has_group_kernel
@@ -172,7 +172,7 @@ def living_windows(making: Making) -> JoinedWindowsStep | SlidingRowsStep | None
     ):
         return None
     column, window = operator.windows[0]
-    if window.frame is Frame.ROWS:
+    if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
         return SlidingRowsStep(operator, making, window.extent) if operator.slide is not None else None
     return JoinedWindowsStep(operator, making) if column is not None else None

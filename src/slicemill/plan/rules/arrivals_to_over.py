@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import Frame, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import DOUBLE, Column, Kind, Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.specs import Project, RelationAggregate, WindowAggregate
@@ -63,11 +63,14 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
     )
 
 
-def shown_items(operator: RelationAggregate) -> tuple[Item, ...]:
+def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
     """What is shown of a tuple with the answers of its calls: its group, which has one zero, and these."""
-    groups = tuple(Item(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
+    groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)
-    return (*groups, *(Item(column.name, ColumnRef(_over_name(column), column.type)) for column in columns))
+    return (
+        *groups,
+        *(SelectItem(column.name, ColumnRef(_over_name(column), column.type)) for column in columns),
+    )
 
 
 def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
@@ -77,7 +80,7 @@ def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
     if not all(same_over(call, catalog) for call in operator.calls):
         return None
     (column, window), *others = operator.windows
-    if others or column is not None or (window.frame is Frame.ROWS and operator.group_by):
+    if others or column is not None or (window.frame is FrameUnit.ROWS and operator.group_by):
         return None
     assert window.extent is not None, "the binder asks for a window with a beginning"
     return Window(window.frame, window.extent - 1)
