@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize

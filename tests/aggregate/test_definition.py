@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.definition import Aggregate, align, base_of, evaluate
+from slicemill.aggregate.definition import RowAggregate, align, base_of, evaluate
 from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
 
@@ -32,7 +32,7 @@ def test_the_value_over_no_tuple_is_what_terminate_returns() -> None:
 
 
 def test_calls_that_return_fewer_values_are_filled_up_with_null() -> None:
-    one, two = Aggregate("one", Trace), Aggregate("two", Trace, columns=2)
+    one, two = RowAggregate("one", Trace), RowAggregate("two", Trace, columns=2)
     assert align([one, one, one], [[1, 2], [], [3]]) == [(1, None, 3), (2, None, None)]
     assert align([one, two], [[1, 2], [("a", "b")]]) == [(1, "a", "b"), (2, None, None)]
     assert align([one, two], [[], []]) == []
@@ -40,4 +40,4 @@ def test_calls_that_return_fewer_values_are_filled_up_with_null() -> None:
 
 def test_an_aggregate_without_base_version_says_which_one_to_write() -> None:
     with pytest.raises(SlicemillError, match="add CREATE AGGREGATE item_alarm"):
-        base_of(Aggregate("item_alarm", base=None))
+        base_of(RowAggregate("item_alarm", base=None))

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.compiler.call import Answers
+from slicemill.aggregate.compiler.call import CallAnswers
 from slicemill.esl.types.schema import BIGINT
 from slicemill.operators.assembly import Assembly, AssemblyState
 from slicemill.scalar.vectors import Vector
 
 
-def answers(first: int, ts: list[int], late: int) -> list[Answers]:
+def answers(first: int, ts: list[int], late: int) -> list[CallAnswers]:
     """Two calls: one answers at once, the other holds the answers to the last `late` tuples back."""
     numbers, stamps = np.arange(first, first + len(ts)), np.array(ts, np.int64)
     known = max(len(ts) - late, 0)
     return [
-        Answers(
+        CallAnswers(
             n, t, [Vector(BIGINT, n * factor)], np.zeros(len(n), np.bool_), first + len(n), first + len(n)
         )
         for n, t, factor in ((numbers, stamps, 2), (numbers[:known], stamps[:known], 3))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import SUM
 from slicemill.aggregate.definition import RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
@@ -23,7 +23,7 @@ from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Timed
 
 SOURCES = ("S0", "S1", "S2")
@@ -58,7 +58,7 @@ class SlotSum(WindowAggregate):
     """A sum per time slot, held back until the slot ends; without the row it came with, which ties decide."""
 
     def __init__(self) -> None:
-        super().__init__([WindowCall(RowCall(SUM, lambda row: row[:1]), Frame("RANGE", 20, slide=10))])
+        super().__init__([FramedCall(RowCall(SUM, lambda row: row[:1]), WindowFrame("RANGE", 20, slide=10))])
 
     def process(self, port: int, tuple_: Timed) -> list[Timed]:
         return [Timed(out.ts, out.row[-1:]) for out in super().process(port, tuple_)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
+from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.operator import Operator
@@ -48,11 +48,11 @@ class Countdown:
         return ["end"]
 
 
-DECAY = Aggregate("decay_online_avg", DecayOnlineAverage)
-COUNTDOWN = Aggregate("countdown", Countdown)
+DECAY = RowAggregate("decay_online_avg", DecayOnlineAverage)
+COUNTDOWN = RowAggregate("countdown", Countdown)
 
 
-def call(definition: Aggregate, column: int) -> RowCall:
+def call(definition: RowAggregate, column: int) -> RowCall:
     return RowCall(definition, lambda row: (row[column],))
 
 
@@ -179,7 +179,7 @@ class CountAll:
         self.tuples = state
 
 
-COUNT_ALL = Aggregate("tuples", CountAll)
+COUNT_ALL = RowAggregate("tuples", CountAll)
 
 
 def _nothing(row: Row) -> Args:

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, WindowAccumulator, window_version
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, WindowAccumulator, window_version
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl import bind
@@ -19,7 +19,7 @@ SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   INITIALIZE: ITERATE: { DELETE FROM inwindow WHERE wnext < next; INSERT INTO RETURN VALUES (oldest()); } }"""
 
 
-def mean_size(definition: Aggregate, window: int, tuples: int) -> float:
+def mean_size(definition: RowAggregate, window: int, tuples: int) -> float:
     windows: list[Inwindow] = []
     make = window_version(definition)
 
@@ -28,7 +28,7 @@ def mean_size(definition: Aggregate, window: int, tuples: int) -> float:
         return make(inwindow)
 
     random = Random(11)
-    evaluation = Windowed(Frame("ROWS", window - 1), noted)
+    evaluation = Windowed(WindowFrame("ROWS", window - 1), noted)
     sizes = []
     for position in range(tuples):
         evaluation.arrive(position, (random.random(),))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
+from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
 from slicemill.reference.operator import Holding, Operator
@@ -34,7 +34,7 @@ class Collect:
         return [self.seen]
 
 
-COLLECT = RowCall(Aggregate("collect", Collect), lambda row: (row[1],))
+COLLECT = RowCall(RowAggregate("collect", Collect), lambda row: (row[1],))
 COUNT = RowCall(BUILTINS["count"], lambda row: ())
 
 

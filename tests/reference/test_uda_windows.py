@@ -1,4 +1,4 @@
-"""Aggregates written in ESL give what built-in ones give, in every box of the dispatch table (M31-M37)."""
+"""Aggregates written in ESL give what built-in ones give, with every strategy (M31-M37)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import U1
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, RowCall
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}
@@ -56,9 +56,9 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def run(definition: Aggregate, frame: Frame, tuples: list[Timed]) -> list[Timed]:
+def run(definition: RowAggregate, frame: WindowFrame, tuples: list[Timed]) -> list[Timed]:
     """Results of one call; over an empty window a built-in aggregate gives NULL and a user's nothing."""
-    operator = WindowAggregate([WindowCall(RowCall(definition, lambda row: row[1:2]), frame)])
+    operator = WindowAggregate([FramedCall(RowCall(definition, lambda row: row[1:2]), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     return [timed for timed in (*out, *operator.finish()) if timed.row[-1] is not None]
 
@@ -75,33 +75,33 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 units = st.sampled_from(["ROWS", "RANGE"])
 FRAMES = {
-    Strategy.UNBOUNDED: st.builds(Frame, units, st.none()),
-    Strategy.FINITE: st.builds(Frame, units, st.integers(0, 5)),
-    Strategy.TUMBLE: st.builds(Frame, units, st.integers(1, 3), slide=st.integers(4, 7)),
-    Strategy.PANES: st.builds(Frame, units, st.integers(4, 8), slide=st.integers(1, 4)),
-    Strategy.SLIDING: st.builds(Frame, units, st.integers(5, 8), slide=st.integers(1, 4)),
-    Strategy.ACTIVE: st.builds(Frame, st.just("RANGE"), st.integers(0, 5), active=st.just(True)),
+    Strategy.UNBOUNDED: st.builds(WindowFrame, units, st.none()),
+    Strategy.FINITE: st.builds(WindowFrame, units, st.integers(0, 5)),
+    Strategy.TUMBLE: st.builds(WindowFrame, units, st.integers(1, 3), slide=st.integers(4, 7)),
+    Strategy.PANES: st.builds(WindowFrame, units, st.integers(4, 8), slide=st.integers(1, 4)),
+    Strategy.SLIDING: st.builds(WindowFrame, units, st.integers(5, 8), slide=st.integers(1, 4)),
+    Strategy.ACTIVE: st.builds(WindowFrame, st.just("RANGE"), st.integers(0, 5), active=st.just(True)),
 }
 
 
-@pytest.mark.parametrize("box", FRAMES, ids=lambda box: box.name.lower())
+@pytest.mark.parametrize("strategy", FRAMES, ids=lambda strategy: strategy.name.lower())
 @pytest.mark.parametrize("name", WRITTEN)
 @settings(max_examples=40)
 @given(data=st.data(), tuples=streams())
 def test_an_aggregate_written_in_esl_equals_the_built_in_one(
-    name: str, box: Strategy, data: st.DataObject, tuples: list[Timed]
+    name: str, strategy: Strategy, data: st.DataObject, tuples: list[Timed]
 ) -> None:
-    frame = replace(data.draw(FRAMES[box]), partition=key_of)
+    frame = replace(data.draw(FRAMES[strategy]), partition=key_of)
     written, builtin = WRITTEN[name], BUILTINS[name]
-    if box is Strategy.SLIDING:
+    if strategy is Strategy.SLIDING:
         written = replace(written, algebraic=False)
     assert strategy_of(written, frame) in (
-        {box, Strategy.TUMBLE} if written.algebraic else set(Strategy) - {Strategy.PANES}
+        {strategy, Strategy.TUMBLE} if written.algebraic else set(Strategy) - {Strategy.PANES}
     )
     expected = run(builtin, frame, tuples)
     assert run(replace(written, window=None), frame, tuples) == expected
     if not (
-        box is Strategy.ACTIVE and name == "max"
+        strategy is Strategy.ACTIVE and name == "max"
     ):  # what it deletes from the window, it reports no expiry of
         assert run(written, frame, tuples) == expected
 
@@ -114,10 +114,10 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
 
 @settings(max_examples=40)
 @given(streams(), FRAMES[Strategy.PANES])
-def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: Frame) -> None:
+def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: WindowFrame) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)
     assert parts.columns == 2
-    operator = WindowAggregate([WindowCall(RowCall(parts, lambda row: (row[1], 1)), frame)])
+    operator = WindowAggregate([FramedCall(RowCall(parts, lambda row: (row[1], 1)), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     averages = [
         Timed(ts, (key, value, total / count))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, RowCall
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 
@@ -35,18 +35,18 @@ class ItemAlarm:
         return ["larceny alarm"] if alarm else []
 
 
-ITEM_ALARM = Aggregate("item_alarm", None, ItemAlarm)
+ITEM_ALARM = RowAggregate("item_alarm", None, ItemAlarm)
 
 
 def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: Aggregate, frame: Frame, column: int = 1) -> WindowCall:
-    return WindowCall(RowCall(definition, lambda row: (row[column],)), frame)
+def over(definition: RowAggregate, frame: WindowFrame, column: int = 1) -> FramedCall:
+    return FramedCall(RowCall(definition, lambda row: (row[column],)), frame)
 
 
-def run(calls: list[WindowCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
+def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
     operator = WindowAggregate(calls)
     out: list[Timed] = []
     for tuple_ in tuples:
@@ -70,7 +70,7 @@ def test_g19_an_item_without_a_person_near_raises_an_alarm_when_it_expires(
     readings: list[tuple[int, str]], alarms: list[int]
 ) -> None:
     tuples = [Timed(ts, (f"tag{ts}", kind)) for ts, kind in readings]
-    out = run([over(ITEM_ALARM, Frame("RANGE", 5, active=True))], tuples)
+    out = run([over(ITEM_ALARM, WindowFrame("RANGE", 5, active=True))], tuples)
     assert [t.ts for t in out] == alarms
     assert all(t.row == (f"tag{t.ts - 5}", "item", "larceny alarm") for t in out)
 
@@ -80,7 +80,7 @@ def test_arrivals_and_expiries_both_give_rows() -> None:
     #  a arrives    [a                ]           avg 10, and 20 when a leaves at 5
     #  b arrives             [b          ]        avg 15, and nothing when b leaves an empty window (X13)
     tuples = [Timed(0, ("a", 10)), Timed(3, ("b", 20))]
-    assert run([over(BUILTINS["avg"], Frame("RANGE", 5, active=True))], tuples) == [
+    assert run([over(BUILTINS["avg"], WindowFrame("RANGE", 5, active=True))], tuples) == [
         Timed(0, ("a", 10, 10.0)),
         Timed(3, ("b", 20, 15.0)),
         Timed(5, ("a", 10, 20.0)),
@@ -89,7 +89,7 @@ def test_arrivals_and_expiries_both_give_rows() -> None:
 
 def test_x14_an_arrival_at_the_expiry_time_comes_before_the_expiry() -> None:
     tuples = [Timed(0, ("a", 10)), Timed(5, ("b", 20))]
-    assert run([over(BUILTINS["count"], Frame("RANGE", 5, active=True))], tuples) == [
+    assert run([over(BUILTINS["count"], WindowFrame("RANGE", 5, active=True))], tuples) == [
         Timed(0, ("a", 10, 1)),
         Timed(5, ("b", 20, 2)),
         Timed(5, ("a", 10, 1)),
@@ -97,7 +97,7 @@ def test_x14_an_arrival_at_the_expiry_time_comes_before_the_expiry() -> None:
 
 
 def test_an_expiry_comes_out_once_time_has_passed_it() -> None:
-    operator = WindowAggregate([over(ITEM_ALARM, Frame("RANGE", 5, active=True))])
+    operator = WindowAggregate([over(ITEM_ALARM, WindowFrame("RANGE", 5, active=True))])
     operator.process(0, Timed(20, ("tag", "item")))
     assert (operator.held_from(), operator.due()) == (25, 26)
     assert operator.advance(25) == []
@@ -106,11 +106,11 @@ def test_an_expiry_comes_out_once_time_has_passed_it() -> None:
 
 
 def test_calls_with_the_same_extent_share_the_row_of_an_expiry() -> None:
-    frame = Frame("RANGE", 5, active=True)
+    frame = WindowFrame("RANGE", 5, active=True)
     calls = [
         over(BUILTINS["sum"], frame),
         over(BUILTINS["count"], frame),
-        over(BUILTINS["sum"], Frame("RANGE", 1)),
+        over(BUILTINS["sum"], WindowFrame("RANGE", 1)),
     ]
     assert run(calls, [Timed(0, ("a", 10)), Timed(3, ("b", 20))]) == [
         Timed(0, ("a", 10, 10, 1, 10)),
@@ -120,7 +120,7 @@ def test_calls_with_the_same_extent_share_the_row_of_an_expiry() -> None:
 
 
 def test_expiries_of_different_extents_come_in_order_of_time() -> None:
-    calls = [over(BUILTINS["count"], Frame("RANGE", extent, active=True)) for extent in (7, 5)]
+    calls = [over(BUILTINS["count"], WindowFrame("RANGE", extent, active=True)) for extent in (7, 5)]
     out = run(calls, [Timed(0, ("a", 0)), Timed(1, ("b", 0)), Timed(2, ("c", 0))])
     assert [(t.ts, *t.row[::2]) for t in out[3:]] == [
         (5, "a", None),
@@ -186,7 +186,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int, advance: bool
 ) -> None:
-    frame = Frame("RANGE", extent, active=True, partition=key_of)
+    frame = WindowFrame("RANGE", extent, active=True, partition=key_of)
     out = run([over(replace(BUILTINS[name], window=None), frame)], tuples, advance)
     assert out == [timed for timed, _ in by_definition(tuples, extent, FUNCTIONS[name])]
 
@@ -197,6 +197,6 @@ def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
 def test_delta_versions_give_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int
 ) -> None:
-    frame = Frame("RANGE", extent, active=True, partition=key_of)
+    frame = WindowFrame("RANGE", extent, active=True, partition=key_of)
     expected = [timed for timed, _ in by_definition(tuples, extent, FUNCTIONS[name])]
     assert run([over(BUILTINS[name], frame)], tuples) == expected

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, RowCall
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
 from slicemill.reference.operator import Holding, Operator
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 
@@ -26,7 +26,7 @@ class Echo:
         return []
 
 
-ECHO = Aggregate("echo", Echo)
+ECHO = RowAggregate("echo", Echo)
 NUMERIC = sorted(BUILTINS.keys() - {"listagg", "string_agg"})
 
 
@@ -34,19 +34,19 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: Aggregate, frame: Frame) -> WindowCall:
-    return WindowCall(RowCall(definition, lambda row: (row[1],)), frame)
+def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
+    return FramedCall(RowCall(definition, lambda row: (row[1],)), frame)
 
 
-def run(calls: list[WindowCall], tuples: list[Timed]) -> list[Timed]:
+def run(calls: list[FramedCall], tuples: list[Timed]) -> list[Timed]:
     operator = WindowAggregate(calls)
     return [*(out for tuple_ in tuples for out in operator.process(0, tuple_)), *operator.finish()]
 
 
 def test_a_tuple_to_which_only_some_calls_return_has_nulls_for_the_others() -> None:
     calls = [
-        over(BUILTINS["sum"], Frame("ROWS", 1, slide=2)),
-        over(BUILTINS["sum"], Frame("ROWS", 2, slide=3)),
+        over(BUILTINS["sum"], WindowFrame("ROWS", 1, slide=2)),
+        over(BUILTINS["sum"], WindowFrame("ROWS", 2, slide=3)),
     ]
     tuples = [Timed(n, ("k", n)) for n in range(1, 7)]
     assert [t.row for t in run(calls, tuples)] == [
@@ -60,7 +60,10 @@ def test_a_tuple_to_which_only_some_calls_return_has_nulls_for_the_others() -> N
 def test_rows_wait_for_a_time_slide_and_leave_in_order() -> None:
     #  SLIDE 10:   0 ... a@1 ... a@4 ... 10 ... a@12
     operator = WindowAggregate(
-        [over(BUILTINS["count"], Frame("ROWS", 9)), over(BUILTINS["count"], Frame("RANGE", 10, slide=10))]
+        [
+            over(BUILTINS["count"], WindowFrame("ROWS", 9)),
+            over(BUILTINS["count"], WindowFrame("RANGE", 10, slide=10)),
+        ]
     )
     assert operator.process(0, Timed(1, ("a", 0))) == []
     assert operator.process(0, Timed(4, ("a", 0))) == [Timed(1, ("a", 0, 1, None))]
@@ -69,22 +72,27 @@ def test_rows_wait_for_a_time_slide_and_leave_in_order() -> None:
 
 
 def test_a_call_that_returns_several_values_gives_several_rows() -> None:
-    calls = [over(ECHO, Frame("ROWS", 3)), over(BUILTINS["count"], Frame("ROWS", 3))]
+    calls = [over(ECHO, WindowFrame("ROWS", 3)), over(BUILTINS["count"], WindowFrame("ROWS", 3))]
     assert run(calls, [Timed(0, ("a", 7))]) == [Timed(0, ("a", 7, 7, 1)), Timed(0, ("a", 7, 7, None))]
 
 
 frames = st.one_of(
     st.builds(
-        Frame, st.sampled_from(["ROWS", "RANGE"]), st.none() | st.integers(0, 5), partition=st.just(key_of)
+        WindowFrame,
+        st.sampled_from(["ROWS", "RANGE"]),
+        st.none() | st.integers(0, 5),
+        partition=st.just(key_of),
     ),
     st.builds(
-        Frame,
+        WindowFrame,
         st.sampled_from(["ROWS", "RANGE"]),
         st.none() | st.integers(1, 5),
         slide=st.integers(1, 7),
         partition=st.just(key_of),
     ),
-    st.builds(Frame, st.just("RANGE"), st.integers(1, 5), active=st.just(True), partition=st.just(key_of)),
+    st.builds(
+        WindowFrame, st.just("RANGE"), st.integers(1, 5), active=st.just(True), partition=st.just(key_of)
+    ),
 )
 
 
@@ -104,7 +112,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 @settings(max_examples=300)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
-    tuples: list[Timed], named: list[tuple[str, Frame]]
+    tuples: list[Timed], named: list[tuple[str, WindowFrame]]
 ) -> None:
     calls = [over(BUILTINS[name], frame) for name, frame in named]
     together = run(calls, tuples)
@@ -119,7 +127,7 @@ def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
 @settings(max_examples=200)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
 def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
-    tuples: list[Timed], named: list[tuple[str, Frame]]
+    tuples: list[Timed], named: list[tuple[str, WindowFrame]]
 ) -> None:
     operator = WindowAggregate([over(BUILTINS[name], frame) for name, frame in named])
     out: list[Timed] = []
@@ -136,9 +144,9 @@ def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
 
 
 def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
-    plain = WindowAggregate([over(BUILTINS["sum"], Frame("ROWS", 2))])
+    plain = WindowAggregate([over(BUILTINS["sum"], WindowFrame("ROWS", 2))])
     sliding = WindowAggregate(
-        [over(BUILTINS["sum"], Frame("ROWS", 2)), over(ECHO, Frame("RANGE", 2, slide=2))]
+        [over(BUILTINS["sum"], WindowFrame("ROWS", 2)), over(ECHO, WindowFrame("RANGE", 2, slide=2))]
     )
     assert isinstance(plain, Operator) and isinstance(plain, Holding)
     assert (plain.inputs, plain.waits_for_time, sliding.waits_for_time) == (1, False, True)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, RowCall
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 
@@ -78,8 +78,8 @@ class Trace:
         return self.write("EXPIRE", args)
 
 
-N1 = Aggregate("avg", BlockingAverage)
-N2 = Aggregate("myavg", BlockingAverage, DeltaAverage)
+N1 = RowAggregate("avg", BlockingAverage)
+N2 = RowAggregate("myavg", BlockingAverage, DeltaAverage)
 
 
 def value_of(row: Row) -> Args:
@@ -90,11 +90,11 @@ def key_of(row: Row) -> object:
     return row[0]
 
 
-def over(definition: Aggregate, frame: Frame) -> WindowCall:
-    return WindowCall(RowCall(definition, value_of), frame)
+def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
+    return FramedCall(RowCall(definition, value_of), frame)
 
 
-def run(calls: list[WindowCall], tuples: list[Timed]) -> list[Timed]:
+def run(calls: list[FramedCall], tuples: list[Timed]) -> list[Timed]:
     operator = WindowAggregate(calls)
     return [*(out for tuple_ in tuples for out in operator.process(0, tuple_)), *operator.finish()]
 
@@ -104,26 +104,26 @@ def in_seconds(*values: object) -> list[Timed]:
 
 
 @pytest.mark.parametrize("definition", [N1, N2, BUILTINS["avg"]])
-def test_g15_recomputation_and_delta_give_the_same_averages(definition: Aggregate) -> None:
+def test_g15_recomputation_and_delta_give_the_same_averages(definition: RowAggregate) -> None:
     #  10 20 30 40      ROWS 2 PRECEDING
     #  [10            → 10
     #  [10 20         → 15
     #  [10 20 30]     → 20
     #     [20 30 40]  → 30
-    out = run([over(definition, Frame("ROWS", 2))], in_seconds(10, 20, 30, 40))
+    out = run([over(definition, WindowFrame("ROWS", 2))], in_seconds(10, 20, 30, 40))
     assert [timed.row for timed in out] == [(10, 10), (20, 15), (30, 20), (40, 30)]
 
 
 def test_g16_max_over_three_rows() -> None:
-    out = run([over(BUILTINS["max"], Frame("ROWS", 2))], in_seconds(5, 3, 4, 1, 2, 6))
+    out = run([over(BUILTINS["max"], WindowFrame("ROWS", 2))], in_seconds(5, 3, 4, 1, 2, 6))
     assert [timed.row[1] for timed in out] == [5, 5, 5, 4, 4, 6]
 
 
 def test_an_arrival_expires_then_inserts_then_iterates() -> None:
     log: list[str] = []
-    trace = Aggregate("trace", None, lambda inwindow: Trace(inwindow, log))
+    trace = RowAggregate("trace", None, lambda inwindow: Trace(inwindow, log))
     tuples = [Timed(ts, (name,)) for ts, name in ((0, "a"), (1, "b"), (3, "c"), (9, "d"))]
-    run([over(trace, Frame("RANGE", 2))], tuples)
+    run([over(trace, WindowFrame("RANGE", 2))], tuples)
     assert log == [
         "INITIALIZE a sees a",
         "ITERATE b sees ab",
@@ -136,14 +136,14 @@ def test_an_arrival_expires_then_inserts_then_iterates() -> None:
 
 
 def test_a_range_window_still_holds_the_tuple_at_exactly_its_extent() -> None:
-    count = over(BUILTINS["count"], Frame("RANGE", 5))
+    count = over(BUILTINS["count"], WindowFrame("RANGE", 5))
     out = run([count], [Timed(ts, (0,)) for ts in (0, 5, 6, 11)])
     assert [timed.row[1] for timed in out] == [1, 2, 2, 2]
 
 
 def test_an_unbounded_window_is_cumulative_by_partition() -> None:
     tuples = [Timed(ts, row) for ts, row in enumerate([("a", 5), ("b", 9), ("a", 3), ("b", 10), ("a", 4)])]
-    out = run([over(BUILTINS["min"], Frame("RANGE", None, partition=key_of))], tuples)
+    out = run([over(BUILTINS["min"], WindowFrame("RANGE", None, partition=key_of))], tuples)
     assert [timed.row[2] for timed in out] == [5, 9, 3, 9, 3]
 
 
@@ -161,14 +161,14 @@ def timed_rows(steps: list[tuple[int, str, object]]) -> list[Timed]:
 
 
 finite_frames = st.builds(
-    Frame, st.sampled_from(["ROWS", "RANGE"]), st.integers(0, 6), partition=st.just(key_of)
+    WindowFrame, st.sampled_from(["ROWS", "RANGE"]), st.integers(0, 6), partition=st.just(key_of)
 )
 
 
 @settings(max_examples=150)
 @given(keyed, finite_frames)
 def test_every_delta_version_equals_recomputation_to_the_last_bit(
-    steps: list[tuple[int, str, object]], frame: Frame
+    steps: list[tuple[int, str, object]], frame: WindowFrame
 ) -> None:
     for texts in (False, True):
         tuples = timed_rows([(gap, key, str(v) if texts and v is not None else v) for gap, key, v in steps])
@@ -215,7 +215,7 @@ def test_every_builtin_agrees_with_duckdb_over_the_finished_input(
             f"SELECT n, k, x, {', '.join(ORACLE.values())} FROM t WINDOW w AS "
             f"(PARTITION BY k ORDER BY {order} {unit} BETWEEN {extent} PRECEDING AND CURRENT ROW) ORDER BY n"
         ).fetchall()
-    frame = Frame(unit, preceding, partition=key_of)
+    frame = WindowFrame(unit, preceding, partition=key_of)
     out = run([over(BUILTINS[name], frame) for name in ORACLE], tuples)
     # SQL's RANGE frame takes in later rows of the same timestamp; a stream has them all at the last tie.
     last_ties = {(t.ts, t.row[0]): n for n, t in enumerate(tuples)}.values()

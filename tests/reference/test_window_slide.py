@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Aggregate, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate, RowCall
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 
@@ -51,8 +51,8 @@ class Concatenate:
         return [self.text]
 
 
-MEDIAN = Aggregate("median", Median)
-CONCATENATE = Aggregate("concatenate", Concatenate, algebraic=True)
+MEDIAN = RowAggregate("median", Median)
+CONCATENATE = RowAggregate("concatenate", Concatenate, algebraic=True)
 
 
 def key_of(row: Row) -> object:
@@ -63,11 +63,11 @@ def value_of(row: Row) -> Args:
     return (row[-1],)
 
 
-def over(definition: Aggregate, frame: Frame) -> WindowCall:
-    return WindowCall(RowCall(definition, value_of), frame)
+def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
+    return FramedCall(RowCall(definition, value_of), frame)
 
 
-def run(calls: list[WindowCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
+def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
     operator = WindowAggregate(calls)
     out: list[Timed] = []
     for tuple_ in tuples:
@@ -77,7 +77,7 @@ def run(calls: list[WindowCall], tuples: list[Timed], advance: bool = False) -> 
     return [*out, *operator.finish()]
 
 
-def sliding(tuples: list[Timed], frame: Frame, function: Callable[[list], object]) -> list[Timed]:
+def sliding(tuples: list[Timed], frame: WindowFrame, function: Callable[[list], object]) -> list[Timed]:
     """The definition: for every yield tuple, the function over the tuples of its partition in its window."""
     assert frame.slide is not None and frame.preceding is not None
     out = []
@@ -129,7 +129,7 @@ def streams(draw: st.DrawFn, values: st.SearchStrategy[object]) -> list[Timed]:
 
 
 frames = st.builds(
-    Frame,
+    WindowFrame,
     st.sampled_from(["ROWS", "RANGE"]),
     st.integers(1, 9),
     slide=st.integers(1, 12),
@@ -140,8 +140,8 @@ frames = st.builds(
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=40)
 @given(streams(st.none() | st.integers(-6, 6)), frames, st.booleans())
-def test_every_box_gives_the_definition_of_a_sliding_window(
-    name: str, tuples: list[Timed], frame: Frame, advance: bool
+def test_every_strategy_gives_the_definition_of_a_sliding_window(
+    name: str, tuples: list[Timed], frame: WindowFrame, advance: bool
 ) -> None:
     definition = {**BUILTINS, "median": MEDIAN, "concatenate": CONCATENATE}[name]
     keeps_nulls = name in ("concatenate", "first", "last")
@@ -156,7 +156,9 @@ def test_every_box_gives_the_definition_of_a_sliding_window(
 
 @settings(max_examples=150)
 @given(streams(st.none() | st.floats()), frames)
-def test_pane_rewriting_equals_plain_evaluation_to_the_last_bit(tuples: list[Timed], frame: Frame) -> None:
+def test_pane_rewriting_equals_plain_evaluation_to_the_last_bit(
+    tuples: list[Timed], frame: WindowFrame
+) -> None:
     algebraic = [definition for definition in BUILTINS.values() if definition.algebraic]
     assert len(algebraic) == 13
     panes = run([over(definition, frame) for definition in algebraic], tuples)
@@ -171,30 +173,30 @@ def bids(prices: range) -> list[Timed]:
 @pytest.mark.parametrize("algebraic", [True, False])
 def test_g17_a_sum_over_50_bids_every_10(algebraic: bool) -> None:
     total = replace(BUILTINS["sum"], algebraic=algebraic)
-    out = run([over(total, Frame("ROWS", 49, slide=10))], bids(range(1, 101)))
+    out = run([over(total, WindowFrame("ROWS", 49, slide=10))], bids(range(1, 101)))
     assert [t.ts for t in out] == list(range(10, 101, 10))
     assert [t.row[2] for t in out] == [55, 210, 465, 820, 1275, 1775, 2275, 2775, 3275, 3775]
 
 
 def test_g17_the_panes_are_tumbles_of_10() -> None:
-    out = run([over(BUILTINS["sum"], Frame("ROWS", 9, slide=10))], bids(range(1, 31)))
+    out = run([over(BUILTINS["sum"], WindowFrame("ROWS", 9, slide=10))], bids(range(1, 31)))
     assert [t.row[2] for t in out] == [55, 155, 255]
 
 
 def test_g18_a_tumble_skips_what_its_window_does_not_reach() -> None:
     #  1 ......... 18 [19 ... 28]  29 ....... 46 [47 ... 56]
-    out = run([over(BUILTINS["sum"], Frame("ROWS", 9, slide=28))], bids(range(1, 57)))
+    out = run([over(BUILTINS["sum"], WindowFrame("ROWS", 9, slide=28))], bids(range(1, 57)))
     assert [t.row[2] for t in out] == [235, 515]
 
 
 def test_g3_range_100_slide_5_gives_a_result_over_the_last_100_after_every_5th_tuple() -> None:
-    out = run([over(BUILTINS["min"], Frame("ROWS", 99, slide=5))], bids(range(1, 1001)))
+    out = run([over(BUILTINS["min"], WindowFrame("ROWS", 99, slide=5))], bids(range(1, 1001)))
     assert [t.row[1] for t in out] == list(range(5, 1001, 5))
     assert [t.row[2] for t in out] == [max(1, n - 99) for n in range(5, 1001, 5)]
 
 
 def test_g3_range_100_slide_100_gives_one_result_per_100_tuples() -> None:
-    out = run([over(BUILTINS["count"], Frame("ROWS", 99, slide=100))], bids(range(1, 1001)))
+    out = run([over(BUILTINS["count"], WindowFrame("ROWS", 99, slide=100))], bids(range(1, 1001)))
     assert [t.row[1:] for t in out] == [(n, 100) for n in range(100, 1001, 100)]
 
 
@@ -204,12 +206,12 @@ def test_the_result_of_a_time_slot_covers_the_range_before_its_end() -> None:
     #  slot [0, 4)         a     b )                   yields with b
     #  slot [4, 8)           [   b   c d   )           yields with d: a at 0 is out, since 8 - 6 = 2
     tuples = [Timed(ts, ("k", name)) for ts, name in ((0, "a"), (3, "b"), (5, "c"), (6, "d"))]
-    out = run([over(CONCATENATE, Frame("RANGE", 6, slide=4))], tuples)
+    out = run([over(CONCATENATE, WindowFrame("RANGE", 6, slide=4))], tuples)
     assert out == [Timed(3, ("k", "b", "ab")), Timed(6, ("k", "d", "bcd"))]
 
 
 def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
-    operator = WindowAggregate([over(BUILTINS["count"], Frame("RANGE", 4, slide=4, partition=key_of))])
+    operator = WindowAggregate([over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))])
     assert operator.due() is None and operator.held_from() is None
     assert operator.process(0, Timed(1, ("a", 0))) == []
     assert operator.process(0, Timed(2, ("b", 0))) == []
@@ -221,7 +223,7 @@ def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
 
 
 def test_a_tuple_overtaken_in_its_slot_no_longer_holds_others_back() -> None:
-    operator = WindowAggregate([over(BUILTINS["count"], Frame("RANGE", 4, slide=4, partition=key_of))])
+    operator = WindowAggregate([over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))])
     operator.process(0, Timed(0, ("a", 0)))
     operator.process(0, Timed(1, ("b", 0)))
     operator.process(0, Timed(2, ("a", 0)))
@@ -231,12 +233,12 @@ def test_a_tuple_overtaken_in_its_slot_no_longer_holds_others_back() -> None:
 def test_a_tumble_whose_yield_tuple_lies_before_the_window_is_over_no_tuple() -> None:
     #  RANGE 2 SLIDE 10:   0 . . . . . . . [8 . )        the slot's only tuple is at 3
     tuples = [Timed(3, ("k", 7)), Timed(12, ("k", 7))]
-    calls = [over(BUILTINS[name], Frame("RANGE", 2, slide=10)) for name in ("sum", "count")]
+    calls = [over(BUILTINS[name], WindowFrame("RANGE", 2, slide=10)) for name in ("sum", "count")]
     assert run(calls, tuples)[0] == Timed(3, ("k", 7, None, 0))
 
 
 def test_an_unbounded_window_with_slide_yields_cumulative_results() -> None:
-    calls = [over(BUILTINS["sum"], Frame("ROWS", None, slide=3))]
+    calls = [over(BUILTINS["sum"], WindowFrame("ROWS", None, slide=3))]
     assert [t.row[1:] for t in run(calls, bids(range(1, 8)))] == [(3, 6), (6, 21)]
-    calls = [over(BUILTINS["sum"], Frame("RANGE", None, slide=3))]
+    calls = [over(BUILTINS["sum"], WindowFrame("RANGE", None, slide=3))]
     assert [t.row[1:] for t in run(calls, bids(range(1, 8)))] == [(2, 3), (5, 15), (7, 28)]

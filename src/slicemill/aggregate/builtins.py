@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slicemill.aggregate.count import Count, CountDistinct
-from slicemill.aggregate.definition import Aggregate, Panes
+from slicemill.aggregate.definition import Panes, RowAggregate
 from slicemill.aggregate.extremes import EXTREMES
 from slicemill.aggregate.moments import (
     Moments,
@@ -30,7 +30,7 @@ from slicemill.aggregate.synopses import ApproxCount, ApproxCountIf
 from slicemill.aggregate.texts import JoinedTexts
 
 
-def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> Aggregate:
+def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> RowAggregate:
     """Panes hand on their moments, not their rounded figures; the same statistic combines them."""
 
     def make() -> Statistic:
@@ -44,7 +44,7 @@ def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -
 
 SUM = _from_moments("sum", 1, total)
 
-BUILTINS: dict[str, Aggregate] = {
+BUILTINS: dict[str, RowAggregate] = {
     definition.name: definition
     for definition in (
         from_statistic("count", Count, algebraic=True, panes=Panes(lambda: StatisticBase(Count()), SUM)),

@@ -1,6 +1,6 @@
 """What an aggregate is to the operators that run it (M29-M32, M35).
 
-An aggregate has up to two independent procedures. The *base* version sees tuples one by one and may return at
+An aggregate has up to two independent versions. The *base* version sees tuples one by one and may return at
 each of them and at the end (TERMINATE). The *window* version also sees the window's content and is told about
 every tuple that leaves it (EXPIRE). Both return through RETURN: a call gives the list of what it inserted
 there, often nothing, often one value, possibly several. Where RETURN has several columns, a value is a tuple.
@@ -40,7 +40,7 @@ def shown(values: Row) -> Row:
     return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
 
-class Accumulator(Protocol):
+class RowAccumulator(Protocol):
     """The two routines that both versions have, and what is stored of them: plain values, no code."""
 
     def state(self) -> object: ...
@@ -58,18 +58,18 @@ class Accumulator(Protocol):
         ...
 
 
-class BaseAccumulator(Accumulator, Protocol):
+class BaseAccumulator(RowAccumulator, Protocol):
     """The running state of a base aggregate for one group."""
 
     def terminate(self) -> Returned:
-        """The result so far; asked of a fresh instance, the result over no tuple at all.
+        """The result so far; asked of a fresh accumulator, the result over no tuple at all.
 
         It leaves the state as it is: cumulative windows ask after every tuple (M31).
         """
         ...
 
 
-class WindowAccumulator(Accumulator, Protocol):
+class WindowAccumulator(RowAccumulator, Protocol):
     """The running state of a window aggregate for one partition, made with the window it may look at.
 
     When `initialize` or `iterate` runs, the new tuple is already in the window (X6).
@@ -95,11 +95,11 @@ class Panes:
     """
 
     pane: BaseFactory
-    combine: Aggregate
+    combine: RowAggregate
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class RowAggregate:
     """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
 
     An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
@@ -130,32 +130,32 @@ class Aggregate:
 class RowCall:
     """A call in a select list: the aggregate, and its arguments as a function of the input row."""
 
-    definition: Aggregate
+    definition: RowAggregate
     arguments: Callable[[Row], Args]
 
 
 class Stepper:
     """Sends the first tuple to INITIALIZE and the others to ITERATE (M30)."""
 
-    __slots__ = ("_instance", "_started")
+    __slots__ = ("_accumulator", "_started")
 
-    def __init__(self, instance: Accumulator) -> None:
-        self._instance = instance
+    def __init__(self, accumulator: RowAccumulator) -> None:
+        self._accumulator = accumulator
         self._started = False
 
     def step(self, args: Args) -> Returned:
         if self._started:
-            return self._instance.iterate(args)
+            return self._accumulator.iterate(args)
         self._started = True
-        return self._instance.initialize(args)
+        return self._accumulator.initialize(args)
 
     def state(self) -> tuple[object, bool]:
-        """That of the instance, and whether it has had a tuple."""
-        return self._instance.state(), self._started
+        """That of the accumulator, and whether it has had a tuple."""
+        return self._accumulator.state(), self._started
 
     def restore(self, state: tuple[Any, bool]) -> None:
         kept, self._started = state
-        self._instance.restore(kept)
+        self._accumulator.restore(kept)
 
 
 class BaseRun:
@@ -166,18 +166,18 @@ class BaseRun:
     tumbles, panes and recomputed windows agree.
     """
 
-    __slots__ = ("_instance", "_latest", "_stepper")
+    __slots__ = ("_accumulator", "_latest", "_stepper")
 
     def __init__(self, base: BaseFactory) -> None:
-        self._instance = base()
-        self._stepper = Stepper(self._instance)
+        self._accumulator = base()
+        self._stepper = Stepper(self._accumulator)
         self._latest: Returned = []
 
     def step(self, args: Args) -> None:
         self._latest = self._stepper.step(args)
 
     def value(self) -> Returned:
-        return [*self._latest, *self._instance.terminate()]
+        return [*self._latest, *self._accumulator.terminate()]
 
     def state(self) -> object:
         return self._stepper.state(), self._latest
@@ -187,7 +187,7 @@ class BaseRun:
         self._stepper.restore(stepped)
 
 
-def base_of(definition: Aggregate) -> BaseFactory:
+def base_of(definition: RowAggregate) -> BaseFactory:
     """The base version, which this use of the aggregate cannot do without."""
     if definition.base is None:
         raise SlicemillError(
@@ -205,7 +205,7 @@ def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
     return run.value()
 
 
-def align(definitions: Sequence[Aggregate], returned: Sequence[Returned]) -> list[Row]:
+def align(definitions: Sequence[RowAggregate], returned: Sequence[Returned]) -> list[Row]:
     """The rows that several calls give together: the i-th takes each call's i-th value, or NULLs."""
     columns = [
         [definition.row_of(value) for value in values]
@@ -244,7 +244,7 @@ class RecomputedWindow:
         pass
 
 
-def window_version(definition: Aggregate) -> WindowFactory:
+def window_version(definition: RowAggregate) -> WindowFactory:
     """The aggregate's own window version, or else the derived one."""
     if definition.window is not None:
         return definition.window

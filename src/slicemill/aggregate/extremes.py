@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import History, Mask, Places, Rows, Windows, known, whole_numbers
-from slicemill.aggregate.definition import Aggregate, Returned
+from slicemill.aggregate.definition import Returned, RowAggregate
 from slicemill.aggregate.hashes import column_priorities, priority
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.scalar.vectors import numbers
@@ -139,8 +139,8 @@ def _always(new: object, old: object) -> bool:  # noqa: ARG001
     return True
 
 
-def _extreme(name: str, contest: Contest, algebraic: bool = False, numbered: bool = False) -> Aggregate:
-    return Aggregate(
+def _extreme(name: str, contest: Contest, algebraic: bool = False, numbered: bool = False) -> RowAggregate:
+    return RowAggregate(
         name,
         base=lambda: Winner(contest, numbered),
         window=lambda inwindow: WindowWinner(contest, inwindow),

@@ -31,7 +31,7 @@ def one_partition(row: Row) -> Hashable:  # noqa: ARG001
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WindowFrame:
     """`[PARTITION BY …] (ROWS | RANGE) preceding PRECEDING [SLIDE slide | ACTIVE EXPIRATION]`.
 
     `preceding` is None for UNBOUNDED; lengths are rows for ROWS and microseconds for RANGE.
@@ -82,17 +82,17 @@ class Frame:
             return self.slot_end(position) - self.preceding
         return position - self.preceding
 
-    def in_panes(self, pane: int) -> Frame:
+    def in_panes(self, pane: int) -> WindowFrame:
         """The same frame with panes of this length for tuples and pane numbers for positions (X7)."""
         assert self.length is not None and self.slide is not None
         panes = self.length // pane
         return replace(self, preceding=panes - 1 if self.unit == "ROWS" else panes, slide=self.slide // pane)
 
 
-def frame_of(call: AggregateCall | WindowCall) -> Frame | None:
+def frame_of(call: AggregateCall | WindowCall) -> WindowFrame | None:
     """The frame of a call over tuples whose partition is known; None without OVER."""
     return None if isinstance(call, AggregateCall) else frame_over(call.window)
 
 
-def frame_over(window: Window) -> Frame:
-    return Frame(window.frame.value, window.extent, window.slide, window.active)
+def frame_over(window: Window) -> WindowFrame:
+    return WindowFrame(window.frame.value, window.extent, window.slide, window.active)

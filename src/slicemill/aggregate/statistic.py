@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from slicemill.aggregate.definition import Aggregate, Panes, Returned
+from slicemill.aggregate.definition import Panes, Returned, RowAggregate
 from slicemill.aggregate.inwindow import Args, Inwindow
 
 Number = int | float | Decimal
@@ -78,8 +78,8 @@ class StatisticWindow:
 
 def from_statistic(
     name: str, make: Callable[[], Statistic], algebraic: bool = False, panes: Panes | None = None
-) -> Aggregate:
-    return Aggregate(
+) -> RowAggregate:
+    return RowAggregate(
         name,
         base=lambda: StatisticBase(make()),
         window=lambda inwindow: StatisticWindow(make(), inwindow),

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from slicemill.aggregate.definition import Aggregate
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import RowAggregate
+from slicemill.aggregate.frame import WindowFrame
 
 
 class Strategy(Enum):
@@ -29,7 +29,7 @@ class Strategy(Enum):
     ACTIVE = "window version and negative tuples"
 
 
-def strategy_of(definition: Aggregate, frame: Frame) -> Strategy:
+def strategy_of(definition: RowAggregate, frame: WindowFrame) -> Strategy:
     if frame.active:
         return Strategy.ACTIVE
     if frame.length is None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.files.table import read_table
 from slicemill.connectors.readers import has_readers

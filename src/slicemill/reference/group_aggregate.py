@@ -23,7 +23,7 @@ from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RunningGroup:
     """The values that a group is shown by, and its calls in progress."""
 
     values: Row
@@ -45,7 +45,7 @@ class GroupAggregate:
         self._definitions = [call.definition for call in self._calls]
         self._bases = [base_of(definition) for definition in self._definitions]
         self._group = group
-        self._groups: dict[Row, Group] = {}
+        self._groups: dict[Row, RunningGroup] = {}
         self._latest_ts = 0
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
@@ -88,6 +88,6 @@ class GroupAggregate:
             for (_, stepper), each in zip(self._groups[key].running, kept, strict=True):
                 stepper.restore(each)
 
-    def _fresh(self, values: Row) -> Group:
+    def _fresh(self, values: Row) -> RunningGroup:
         instances = [base() for base in self._bases]
-        return Group(values, [(instance, Stepper(instance)) for instance in instances])
+        return RunningGroup(values, [(instance, Stepper(instance)) for instance in instances])

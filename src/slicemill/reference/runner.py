@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.finite import read_rows
 from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.relation import RelationQuery

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slicemill.aggregate.definition import RowCall, comparable
-from slicemill.aggregate.frame import Frame
-from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
 from slicemill.aggregate.result_types import declared
 from slicemill.esl.types.catalog import ERRORS, Catalog, View
 from slicemill.esl.types.expression import Expr
@@ -33,7 +32,7 @@ from slicemill.reference.sources import SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.table_join import TableJoin
 from slicemill.reference.view_join import ViewJoin
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row
 from slicemill.scalar.rows import compile_expression
 
@@ -113,13 +112,13 @@ class Translator:
             definition = replace(definition, finish=declared(call.columns[0].type))
         return RowCall(definition, row_of_expressions(call.arguments, schema))
 
-    def _window_call(self, call: WindowCallSyntax, schema: Schema) -> WindowCall:
+    def _window_call(self, call: WindowCallSyntax, schema: Schema) -> FramedCall:
         window = call.window
         key = row_of_expressions(call.partition_by, schema)
-        frame = Frame(
+        frame = WindowFrame(
             window.frame.value, window.extent, window.slide, window.active, lambda row: comparable(key(row))
         )
-        return WindowCall(self._call(call, schema), frame)
+        return FramedCall(self._call(call, schema), frame)
 
     def _relation_aggregate(self, operator: op.RelationAggregate, schema: Schema) -> Operator:
         calls = [self._call(call, schema) for call in operator.calls]

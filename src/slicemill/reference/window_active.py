@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicemill.aggregate.definition import RowCall, Stepper, WindowAccumulator, WindowFactory
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.reference.window_slide import Answer, Expiry
 from slicemill.rows import Row, Timed
@@ -45,7 +45,7 @@ class ActiveCall:
 
     __slots__ = ("_call", "_extent_us", "_frame", "_negatives", "_partitions", "_window")
 
-    def __init__(self, call: RowCall, frame: Frame, window: WindowFactory) -> None:
+    def __init__(self, call: RowCall, frame: WindowFrame, window: WindowFactory) -> None:
         assert frame.preceding is not None
         self._call = call
         self._frame = frame

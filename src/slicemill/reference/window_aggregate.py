@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicemill.aggregate.definition import RowCall, align
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.reference.window_dispatch import running_call
 from slicemill.reference.window_slide import Answer
 from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)
-class WindowCall:
+class FramedCall:
     """An aggregate call with its OVER clause."""
 
     call: RowCall
-    frame: Frame
+    frame: WindowFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class WindowAggregate:
 
     inputs = 1
 
-    def __init__(self, calls: Sequence[WindowCall]) -> None:
+    def __init__(self, calls: Sequence[FramedCall]) -> None:
         self._definitions = [call.call.definition for call in calls]
         self._running = [running_call(call.call, call.frame) for call in calls]
         self._waits_for_time = any(call.frame.waits_for_time for call in calls)

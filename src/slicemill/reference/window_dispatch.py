@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from slicemill.aggregate.definition import Aggregate, Panes, RowCall, base_of, window_version
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.definition import Panes, RowAggregate, RowCall, base_of, window_version
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.reference.window_active import ActiveCall
 from slicemill.reference.window_evaluation import Evaluation, Paned, Tumble, Unbounded, Windowed
 from slicemill.reference.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
 
 
-def running_call(call: RowCall, frame: Frame) -> RunningCall:
+def running_call(call: RowCall, frame: WindowFrame) -> RunningCall:
     """The state machine for a window call, by its strategy."""
     if frame.active:
         definition = call.definition
@@ -25,7 +25,7 @@ def running_call(call: RowCall, frame: Frame) -> RunningCall:
     return AnsweredAtSlotEnd(frame, partitions) if frame.waits_for_time else AnsweredAtOnce(frame, partitions)
 
 
-def _evaluation(definition: Aggregate, frame: Frame) -> Callable[[], Evaluation]:
+def _evaluation(definition: RowAggregate, frame: WindowFrame) -> Callable[[], Evaluation]:
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
             return partial(Unbounded, base_of(definition))

@@ -21,7 +21,7 @@ from slicemill.aggregate.definition import (
     WindowFactory,
     window_version,
 )
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
 
 Question = Callable[[], Returned]
@@ -42,7 +42,7 @@ class Evaluation(Protocol):
 
 
 class Unbounded:
-    """Box 1: the base aggregate, with TERMINATE after the tuple (M31)."""
+    """UNBOUNDED: the base aggregate, with TERMINATE after the tuple (M31)."""
 
     __slots__ = ("_run",)
 
@@ -64,11 +64,11 @@ class Unbounded:
 
 
 class Windowed:
-    """Boxes 2 and 5: expire, then insert, then ITERATE (M32)."""
+    """FINITE and SLIDING: expire, then insert, then ITERATE (M32)."""
 
     __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
 
-    def __init__(self, frame: Frame, window: WindowFactory) -> None:
+    def __init__(self, frame: WindowFrame, window: WindowFactory) -> None:
         self._frame = frame
         self._inwindow = Inwindow()
         self._instance = window(self._inwindow)
@@ -102,11 +102,11 @@ class Windowed:
 
 
 class Tumble:
-    """Box 3: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
+    """TUMBLE: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
 
     __slots__ = ("_base", "_end", "_frame", "_run")
 
-    def __init__(self, frame: Frame, base: BaseFactory) -> None:
+    def __init__(self, frame: WindowFrame, base: BaseFactory) -> None:
         self._frame = frame
         self._base = base
         self._run = BaseRun(base)
@@ -134,11 +134,11 @@ class Tumble:
 
 
 class Paned:
-    """Box 4: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
+    """PANES: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
 
     __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
 
-    def __init__(self, frame: Frame, panes: Panes) -> None:
+    def __init__(self, frame: WindowFrame, panes: Panes) -> None:
         assert frame.length is not None and frame.slide is not None
         self._pane_length = gcd(frame.length, frame.slide)
         self._pane_base = panes.pane

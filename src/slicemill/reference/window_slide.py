@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import Returned, RowCall
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.reference.window_evaluation import Evaluation, Question
 from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
@@ -58,7 +58,7 @@ class RunningCall(Protocol):
 
 
 @dataclass(slots=True)
-class Partition:
+class CallPartition:
     evaluation: Evaluation
     arrivals: int = 0
 
@@ -68,16 +68,16 @@ class Partitions:
 
     __slots__ = ("_call", "_frame", "_make", "_partitions")
 
-    def __init__(self, call: RowCall, frame: Frame, make: Callable[[], Evaluation]) -> None:
+    def __init__(self, call: RowCall, frame: WindowFrame, make: Callable[[], Evaluation]) -> None:
         self._call = call
         self._frame = frame
         self._make = make
-        self._partitions: dict[Hashable, Partition] = {}
+        self._partitions: dict[Hashable, CallPartition] = {}
 
     def arrive(self, key: Hashable, tuple_: Timed) -> tuple[Question, int]:
         """The question of the tuple, and how many tuples its partition has had."""
         if key not in self._partitions:
-            self._partitions[key] = Partition(self._make())
+            self._partitions[key] = CallPartition(self._make())
         partition = self._partitions[key]
         position = partition.arrivals if self._frame.unit == "ROWS" else tuple_.ts
         args = self._call.arguments(tuple_.row)
@@ -96,7 +96,7 @@ class Partitions:
 
     def restore(self, state: dict[Hashable, tuple[int, Any]]) -> None:
         for key, (arrivals, kept) in state.items():
-            self._partitions[key] = Partition(self._make(), arrivals)
+            self._partitions[key] = CallPartition(self._make(), arrivals)
             self._partitions[key].evaluation.restore(kept)
 
 
@@ -105,7 +105,7 @@ class AnsweredAtOnce:
 
     __slots__ = ("_frame", "_partitions")
 
-    def __init__(self, frame: Frame, partitions: Partitions) -> None:
+    def __init__(self, frame: WindowFrame, partitions: Partitions) -> None:
         self._frame = frame
         self._partitions = partitions
 
@@ -132,7 +132,7 @@ class AnsweredAtSlotEnd:
 
     __slots__ = ("_end", "_frame", "_open", "_partitions")
 
-    def __init__(self, frame: Frame, partitions: Partitions) -> None:
+    def __init__(self, frame: WindowFrame, partitions: Partitions) -> None:
         self._frame = frame
         self._partitions = partitions
         self._open: dict[Hashable, tuple[Question, Answer]] = {}

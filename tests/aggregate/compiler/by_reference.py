@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.definition import BaseAccumulator, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
@@ -54,7 +54,7 @@ class ByReference:
     def start(self) -> State:
         return State(running=None if self._frame is None else running_call(self._call, self._frame))
 
-    def run(self, state: State, tuples: Tuples, complete: int | None = None) -> Answers:
+    def run(self, state: State, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         out: Out = []
         columns = [to_values(vector, len(tuples.ts)) for vector in tuples.arguments]
         rows = zip(tuples.partitions.tolist(), *columns, strict=True)
@@ -73,7 +73,7 @@ class ByReference:
         if complete is not None and state.running is not None:
             self._pass_time(state, complete, out)
         answered = state.waiting[0][0] if state.waiting else state.arrivals
-        return Answers(
+        return CallAnswers(
             np.array([number for number, *_ in out], np.int64),
             np.array([ts for _, ts, *_ in out], np.int64),
             self._vectors([row for *_, row, _ in out]),

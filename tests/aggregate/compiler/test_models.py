@@ -1,4 +1,4 @@
-"""Models in the loops of aggregates: the rows of their definition, in every box, wherever chunks are cut."""
+"""Models in the loops of aggregates: the rows of their definition with every strategy, wherever it is cut."""
 
 from __future__ import annotations
 

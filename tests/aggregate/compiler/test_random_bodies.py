@@ -1,4 +1,4 @@
-"""Generated source and the interpreter agree on random aggregates, in every box, wherever chunks are cut."""
+"""Generated source and the interpreter agree on random aggregates with every strategy, wherever it is cut."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.interpreter.queries import evaluate_relation
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.rows import Row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from slicemill.aggregate.definition import Returned, RowCall, evaluate
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.errors import SlicemillError
@@ -18,7 +18,7 @@ from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.operator import Operator
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill.scalar.rows import compile_expression
 
@@ -44,9 +44,9 @@ def operator_of(text: str) -> Operator:
         return GroupAggregate([call(c) for c in query.aggregates], group)
     return WindowAggregate(
         [
-            WindowCall(
+            FramedCall(
                 call(c),
-                Frame(
+                WindowFrame(
                     c.window.frame.value,
                     c.window.extent,
                     c.window.slide,

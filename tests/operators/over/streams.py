@@ -72,7 +72,7 @@ def call(
 
 
 def window(random: Random) -> Window:
-    """Any box of the dispatch table."""
+    """Any strategy of the dispatch table."""
     frame = random.choice([FrameUnit.ROWS, FrameUnit.RANGE])
     extent = random.choice([None, 0, 1, 2, 3, 5, 9])
     slide = random.choice([None, None, 1, 2, 3, 4, 7])

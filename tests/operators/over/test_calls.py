@@ -54,7 +54,7 @@ def by_kernels(random: Random, calls: list[WindowCall], rows: list[Timed]) -> li
 @pytest.mark.parametrize("name", BUILTINS)
 @settings(max_examples=15)
 @given(st.integers(0, 2**32))
-def test_every_builtin_in_every_box_equals_the_reference(name: str, seed: int) -> None:
+def test_every_builtin_with_every_strategy_equals_the_reference(name: str, seed: int) -> None:
     random = Random(seed)
     calls = [call(random, name, window(random), random.choice(PARTITIONS), 0)]
     rows = tuples(random, random.choice([0, 1, 5, 30]))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from slicemill.aggregate.compiler.layout import PYTHON
 from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.model_calls import Asked
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
@@ -145,7 +145,7 @@ OVER = "OVER (PARTITION BY k ROWS 2 PRECEDING)"
 
 @cache
 def calls_as_python(
-    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+    asked: tuple[Asked, ...], frame: WindowFrame | None, arguments: tuple[Expr, ...] | None = None
 ) -> ModelCalls:
     return ModelCalls(asked, frame, arguments, PYTHON)
 

@@ -14,21 +14,21 @@ from statistics import median
 from typing import cast
 
 from slicemill.aggregate.definition import (
-    Aggregate,
     Panes,
+    RowAggregate,
     RowCall,
     WindowAccumulator,
     base_of,
     window_version,
 )
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.reference.group_aggregate import GroupAggregate
 from slicemill.reference.operator import Operator
-from slicemill.reference.window_aggregate import WindowAggregate, WindowCall
+from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves
@@ -46,17 +46,17 @@ class Cost:
     answers: tuple[float, ...]
 
 
-def defined(esl: str, name: str) -> Aggregate:
+def defined(esl: str, name: str) -> RowAggregate:
     return resolve_aggregate(name, bind(esl).catalog)
 
 
-def over_rows(definition: Aggregate, window: int, slide: int | None = None) -> WindowAggregate:
+def over_rows(definition: RowAggregate, window: int, slide: int | None = None) -> WindowAggregate:
     """`agg(row) OVER (ROWS window - 1 PRECEDING [SLIDE slide])`."""
     call = RowCall(definition, lambda row: row)
-    return WindowAggregate([WindowCall(call, Frame("ROWS", window - 1, slide))])
+    return WindowAggregate([FramedCall(call, WindowFrame("ROWS", window - 1, slide))])
 
 
-def over_all(definition: Aggregate) -> GroupAggregate:
+def over_all(definition: RowAggregate) -> GroupAggregate:
     """`SELECT agg(row)` over the bare stream."""
     return GroupAggregate([RowCall(definition, lambda row: row)])
 
@@ -82,12 +82,12 @@ def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> C
     return Cost(calls / measured, median(times) * 1_000_000, answers)
 
 
-def most_values(definition: Aggregate, window: int, slide: int, rows: Sequence[Row]) -> int:
+def most_values(definition: RowAggregate, window: int, slide: int, rows: Sequence[Row]) -> int:
     """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
     windows: list[Inwindow] = []
     operator = over_rows(_watched(definition, windows), window, slide)
     in_progress = int(
-        strategy_of(definition, Frame("ROWS", window - 1, slide)) in (Strategy.PANES, Strategy.TUMBLE)
+        strategy_of(definition, WindowFrame("ROWS", window - 1, slide)) in (Strategy.PANES, Strategy.TUMBLE)
     )
     most = 0
     for ts, row in enumerate(rows):
@@ -96,7 +96,7 @@ def most_values(definition: Aggregate, window: int, slide: int, rows: Sequence[R
     return most + in_progress
 
 
-def _watched(definition: Aggregate, windows: list[Inwindow]) -> Aggregate:
+def _watched(definition: RowAggregate, windows: list[Inwindow]) -> RowAggregate:
     """The same aggregate; the windows it is given are noted."""
     make = window_version(definition)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import BodyState
 
@@ -21,11 +21,11 @@ class AggregateCode(Protocol):
     @property
     def pools(self) -> list[str]: ...
 
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         """The fields of the record."""
         ...
 
-    def pool_columns(self, table: str) -> Columns: ...
+    def pool_columns(self, table: str) -> RecordColumns: ...
 
     def reset(self) -> None:
         """The aggregate begins again."""

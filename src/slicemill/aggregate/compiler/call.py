@@ -30,7 +30,7 @@ class Tuples:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class CallAnswers:
     """What a call returned: a row for each value, in the order of the reference engine.
 
     `numbers` are the arrival numbers of the tuples answered, `ts` when: the tuple's own timestamp, or that of
@@ -86,10 +86,10 @@ class Uda(Protocol):
         """The state before any tuple: one object that checkpoints can store, which `run` changes in place."""
         ...
 
-    def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> Answers:
+    def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         """Takes the next tuples; every later one has timestamp `complete` or a greater one.
 
-        An error is the reference's (ExpressionError or SlicemillError); the state is of no use after it.
+        An error is the interpreter's (ExpressionError or SlicemillError); the state is of no use after it.
         """
         ...
 

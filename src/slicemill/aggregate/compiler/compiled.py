@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from numba import typeof
 
 from slicemill.aggregate.compiler import support as ops
-from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler.layout import MACHINE, dtype_of
-from slicemill.aggregate.compiler.module import Module, Routine
+from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
 from slicemill.aggregate.compiler.store import load, load_from_memory
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar import vectors
 from slicemill.scalar.vectors import Vector
@@ -27,10 +27,10 @@ _NEVER = -(2**63)
 _NONE = np.zeros(2**20, np.bool_)  # of most calls no tuple expires
 _NONE.flags.writeable = False
 
-Explain = Callable[[Module, Routine, CompiledState, int, Sequence[Vector]], Exception]
+Explain = Callable[[Module, GeneratedRoutine, CompiledState, int, Sequence[Vector]], Exception]
 
 
-class Compiled:
+class CompiledCall:
     """`variants`: the module for arguments that are never NULL, and the one for those that may be."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Compiled:
         variants: tuple[Module, Module],
         returns: tuple[Type, ...],
         types: tuple[Type, ...],
-        frame: Frame | None,
+        frame: WindowFrame | None,
         literals: dict[str, int],
         how: ExecutionForm,
         explain: Explain,
@@ -71,11 +71,11 @@ class Compiled:
     def start(self) -> CompiledState:
         return start(self._variants[0], self._literals, self._timed, self._active)
 
-    def take_over(self, state: CompiledState, other: Compiled, models: Sequence[int]) -> None:
+    def take_over(self, state: CompiledState, other: CompiledCall, models: Sequence[int]) -> None:
         """Goes on with the state of a call that has these models among others."""
         move(state, other._variants[state.nullable], self._variants[state.nullable], models)
 
-    def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> Answers:
+    def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         rows = len(tuples.ts)
         given = self._inputs(state, tuples, rows)
         module = self._variants[state.nullable]
@@ -104,7 +104,7 @@ class Compiled:
             columns = [vectors.take(column, order) for column in columns]
         state.texts.forget(_text_fields(module, state))
         answered = self._answered(state)
-        return Answers(numbers, ts, columns, expired, answered, self._needed(state, answered))
+        return CallAnswers(numbers, ts, columns, expired, answered, self._needed(state, answered))
 
     def finish(self, state: CompiledState) -> Results:
         module = self._variants[state.nullable]
@@ -140,7 +140,7 @@ class Compiled:
     def _execute(
         self,
         module: Module,
-        routine: Routine,
+        routine: GeneratedRoutine,
         state: CompiledState,
         given: dict[str, Any],
         rows: int,
@@ -167,7 +167,7 @@ class Compiled:
             self._loaded[nullable] = made
         return self._loaded[nullable]
 
-    def _called(self, function: Any, module: Module, routine: Routine, parameters: list[Any]) -> Any:
+    def _called(self, function: Any, module: Module, routine: GeneratedRoutine, parameters: list[Any]) -> Any:
         """Numba's own files may be damaged or in the way: then it compiles without them."""
         if module.form != MACHINE or (module is self._variants[1], routine.name) in self._ready:
             return function(*parameters)
@@ -210,7 +210,7 @@ class Compiled:
         values[:] = vectors.to_values(vector, rows)
         return values
 
-    def _outputs(self, routine: Routine, size: int) -> dict[str, Any]:
+    def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
         """The arrays that a routine writes its rows to."""
         dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
         for place, type_ in enumerate(self.returns):
@@ -260,7 +260,7 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-def _numbers(frame: Frame | None) -> dict[str, int]:
+def _numbers(frame: WindowFrame | None) -> dict[str, int]:
     """The lengths that a frame's loop is given."""
     if frame is None or frame.preceding is None:
         return {}

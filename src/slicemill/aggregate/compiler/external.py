@@ -29,7 +29,7 @@ import numba
 import numpy as np
 from numba.core import types as numba_types
 
-from slicemill.aggregate.compiler.layout import MACHINE, Columns, dtype_of
+from slicemill.aggregate.compiler.layout import MACHINE, RecordColumns, dtype_of
 from slicemill.aggregate.compiler.source import Code, NoCompiledForm
 from slicemill.aggregate.compiler.version import Version
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
@@ -62,13 +62,13 @@ class ClassCode:
         self.pools = version.pools
         self._started = "True"
 
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         if self.form != MACHINE:
-            return Columns({}, extra=[("object", "O")])
+            return RecordColumns({}, extra=[("object", "O")])
         extra = [(name, _FIELDS[kind]) for name, kind in fields_of(self.definition).items()]
-        return Columns({}, extra=extra)
+        return RecordColumns({}, extra=extra)
 
-    def pool_columns(self, table: str) -> Columns:
+    def pool_columns(self, table: str) -> RecordColumns:
         raise AssertionError(f"a class has no table {table}")
 
     def reset(self) -> None:
@@ -134,8 +134,8 @@ class ClassCode:
         """What a method returned, in the declared types; several columns as a tuple."""
         if returned is None:
             return None
-        instance = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
-        return instance.checked(returned, method)
+        accumulator = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
+        return accumulator.checked(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
         self.version.shared.facts.add(f"{self.record} reads {argument}")

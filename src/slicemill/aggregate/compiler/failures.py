@@ -10,8 +10,8 @@ from typing import Any
 
 from slicemill.aggregate import definition as aggregate
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
-from slicemill.aggregate.compiler.layout import MACHINE, MANY, Columns
-from slicemill.aggregate.compiler.module import Module, Routine
+from slicemill.aggregate.compiler.layout import MACHINE, MANY, RecordColumns
+from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState
 from slicemill.aggregate.compiler.version import CONVERSION, safe
 from slicemill.aggregate.interpreter.lookup import EslAccumulator
@@ -24,14 +24,14 @@ from slicemill.scalar.vectors import Vector, to_values
 
 
 def explain(
-    found: aggregate.Aggregate,
+    found: aggregate.RowAggregate,
     module: Module,
-    routine: Routine,
+    routine: GeneratedRoutine,
     state: CompiledState,
     site: int,
     arguments: Sequence[Vector],
 ) -> SlicemillError:
-    """The error of the reference for a site at which generated code stopped."""
+    """The error of the interpreter for a site at which generated code stopped."""
     record = "s" if site == CONVERSION and "b" not in module.codes else "b"
     if site != CONVERSION:
         record, name, index = routine.sites[site - 1]
@@ -48,12 +48,8 @@ def explain(
             )
         else:
             reader = _Reader(module, state)
-            instance = _instance(found, made, reader, int(failure["record_place"]))
-            instance._body.arguments = {
-                argument.name: reader.value(failure, safe(argument.name), argument.type)
-                for argument in made.version.definition.arguments
-            }
-            instance._program[name][index](instance._body)
+            accumulator = _accumulator(found, made, reader, failure)
+            accumulator.run_statement(name, index)
     except SlicemillError as error:
         return error
     return SlicemillError(
@@ -61,26 +57,36 @@ def explain(
     )
 
 
-def _instance(found: aggregate.Aggregate, made: AggregateCode, reader: _Reader, place: int) -> EslAccumulator:
+def _accumulator(
+    found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
+) -> EslAccumulator:
+    """What the interpreter would have kept, with the arguments at hand."""
+    place = int(failure["record_place"])
     if made.version.definition.window:
         assert found.window is not None
         inwindow = Inwindow()
         for position, row in reader.window(place):
             inwindow.insert(position, row)
-        instance: Any = found.window(inwindow)
+        accumulator: Any = found.window(inwindow)
     else:
         assert found.base is not None
-        instance = found.base()
-    assert isinstance(instance, EslAccumulator)
-    for table, schema in made.version.schemas.items():
-        if table != INWINDOW:
-            types = [(column.name, column.type) for column in schema]
-            instance._body.tables[table] = reader.table(made, table, types, place)
-    return instance
+        accumulator = found.base()
+    assert isinstance(accumulator, EslAccumulator)
+    tables = {
+        table: reader.table(made, table, [(column.name, column.type) for column in schema], place)
+        for table, schema in made.version.schemas.items()
+        if table != INWINDOW
+    }
+    arguments = {
+        argument.name: reader.value(failure, safe(argument.name), argument.type)
+        for argument in made.version.definition.arguments
+    }
+    accumulator.restore({"tables": tables, "arguments": arguments})
+    return accumulator
 
 
 class _Reader:
-    """Reads what a partition holds as values of the reference."""
+    """Reads what a partition holds as values of rows."""
 
     def __init__(self, module: Module, state: CompiledState) -> None:
         self._module = module
@@ -110,7 +116,7 @@ class _Reader:
         if "window" not in self._state.arrays:
             return []
         record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
-        held: Columns = self._module.columns["window"]
+        held: RecordColumns = self._module.columns["window"]
         count = len(self._module.codes["s"].version.definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):

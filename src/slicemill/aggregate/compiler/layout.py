@@ -56,7 +56,7 @@ def default_of(type_: Type) -> str:
 
 
 @dataclass(slots=True)
-class Columns:
+class RecordColumns:
     """Named values with their types, and a flag for NULL where one can be, as fields of a record."""
 
     types: dict[str, Type]

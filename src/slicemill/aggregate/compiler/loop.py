@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.external import ClassCode
-from slicemill.aggregate.compiler.layout import MANY, Columns
+from slicemill.aggregate.compiler.layout import MANY, RecordColumns
 from slicemill.aggregate.compiler.models.code import ModelCode
 from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
 from slicemill.aggregate.compiler.statements import StatementCode
-from slicemill.aggregate.compiler.version import Shared, Version, Window
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.compiler.version import ModuleFacts, Version, WindowPool
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
@@ -24,16 +24,16 @@ from slicemill.esl.types.schema import Type
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
 
 
-class Loop:
+class TupleLoop:
     """Writes the parts of one call's module."""
 
     def __init__(
         self,
         versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
-        frame: Frame | None,
+        frame: WindowFrame | None,
         strategy: Strategy | None,
         types: tuple[Type, ...],
-        shared: Shared,
+        shared: ModuleFacts,
         user_defined: Callable[[AggregateDefinition], frozenset[str]],
     ) -> None:
         self.base, self.version = versions
@@ -43,7 +43,7 @@ class Loop:
         self.out = Writer()
         self.fields: dict[str, str] = {}  # of k, with their types
         self.codes: dict[str, AggregateCode] = {}
-        self.window: Window | None = None
+        self.window: WindowPool | None = None
         returns = self.base or self.version
         assert returns is not None
         self.returns = tuple(column.type for column in returns.returns)
@@ -61,7 +61,7 @@ class Loop:
         return f"k.{name}"
 
     def aggregate(
-        self, definition: AggregateDefinition, record: str, place: str, window: Window | None = None
+        self, definition: AggregateDefinition, record: str, place: str, window: WindowPool | None = None
     ) -> AggregateCode:
         version = Version(
             definition,
@@ -198,10 +198,10 @@ class Loop:
         if self.loop == "S":
             self.out.line("k = s")
 
-    def latest_columns(self) -> Columns:
+    def latest_columns(self) -> RecordColumns:
         types = {f"r{place}": type_ for place, type_ in enumerate(self.returns)}
         flagged = (place for place in range(len(types)) if f"return {place} may be NULL" in self.shared.facts)
-        return Columns(types, frozenset(f"r{place}" for place in flagged))
+        return RecordColumns(types, frozenset(f"r{place}" for place in flagged))
 
 
 def _code_of(version: Version) -> AggregateCode:

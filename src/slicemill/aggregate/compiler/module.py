@@ -11,12 +11,12 @@ import numpy as np
 
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.external import check_compiles, import_lines
-from slicemill.aggregate.compiler.layout import MACHINE, Columns
-from slicemill.aggregate.compiler.loop import Loop
+from slicemill.aggregate.compiler.layout import MACHINE, RecordColumns
+from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.strategies import CallCode
-from slicemill.aggregate.compiler.version import Shared, safe
+from slicemill.aggregate.compiler.version import ModuleFacts, safe
 from slicemill.aggregate.compiler.window_loop import WindowCode
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
@@ -29,7 +29,7 @@ _TUPLES = ("codes", "ts", "first", "complete")
 
 
 @dataclass(frozen=True, slots=True)
-class Routine:
+class GeneratedRoutine:
     """A function of the module: its lines, its parameters, and the arrays it gives back."""
 
     name: str
@@ -47,12 +47,12 @@ class Module:
 
     source: str
     form: str
-    run: Routine
-    finish: Routine | None
+    run: GeneratedRoutine
+    finish: GeneratedRoutine | None
     records: dict[str, np.dtype[Any]]  # by the name of their array
     pools: dict[str, np.dtype[Any]]
     texts: dict[str, list[str]]  # the fields of each of them that hold texts
-    columns: dict[str, Columns]
+    columns: dict[str, RecordColumns]
     codes: dict[str, AggregateCode]
     closures: dict[str, Any]
     null_returns: tuple[bool, ...]
@@ -61,7 +61,7 @@ class Module:
 
 def generate(
     versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
-    frame: Frame | None,
+    frame: WindowFrame | None,
     strategy: Strategy | None,
     types: tuple[Type, ...],
     form: str,
@@ -70,16 +70,16 @@ def generate(
     user_defined: UserDefined,
 ) -> Module:
     """The module of a call; NoCompiledForm where the form cannot take it."""
-    shared = Shared(form, nullable, literals=literals)
+    shared = ModuleFacts(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)
         shared.sites, shared.closures, shared.external = [], {}, {}
-        loop = Loop(versions, frame, strategy, types, shared, user_defined)
+        loop = TupleLoop(versions, frame, strategy, types, shared, user_defined)
         call = CallCode(loop)
         lines = call.write()
         finish, finish_lines = None, []
         if strategy is None:
-            finish = Loop(versions, frame, strategy, types, shared, user_defined)
+            finish = TupleLoop(versions, frame, strategy, types, shared, user_defined)
             finish.fields = loop.fields
             finish_lines = CallCode(finish).write_finish()
         if shared.facts == before:
@@ -90,10 +90,14 @@ def generate(
 
 
 def _module(
-    loop: Loop, window: WindowCode | None, run: Routine, finish: Routine | None, shared: Shared
+    loop: TupleLoop,
+    window: WindowCode | None,
+    run: GeneratedRoutine,
+    finish: GeneratedRoutine | None,
+    shared: ModuleFacts,
 ) -> Module:
     columns = {record.upper(): made.columns() for record, made in loop.codes.items()}
-    columns.setdefault(loop.loop, Columns({})).extra.extend(loop.fields.items())
+    columns.setdefault(loop.loop, RecordColumns({})).extra.extend(loop.fields.items())
     columns |= {f"failure_{record}": _arguments(made) for record, made in loop.codes.items()}
     records = {name: held.dtype(shared.form) for name, held in columns.items()}
     pool_columns = {
@@ -126,12 +130,12 @@ def _module(
     )
 
 
-def _arguments(made: AggregateCode) -> Columns:
+def _arguments(made: AggregateCode) -> RecordColumns:
     types = {safe(argument.name): argument.type for argument in made.version.definition.arguments}
-    return Columns(types, frozenset(types), [("record_place", "i8"), ("tuple_place", "i8")])
+    return RecordColumns(types, frozenset(types), [("record_place", "i8"), ("tuple_place", "i8")])
 
 
-def _routine(name: str, loop: Loop, lines: list[str], shared: Shared) -> Routine:
+def _routine(name: str, loop: TupleLoop, lines: list[str], shared: ModuleFacts) -> GeneratedRoutine:
     kept = tuple(loop.kept)
     text = "\n".join(lines).replace("KEPT", ", ".join(kept))
     records = ["K", *(record.upper() for record in loop.codes)]
@@ -141,7 +145,7 @@ def _routine(name: str, loop: Loop, lines: list[str], shared: Shared) -> Routine
     possible = [*records, *failures, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *loop.outputs]
     parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
     header = f"def {name}({', '.join(parameters)}):"
-    return Routine(
+    return GeneratedRoutine(
         name,
         text.replace("HEADER", header).split("\n"),
         parameters,
@@ -152,7 +156,7 @@ def _routine(name: str, loop: Loop, lines: list[str], shared: Shared) -> Routine
     )
 
 
-def _source(loop: Loop, routines: list[Routine], shared: Shared) -> str:
+def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFacts) -> str:
     machine = shared.form == MACHINE
     name = (loop.base or loop.version or _no_version()).name
     lines = [f'"""{name}: generated from its definition."""', "", "import numpy as np"]

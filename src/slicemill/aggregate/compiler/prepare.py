@@ -16,8 +16,8 @@ from __future__ import annotations
 from functools import partial
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.compiler.call import END, Answers, ExecutionForm, Results, Tuples, Uda
-from slicemill.aggregate.compiler.compiled import Compiled
+from slicemill.aggregate.compiler.call import END, CallAnswers, ExecutionForm, Results, Tuples, Uda
+from slicemill.aggregate.compiler.compiled import CompiledCall
 from slicemill.aggregate.compiler.derive_expire import with_derived_window
 from slicemill.aggregate.compiler.failures import explain
 from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE, PYTHON
@@ -25,7 +25,7 @@ from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.specialise import specialised
 from slicemill.aggregate.frame import frame_of
-from slicemill.aggregate.interpreter.calls import Interpreted
+from slicemill.aggregate.interpreter.calls import InterpretedCall
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source, no_tables
 from slicemill.aggregate.windows import Strategy, strategy_of
@@ -36,7 +36,7 @@ from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
 
-__all__ = ["END", "Answers", "ExecutionForm", "Results", "Tuples", "Uda", "prepare"]
+__all__ = ["END", "CallAnswers", "ExecutionForm", "Results", "Tuples", "Uda", "prepare"]
 
 
 def prepare(
@@ -49,7 +49,7 @@ def prepare(
 
     `tables` gives the stored tables that a body may read.
     """
-    interpreted = Interpreted(call, catalog, tables)
+    interpreted = InterpretedCall(call, catalog, tables)
     why = ""
     for form in forms:
         try:
@@ -60,7 +60,7 @@ def prepare(
     return interpreted
 
 
-def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> Compiled:
+def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> CompiledCall:
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
     strategy = None if frame is None else strategy_of(found, frame)
@@ -106,7 +106,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     returned = (base or window or _none()).returns
     how = ExecutionForm(form, why, (plain if external else nullable).source)
     returns = tuple(column.type for column in returned)
-    return Compiled((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
+    return CompiledCall((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
 
 
 def _none() -> AggregateDefinition:

@@ -119,7 +119,7 @@ class Scalars:
         make = cast_source(source, target)
         if make is not None:
             return self.guarded([code], target, make)
-        return self._by_reference(f"{source} to {target}", [code], target, converter(source, target))
+        return self._by_row(f"{source} to {target}", [code], target, converter(source, target))
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
         if expr.safe:
@@ -155,7 +155,7 @@ class Scalars:
                     f"{name} of {' and '.join(map(str, types))} has no form in generated code"
                 )
             codes = self._strict_arguments(arguments, wanted, columns)
-            return self._by_reference(name, codes, call.type, row_function)
+            return self._by_row(name, codes, call.type, row_function)
         if function.strict:
             return self.guarded(self._strict_arguments(arguments, wanted, columns), call.type, make)
         codes = [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
@@ -229,8 +229,8 @@ class Scalars:
         if not made.before:
             self.fail_if(made.bad.replace("RESULT", name))
 
-    def _by_reference(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
-        """A call of a reference function, which may give NULL or raise."""
+    def _by_row(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
+        """A call of a function by row, which may give NULL or raise."""
         if self.form == MACHINE:
             raise NoCompiledForm(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
@@ -352,5 +352,5 @@ class Scalars:
 
 
 def _plain(value: Any) -> object:
-    """A value as the reference knows it."""
+    """A value as rows have it."""
     return value.item() if hasattr(value, "dtype") else value

@@ -1,6 +1,6 @@
 """Arguments declared without a type get the one they have in the call.
 
-The reference looks at each value: a whole number is a BIGINT to it, whatever the column was. So that is what
+The interpreter looks at each value: an integer is a BIGINT to it, whatever the column was. So that is what
 such an argument becomes, and every expression that it is part of is typed again by the binder's rules.
 """
 

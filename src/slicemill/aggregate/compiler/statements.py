@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from slicemill.aggregate.compiler.layout import MANY, Columns, return_bound, returns_one
+from slicemill.aggregate.compiler.layout import MANY, RecordColumns, return_bound, returns_one
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version, safe
 from slicemill.esl.types.aggregate import INWINDOW, RETURN, BodyState, Delete, Insert, Update
@@ -34,7 +34,7 @@ class StatementCode:
     def one_body(self) -> bool:
         return self.version.one_body
 
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         """The fields of the record."""
         types: dict[str, Type] = {}
         flagged: set[str] = set()
@@ -52,11 +52,11 @@ class StatementCode:
             last = {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
             types |= last
             flagged |= set(last)
-        return Columns(types, frozenset(flagged), extra)
+        return RecordColumns(types, frozenset(flagged), extra)
 
-    def pool_columns(self, table: str) -> Columns:
+    def pool_columns(self, table: str) -> RecordColumns:
         types = {safe(column.name): column.type for column in self.version.schemas[table]}
-        return Columns(types, frozenset(self.version.flagged(table)))
+        return RecordColumns(types, frozenset(self.version.flagged(table)))
 
     def reset(self) -> None:
         """Empties the tables: the aggregate begins again."""

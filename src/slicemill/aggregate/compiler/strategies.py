@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from slicemill.aggregate.compiler.layout import PYTHON, dtype_of
-from slicemill.aggregate.compiler.loop import Loop
+from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.models.code import ModelCode
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import ArgumentCodes
@@ -21,7 +21,7 @@ from slicemill.esl.types.schema import Type
 class CallCode:
     """Writes the routines of one call into its loop, by the call's strategy."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: TupleLoop) -> None:
         self.loop = loop
         self.out = loop.out
         self.window: WindowCode | None = None

@@ -14,11 +14,11 @@ from functools import lru_cache
 
 from slicemill.aggregate import definition as aggregate
 from slicemill.aggregate.compiler.call import ExecutionForm
-from slicemill.aggregate.compiler.compiled import Compiled
+from slicemill.aggregate.compiler.compiled import CompiledCall
 from slicemill.aggregate.compiler.layout import MACHINE
 from slicemill.aggregate.compiler.module import generate
 from slicemill.aggregate.compiler.state import CompiledState
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.model_calls import Asked
 from slicemill.aggregate.windows import strategy_of
 from slicemill.errors import SlicemillError
@@ -38,7 +38,7 @@ class ModelCalls:
     def __init__(
         self,
         asked: Sequence[Asked],
-        frame: Frame | None,
+        frame: WindowFrame | None,
         arguments: Sequence[Expr] | None = None,
         form: str = MACHINE,
     ) -> None:
@@ -47,7 +47,7 @@ class ModelCalls:
         self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
         types = tuple(argument.type for argument in self.arguments)
         base, window = (self._definition(windowed) for windowed in (False, True))
-        strategy = None if frame is None else strategy_of(aggregate.Aggregate(base.name, None), frame)
+        strategy = None if frame is None else strategy_of(aggregate.RowAggregate(base.name, None), frame)
         literals: dict[str, int] = {}
         plain, nullable = (
             generate((base, window), frame, strategy, types, form, maybe, literals, lambda _: frozenset())
@@ -55,7 +55,7 @@ class ModelCalls:
         )
         returns = tuple(column.type for column in base.returns)
         how = ExecutionForm(form, "", nullable.source)
-        self.uda = Compiled((plain, nullable), returns, types, frame, literals, how, _failed)
+        self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _failed)
 
     def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
         """Those of the calls that are still wanted; what is kept for the others goes from the state."""
@@ -82,7 +82,7 @@ class ModelCalls:
 
 @lru_cache(_MANY)
 def model_calls(
-    asked: tuple[Asked, ...], frame: Frame | None, arguments: tuple[Expr, ...] | None = None
+    asked: tuple[Asked, ...], frame: WindowFrame | None, arguments: tuple[Expr, ...] | None = None
 ) -> ModelCalls:
     """Calls of models, made once for all who ask in this process."""
     return ModelCalls(asked, frame, arguments)

@@ -40,7 +40,7 @@ def safe(name: str) -> str:
 
 
 @dataclass(slots=True)
-class Shared:
+class ModuleFacts:
     """What all parts of one module have in common.
 
     `facts` are found while the source is written: which values may be NULL, which are read. Later parts
@@ -64,7 +64,7 @@ class Shared:
 
 
 @dataclass(slots=True)
-class Window:
+class WindowPool:
     """The pool of the window's tuples: their raw arguments, converted where they are read.
 
     Where only the oldest is ever read, blocks are rings: a new tuple takes the place of the one that left.
@@ -89,11 +89,11 @@ class Version:
     def __init__(
         self,
         definition: AggregateDefinition,
-        shared: Shared,
+        shared: ModuleFacts,
         writer: Writer,
         record: str,
         place: str,
-        window: Window | None,
+        window: WindowPool | None,
         user_defined: frozenset[str],
     ) -> None:
         self.definition = definition

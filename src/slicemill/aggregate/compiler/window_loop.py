@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
-from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.loop import Loop
+from slicemill.aggregate.compiler.layout import RecordColumns
+from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.source import Code
-from slicemill.aggregate.compiler.version import ArgumentCodes, Window
+from slicemill.aggregate.compiler.version import ArgumentCodes, WindowPool
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import INWINDOW, BodyState, Delete
 from slicemill.esl.types.schema import Type
@@ -22,10 +22,10 @@ class WindowCode:
     `pool` is where the window's tuples are; `base` and `own` write the versions that the loop runs.
     """
 
-    def __init__(self, loop: Loop, types: tuple[Type, ...], derived: str) -> None:
+    def __init__(self, loop: TupleLoop, types: tuple[Type, ...], derived: str) -> None:
         self.loop = loop
         self.out = loop.out
-        self.pool = loop.window = Window(types)
+        self.pool = loop.window = WindowPool(types)
         self.own: AggregateCode | None = None
         self.base: AggregateCode | None = None
         if loop.version is not None:
@@ -168,12 +168,12 @@ class WindowCode:
             self.loop.step(made, "again")
         self.loop.terminate(made, "again")
 
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         facts = self.loop.shared.facts
         kept = [place for place in range(len(self.pool.types)) if f"window keeps {place}" in facts]
         flagged = frozenset(f"a{place}" for place in kept if f"window {place} may be NULL" in facts)
         types = {f"a{place}": self.pool.types[place] for place in kept}
-        return Columns(types, flagged, [] if self.counted else [("pos", "i8")])
+        return RecordColumns(types, flagged, [] if self.counted else [("pos", "i8")])
 
 
 def _nothing(codes: list[Code]) -> None:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicemill.aggregate.compiler.call import Answers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.definition import BaseAccumulator, Returned, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source
-from slicemill.aggregate.interpreter.windows import Partition, Sliding, fresh_partition
+from slicemill.aggregate.interpreter.windows import PartitionWindow, SlidingWindow, fresh_partition
 from slicemill.aggregate.inwindow import Args
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
@@ -28,7 +28,7 @@ from slicemill.scalar.vectors import Vector, from_values, to_values
 from slicemill.storage.codec import StorageError, register
 
 
-class Result(NamedTuple):
+class ResultRow(NamedTuple):
     """A row that came out: of which tuple, when, and whether because that one expired."""
 
     number: int
@@ -42,7 +42,9 @@ class Running:
     """The state of a call while it runs."""
 
     groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without window
-    partitions: dict[int, tuple[Partition, int]] = field(default_factory=dict)  # with how many tuples came
+    partitions: dict[int, tuple[PartitionWindow, int]] = field(
+        default_factory=dict
+    )  # with how many tuples came
     # Of an open slot of time: its end, and by partition the tuple that will answer, with its timestamp.
     slot_end: int = 0
     opened: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -91,7 +93,7 @@ register(
 )
 
 
-class Interpreted:
+class InterpretedCall:
     """A call, row by row."""
 
     def __init__(
@@ -118,9 +120,9 @@ class Interpreted:
     def start(self) -> InterpretedState:
         return InterpretedState(Running())
 
-    def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> Answers:
+    def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         running = self._running(state)
-        out: list[Result] = []
+        out: list[ResultRow] = []
         columns = [to_values(vector, len(tuples.ts)) for vector in tuples.arguments]
         keys, times = tuples.partitions.tolist(), tuples.ts.tolist()
         rows = zip(*columns, strict=True) if columns else (() for _ in keys)
@@ -134,7 +136,7 @@ class Interpreted:
         if complete is not None and self._frame is not None:
             self._pass_time(running, complete, out)
         answered = min((number for number, _ in running.opened.values()), default=running.arrivals)
-        return Answers(
+        return CallAnswers(
             np.array([result.number for result in out], np.int64),
             np.array([result.ts for result in out], np.int64),
             self._vectors([result.row for result in out]),
@@ -192,7 +194,7 @@ class Interpreted:
             running.groups[key] = self._fresh_group()
         return running.groups[key][1].step(args)
 
-    def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[Result]) -> None:
+    def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[ResultRow]) -> None:
         assert self._frame is not None
         frame, number = self._frame, running.arrivals
         if key not in running.partitions:
@@ -212,20 +214,20 @@ class Interpreted:
         elif frame.slide is None or (came + 1) % frame.slide == 0:
             out += self._results(number, ts, partition.answer())
 
-    def _pass_time(self, running: Running, ts: int, out: list[Result]) -> None:
+    def _pass_time(self, running: Running, ts: int, out: list[ResultRow]) -> None:
         """Tuples that expired before `ts` leave; a slot that has ended is answered for each partition."""
         while running.negatives and running.negatives[0][0] < ts:
             left, number, key = running.negatives.popleft()
             partition, _ = running.partitions[key]
-            assert isinstance(partition, Sliding), "those of ACTIVE EXPIRATION are"
+            assert isinstance(partition, SlidingWindow), "those of ACTIVE EXPIRATION are"
             out += self._results(number, left, partition.expire(number) or [], expired=True)
         if running.opened and ts >= running.slot_end:
             for key, (number, at) in sorted(running.opened.items(), key=lambda each: each[1][0]):
                 out += self._results(number, at, running.partitions[key][0].answer())
             running.opened.clear()
 
-    def _results(self, number: int, ts: int, returned: Returned, expired: bool = False) -> list[Result]:
-        return [Result(number, ts, self._definition.row_of(value), expired) for value in returned]
+    def _results(self, number: int, ts: int, returned: Returned, expired: bool = False) -> list[ResultRow]:
+        return [ResultRow(number, ts, self._definition.row_of(value), expired) for value in returned]
 
     def _vectors(self, rows: list[Row]) -> list[Vector]:
         return [from_values([row[i] for row in rows], type_) for i, type_ in enumerate(self.returns)]

@@ -52,7 +52,7 @@ def restore_object(thing: Any, state: Any) -> None:
 
 
 class ExternalAccumulator:
-    """A Python object behind the protocol of base and window instances."""
+    """A Python object behind the protocol of base and window accumulators."""
 
     __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")
 

@@ -2,7 +2,7 @@
 
 Aggregates written in ESL are interpreted statement by statement: slow and obviously right.
 
-A name may have a base and a window version, two independent procedures. Where the user has defined neither,
+A name may have a base and a window version, each independent. Where the user has defined neither,
 the built-in aggregate of that name is meant; where only a window version, the base version is the built-in
 one; where only a base version, windows are derived from it.
 """
@@ -23,18 +23,26 @@ from slicemill.aggregate.definition import (
 )
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
 from slicemill.aggregate.interpreter.model import ModelAccumulator
-from slicemill.aggregate.interpreter.relations import Lookup, Source, no_tables
-from slicemill.aggregate.interpreter.statements import Body, Program, compile_bodies, row_converter
+from slicemill.aggregate.interpreter.relations import (
+    Lookup,
+    QueryEnvironment,
+    Source,
+    compile_query,
+    no_tables,
+)
+from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import assignable
+from slicemill.rows import Row
 
 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
-) -> aggregate.Aggregate:
+) -> aggregate.RowAggregate:
     """What the operators run for an aggregate's name; `tables` gives the stored tables that bodies may read.
 
     >>> from slicemill.esl import bind
@@ -51,15 +59,15 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Finds aggregates by name, once each: bodies may call one another."""
 
-    found: dict[tuple[str, bool], aggregate.Aggregate] = {}
+    found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
 
-    def find(name: str, distinct: bool = False) -> aggregate.Aggregate:
+    def find(name: str, distinct: bool = False) -> aggregate.RowAggregate:
         key = (name.lower(), distinct)
         if key not in found:
             found[key] = resolve(name, distinct)
         return found[key]
 
-    def resolve(name: str, distinct: bool) -> aggregate.Aggregate:
+    def resolve(name: str, distinct: bool) -> aggregate.RowAggregate:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
             return _defined(base, window, find, tables)
@@ -71,9 +79,22 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     return find
 
 
+def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) -> list[Row]:
+    """The rows of an ad hoc query on tables, or of a view over tables (M40), now.
+
+    `tables` gives the rows of a table by its declared name.
+
+    >>> from slicemill.esl import bind
+    >>> catalog = bind("CREATE TABLE t(a int, b int); SELECT a, sum(b) FROM t GROUP BY a ORDER BY a").catalog
+    >>> evaluate_relation(catalog.queries["query_1"].query, catalog, lambda name: [(2, 1), (1, 4), (2, 2)])
+    [(1, 4), (2, 3)]
+    """
+    return compile_query(query, aggregate_lookup(catalog, tables))(QueryEnvironment(tables))
+
+
 def _defined(
     base: AggregateDefinition | None, window: AggregateDefinition | None, lookup: Lookup, tables: Source
-) -> aggregate.Aggregate:
+) -> aggregate.RowAggregate:
     versions = [version for version in (base, window) if version is not None]
     name, columns = versions[0].name, len(versions[0].returns)
     if len({len(version.returns) for version in versions}) > 1:
@@ -86,7 +107,7 @@ def _defined(
     algebraic = any(version.algebraic for version in versions)
     if algebraic:
         _check_combines(versions[0])
-    return aggregate.Aggregate(
+    return aggregate.RowAggregate(
         name,
         base=_base_factory(base, lookup, tables) if base is not None else builtin_base,
         window=_window_factory(window, lookup, tables) if window is not None else None,
@@ -114,7 +135,7 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
         make = import_class(definition.external)
         return lambda: ExternalAccumulator(definition, make)
 
-    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.Aggregate:
+    def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
         """A base version that calls its own name builds on the built-in aggregate it replaces."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
@@ -171,7 +192,7 @@ class EslAccumulator:
         self._names = definition.arguments.names
         self._to_arguments = row_converter(definition.arguments)
         self._program = program
-        self._body = Body(definition, inwindow, tables)
+        self._body = BodyContext(definition, inwindow, tables)
 
     def initialize(self, args: Args) -> Returned:
         return self._run(BodyState.INITIALIZE, args)
@@ -193,6 +214,10 @@ class EslAccumulator:
 
     def restore(self, state: Any) -> None:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
+
+    def run_statement(self, state: BodyState, index: int) -> None:
+        """One statement alone, over the tables and arguments at hand: for its error."""
+        self._program[state][index](self._body)
 
     def _run(self, state: BodyState, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))

@@ -1,4 +1,4 @@
-"""Models in the reference engine: the formula over the whole window, read anew at each tuple."""
+"""Models row by row: the formula over the whole window, read anew at each tuple."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MICROSECONDS = 1_000_000  # age is in seconds
 
 
 class ModelAccumulator:
-    """A model behind the protocol of base and window instances. It keeps the tuples, and nothing else."""
+    """A model behind the protocol of base and window accumulators. It keeps the tuples, and nothing else."""
 
     __slots__ = ("_model", "_rows", "_to_arguments", "_window")
 

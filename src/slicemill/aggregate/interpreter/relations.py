@@ -26,7 +26,7 @@ from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.rows import Leaf, compile_with
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
-Lookup: TypeAlias = Callable[[str, bool], aggregate.Aggregate]  # by name, and whether DISTINCT
+Lookup: TypeAlias = Callable[[str, bool], aggregate.RowAggregate]  # by name, and whether DISTINCT
 
 _TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
@@ -37,7 +37,7 @@ def no_tables(name: str) -> Iterable[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class QueryEnvironment:
     """What names mean: columns of the row at hand and of the rows around it; in an aggregate, also its own.
 
     The columns of `oldest` are NULL where the window is empty.
@@ -57,13 +57,13 @@ class Environment:
                 f"grouped; add {name} to the GROUP BY outside"
             ) from None
 
-    def around(self, columns: Mapping[str, object]) -> Environment:
+    def around(self, columns: Mapping[str, object]) -> QueryEnvironment:
         """The environment inside a row: its columns hide those of the same name outside."""
         return replace(self, columns={**self.columns, **columns})
 
 
-Getter: TypeAlias = Callable[[Environment], object]
-CompiledQuery: TypeAlias = Callable[[Environment], list[Row]]
+Getter: TypeAlias = Callable[[QueryEnvironment], object]
+CompiledQuery: TypeAlias = Callable[[QueryEnvironment], list[Row]]
 
 
 def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
@@ -84,7 +84,7 @@ def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
     return compile_with(expr, resolve)
 
 
-def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Environment], bool]:
+def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[QueryEnvironment], bool]:
     """Whether a condition is true, neither false nor unknown; always, where there is none."""
     if expr is None:
         return lambda _env: True
@@ -128,7 +128,7 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
     items = [compile_in_query(item.expr, lookup) for item in query.items]
     order = [(_sort_key(compile_in_query(expr, lookup)), descending) for expr, descending in query.order_by]
 
-    def rows(env: Environment) -> list[Row]:
+    def rows(env: QueryEnvironment) -> list[Row]:
         inside = [row for row in joined(env) if selected(row)]
         if grouped is not None:
             inside = [group for group in grouped(env, inside) if having(group)]
@@ -144,18 +144,20 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
 
 def _compile_inputs(
     inputs: Sequence[RelationInput], lookup: Lookup
-) -> Callable[[Environment], Iterator[Environment]]:
+) -> Callable[[QueryEnvironment], Iterator[QueryEnvironment]]:
     """Every combination of one row from each input, as environments; a single empty one without inputs."""
     readers = [_compile_input(entry, lookup) for entry in inputs]
 
-    def joined(env: Environment) -> Iterator[Environment]:
+    def joined(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
         for rows in product(*(reader(env) for reader in readers)):
             yield env.around({name: value for row in rows for name, value in row.items()})
 
     return joined
 
 
-def _compile_input(entry: RelationInput, lookup: Lookup) -> Callable[[Environment], list[dict[str, object]]]:
+def _compile_input(
+    entry: RelationInput, lookup: Lookup
+) -> Callable[[QueryEnvironment], list[dict[str, object]]]:
     """The rows of one input. A sub-query sees what is around the whole query, not the inputs beside it."""
     if entry.query is not None:
         rows_of = compile_query(entry.query, lookup)
@@ -166,7 +168,7 @@ def _compile_input(entry: RelationInput, lookup: Lookup) -> Callable[[Environmen
 
 def _compile_groups(
     query: RelationQuery, lookup: Lookup
-) -> Callable[[Environment, list[Environment]], list[Environment]]:
+) -> Callable[[QueryEnvironment, list[QueryEnvironment]], list[QueryEnvironment]]:
     """From the selected rows to one environment for each row that a group returns."""
     keys = [compile_in_query(item.expr, lookup) for item in query.group_by]
     calls = [_compile_call(call, lookup) for call in query.aggregates]
@@ -180,9 +182,9 @@ def _compile_groups(
     aliases = {item.expr.name: item.name for item in query.group_by if isinstance(item.expr, ColumnRef)}
 
     def group_of(row: Row) -> Row:
-        return tuple(key(cast(Environment, row[0])) for key in keys)
+        return tuple(key(cast(QueryEnvironment, row[0])) for key in keys)
 
-    def groups(env: Environment, inside: list[Environment]) -> list[Environment]:
+    def groups(env: QueryEnvironment, inside: list[QueryEnvironment]) -> list[QueryEnvironment]:
         visible = replace(env, columns={n: v for n, v in env.columns.items() if n not in inner_names})
         out = []
         for row in _grouped(calls, group_of if keys else None, [(row,) for row in inside]):
@@ -240,7 +242,7 @@ def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.RowCall:
     getters = [compile_in_query(argument, lookup) for argument in call.arguments]
     return aggregate.RowCall(
         lookup(call.name, call.distinct),
-        lambda row: tuple(getter(cast(Environment, row[0])) for getter in getters),
+        lambda row: tuple(getter(cast(QueryEnvironment, row[0])) for getter in getters),
     )
 
 
@@ -252,10 +254,10 @@ def _single_value(rows: Sequence[Row]) -> object:
     return rows[0][0] if rows else None
 
 
-def _sort_key(getter: Getter) -> Callable[[Environment], Any]:
+def _sort_key(getter: Getter) -> Callable[[QueryEnvironment], Any]:
     """NULL is the smallest value and NaN the greatest."""
 
-    def key(row: Environment) -> tuple[int, object]:
+    def key(row: QueryEnvironment) -> tuple[int, object]:
         value = getter(row)
         if value is None:
             return (0, 0)

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from slicemill.aggregate.definition import Returned
 from slicemill.aggregate.interpreter.relations import (
-    Environment,
     Lookup,
+    QueryEnvironment,
     Source,
     assignment,
     columns_of,
@@ -41,7 +41,7 @@ def row_converter(schema: Schema) -> Callable[[Args], Row]:
     return lambda args: tuple(to(value) for to, value in zip(convert, args, strict=True))
 
 
-class Body:
+class BodyContext:
     """What the statements of one running aggregate work on: arguments, tables, window, and RETURN.
 
     The rows of a table are a list that is replaced, never changed: whoever holds one holds a snapshot.
@@ -60,14 +60,14 @@ class Body:
         self.outside = outside
         self.returned: Returned = []
 
-    def environment(self) -> Environment:
+    def environment(self) -> QueryEnvironment:
         oldest = self.inwindow.oldest() if self.inwindow is not None else None
         named = (
             {}
             if oldest is None
             else dict(zip(self._inwindow_schema.names, self.window_row(oldest), strict=True))
         )
-        return Environment(self.rows, arguments=self.arguments, oldest=named)
+        return QueryEnvironment(self.rows, arguments=self.arguments, oldest=named)
 
     def rows(self, relation: str) -> Iterable[Row]:
         if relation.lower() in self.tables:
@@ -81,7 +81,7 @@ class Body:
         return self._to_inwindow(args)
 
 
-Step: TypeAlias = Callable[[Body], None]
+Step: TypeAlias = Callable[[BodyContext], None]
 Program: TypeAlias = dict[BodyState, list[Step]]
 
 
@@ -106,19 +106,19 @@ def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:
     table = statement.table.lower()
     if statement.table != RETURN:
 
-        def insert(body: Body) -> None:
+        def insert(body: BodyContext) -> None:
             body.tables[table] = [*body.tables[table], *rows_of(body.environment())]
 
         return insert
 
-    def give_back(body: Body) -> None:
+    def give_back(body: BodyContext) -> None:
         rows = rows_of(body.environment())
         body.returned += rows if len(schema) > 1 else [row[0] for row in rows]
 
     return give_back
 
 
-def _inserted(statement: Insert, schema: Schema, lookup: Lookup) -> Callable[[Environment], list[Row]]:
+def _inserted(statement: Insert, schema: Schema, lookup: Lookup) -> Callable[[QueryEnvironment], list[Row]]:
     if statement.query is not None:
         query = compile_query(statement.query, lookup)
         convert = [
@@ -135,7 +135,7 @@ def _inserted(statement: Insert, schema: Schema, lookup: Lookup) -> Callable[[En
         for row in statement.rows
     ]
 
-    def values(env: Environment) -> list[Row]:
+    def values(env: QueryEnvironment) -> list[Row]:
         return [tuple(to(value(env)) for value, to in row) for row in rows] if allowed(env) else []
 
     return values
@@ -152,7 +152,7 @@ def _update(statement: Update, schema: Schema, lookup: Lookup) -> Step:
         for name, expr in statement.assignments
     }
 
-    def changed(row: Row, env: Environment) -> Row:
+    def changed(row: Row, env: QueryEnvironment) -> Row:
         inside = env.around(columns_of(statement.table, schema, row))
         if not selects(inside):
             return row
@@ -161,7 +161,7 @@ def _update(statement: Update, schema: Schema, lookup: Lookup) -> Step:
             new[place] = to(value(inside))
         return tuple(new)
 
-    def update(body: Body) -> None:
+    def update(body: BodyContext) -> None:
         env = body.environment()
         body.tables[table] = [changed(row, env) for row in body.tables[table]]
 
@@ -172,14 +172,14 @@ def _delete(statement: Delete, schema: Schema, lookup: Lookup) -> Step:
     table = statement.table.lower()
     selects = compile_condition_in_query(statement.where, lookup)
 
-    def selected(row: Row, env: Environment) -> bool:
+    def selected(row: Row, env: QueryEnvironment) -> bool:
         return selects(env.around(columns_of(statement.table, schema, row)))
 
-    def delete(body: Body) -> None:
+    def delete(body: BodyContext) -> None:
         env = body.environment()
         body.tables[table] = [row for row in body.tables[table] if not selected(row, env)]
 
-    def delete_from_window(body: Body) -> None:
+    def delete_from_window(body: BodyContext) -> None:
         env = body.environment()
         assert body.inwindow is not None, "a body that names inwindow has declared it"
         body.inwindow.delete(lambda args: selected(body.window_row(args), env))

@@ -10,21 +10,21 @@ from math import gcd
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import (
-    Aggregate,
     BaseRun,
     Panes,
     Returned,
+    RowAggregate,
     Stepper,
     WindowFactory,
     base_of,
     window_version,
 )
-from slicemill.aggregate.frame import Frame
+from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 
 
-class Partition(Protocol):
+class PartitionWindow(Protocol):
     """The state of a call in one partition; positions are arrival numbers or timestamps (see `Frame`)."""
 
     def arrive(self, position: int, args: Args) -> None: ...
@@ -36,10 +36,10 @@ class Partition(Protocol):
     def restore(self, state: Any) -> None: ...
 
 
-class Unbounded:
+class UnboundedWindow:
     """The base version over all tuples so far."""
 
-    def __init__(self, definition: Aggregate) -> None:
+    def __init__(self, definition: RowAggregate) -> None:
         self._run = BaseRun(base_of(definition))
 
     def arrive(self, position: int, args: Args) -> None:  # noqa: ARG002
@@ -55,10 +55,10 @@ class Unbounded:
         self._run.restore(state)
 
 
-class Tumbling:
+class TumblingWindow:
     """The base version, begun anew in each slot, over the last tuples of the slot that the window covers."""
 
-    def __init__(self, definition: Aggregate, frame: Frame) -> None:
+    def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
         assert frame.length is not None
         self._base, self._frame, self._length = base_of(definition), frame, frame.length
         self._run = BaseRun(self._base)
@@ -82,13 +82,13 @@ class Tumbling:
         self._run.restore(run)
 
 
-class Sliding:
+class SlidingWindow:
     """The window version: the oldest tuples expire, the new one is inserted, then it is told of (M32).
 
     Under ACTIVE EXPIRATION tuples expire by the clock of the call, which calls `expire` (M36).
     """
 
-    def __init__(self, window: WindowFactory, frame: Frame) -> None:
+    def __init__(self, window: WindowFactory, frame: WindowFrame) -> None:
         self._frame = frame
         self._inwindow = Inwindow()
         self._accumulator = window(self._inwindow)
@@ -124,15 +124,15 @@ class Sliding:
         self._stepper.restore(steps)
 
 
-class Paned:
+class PanedWindow:
     """The base version per pane of gcd(length, slide); what panes return goes through the window version."""
 
-    def __init__(self, definition: Aggregate, frame: Frame) -> None:
+    def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
         assert frame.length is not None and frame.slide is not None
         panes = definition.panes or Panes(base_of(definition), definition)
         self._length = gcd(frame.length, frame.slide)
         self._base, self._combine = panes.pane, panes.combine
-        self._combined = Sliding(window_version(panes.combine), frame.in_panes(self._length))
+        self._combined = SlidingWindow(window_version(panes.combine), frame.in_panes(self._length))
         self._number = 0
         self._open: BaseRun | None = None
 
@@ -164,14 +164,14 @@ class Paned:
             self._open.restore(opened)
 
 
-def fresh_partition(definition: Aggregate, frame: Frame) -> Partition:
+def fresh_partition(definition: RowAggregate, frame: WindowFrame) -> PartitionWindow:
     """A fresh partition, by the strategy of the call."""
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
-            return Unbounded(definition)
+            return UnboundedWindow(definition)
         case Strategy.TUMBLE:
-            return Tumbling(definition, frame)
+            return TumblingWindow(definition, frame)
         case Strategy.PANES:
-            return Paned(definition, frame)
+            return PanedWindow(definition, frame)
         case _:
-            return Sliding(window_version(definition), frame)
+            return SlidingWindow(window_version(definition), frame)

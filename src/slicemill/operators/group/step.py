@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda, prepare
+from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda, prepare
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.operators import specs as op
@@ -122,7 +122,7 @@ class GroupCallsStep:
             values = state.keys[0].values(numbers)
             rows = pa.table([*rows.columns, *values], names=[TS, SEQ, ARRIVAL, *self._key_names])
         answers = [
-            Answers(
+            CallAnswers(
                 result.groups,
                 np.full(len(result.groups), state.latest_ts),
                 result.columns,

@@ -1,6 +1,6 @@
 """Built-in aggregates with OVER, whole tables at a time (M31-M37).
 
-Rows are sorted by partition, then by arrival. Every window, whatever its box in the dispatch table, is then a
+Rows are sorted by partition, then by arrival. Every window, whatever its strategy, is then a
 stretch of neighbouring rows, and the windows of later tuples begin and end later:
 
     partition   a a a a a | b b b | c c c c

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Answers, Tuples, Uda
+from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
@@ -63,7 +63,7 @@ class CallsOfMember:
         returned = {name for own in names.values() for name in own}
         self._passed = [name for name in schema.names if name not in returned]
 
-    def run(self, table: pa.Table, answers: Mapping[int, Answers], until: int) -> tuple[pa.Table, int]:
+    def run(self, table: pa.Table, answers: Mapping[int, CallAnswers], until: int) -> tuple[pa.Table, int]:
         mine = [
             replace(answers[number], columns=[answers[number].columns[place] for place in places])
             for number, places in self._places.items()
@@ -120,7 +120,7 @@ class SharedCallsStep:
         numbers = {
             key: partitioned.numbers(table, self._keys(key)) for key, partitioned in self._partitions.items()
         }
-        answers: dict[int, Answers] = {}
+        answers: dict[int, CallAnswers] = {}
         for number, routine in self._routines.items():
             arguments = [_or_null(given[e], e, table.num_rows) for e in routine.state.arguments]
             tuples = Tuples(arguments, numbers[routine.state.partition_by], table.column(TS).to_numpy())
@@ -138,7 +138,7 @@ class SharedCallsStep:
         member: CallsOfMember,
         table: pa.Table,
         given: Mapping[Expr, Vector | ExpressionError],
-        answers: Mapping[int, Answers],
+        answers: Mapping[int, CallAnswers],
         until: int,
     ) -> Part:
         for argument in member.arguments:

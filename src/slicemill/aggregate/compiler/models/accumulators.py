@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slicemill.aggregate.compiler.layout import Columns
+from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.models.expressions import Pair
 from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.esl.types.schema import BIGINT, DOUBLE
@@ -24,7 +24,7 @@ VALUE, FRESH = "v", "w"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccumulatorPlace:
     """Where a accumulator writes: the source, its partition's record, and room in pools by their names.
 
     `count` is the field that counts the elements.
@@ -55,14 +55,14 @@ class AccumulatorCode(ABC):
 
     worn = False
 
-    def __init__(self, core: Core, place: Place) -> None:
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
         self.core, self.place = core, place
 
     def fields(self) -> dict[str, str]:
         """What it keeps in the record, by name, with the types."""
         return {}
 
-    def pools(self) -> dict[str, Columns]:
+    def pools(self) -> dict[str, RecordColumns]:
         """What it keeps for several elements."""
         return {}
 
@@ -211,8 +211,8 @@ class Candidates(AccumulatorCode):
     def fields(self) -> dict[str, str]:
         return {self.place.name("arrived"): "i8", self.place.name("gone"): "i8"}
 
-    def pools(self) -> dict[str, Columns]:
-        return {self.place.name(self._pool): Columns({"value": DOUBLE, "number": BIGINT})}
+    def pools(self) -> dict[str, RecordColumns]:
+        return {self.place.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
 
     def came(self, image: Pair, twice: bool) -> None:
         del twice
@@ -253,8 +253,8 @@ class ElementQueue(AccumulatorCode):
 
     _pool = "queue"
 
-    def pools(self) -> dict[str, Columns]:
-        return {self.place.name(self._pool): Columns({"value": DOUBLE})}
+    def pools(self) -> dict[str, RecordColumns]:
+        return {self.place.name(self._pool): RecordColumns({"value": DOUBLE})}
 
     def came(self, image: Pair, twice: bool) -> None:
         del twice
@@ -280,8 +280,10 @@ class RankHeaps(AccumulatorCode):
         names = ("arrived", "gone", "live_below", "live_above")
         return {self.place.name(name): "i8" for name in names}
 
-    def pools(self) -> dict[str, Columns]:
-        return {self.place.name(pool): Columns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools}
+    def pools(self) -> dict[str, RecordColumns]:
+        return {
+            self.place.name(pool): RecordColumns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools
+        }
 
     def _share(self) -> tuple[int, int]:
         share = self.core.options[0] if self.core.options else None
@@ -344,7 +346,7 @@ class RankHeaps(AccumulatorCode):
         return f"{name}h", f"{name}l"
 
 
-class TwoStacks(AccumulatorCode):
+class CombiningStacks(AccumulatorCode):
     """An operator that cannot be undone, here gcd.
 
     The older elements each hold what comes of them and of those between them and the border; the value of the
@@ -356,8 +358,8 @@ class TwoStacks(AccumulatorCode):
     def fields(self) -> dict[str, str]:
         return {self.place.name("front"): "i8", self.place.name("back"): "i8"}
 
-    def pools(self) -> dict[str, Columns]:
-        return {self.place.name(self._pool): Columns({"value": BIGINT})}
+    def pools(self) -> dict[str, RecordColumns]:
+        return {self.place.name(self._pool): RecordColumns({"value": BIGINT})}
 
     def came(self, image: Pair, twice: bool) -> None:
         del twice
@@ -388,19 +390,19 @@ class TwoStacks(AccumulatorCode):
         return f"float(abs({name}))", "0.0"
 
 
-def _append(place: Place, pool: str, value: str) -> None:
+def _append(place: AccumulatorPlace, pool: str, value: str) -> None:
     place.make_room(pool)
     rows = f"{place.record}.{pool}_rows"
     place.out.line(f"{place.row(pool, rows)}.value = {value}")
     place.out.line(f"{rows} += 1")
 
 
-def drop_first(place: Place, pool: str) -> None:
+def drop_first(place: AccumulatorPlace, pool: str) -> None:
     place.out.line(f"{place.record}.{pool}_at += 1")
     place.out.line(f"{place.record}.{pool}_rows -= 1")
 
 
-def _if_any(place: Place, pool: str, found: str) -> Pair:
+def _if_any(place: AccumulatorPlace, pool: str, found: str) -> Pair:
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
     with place.out.block(f"if {place.record}.{pool}_rows > 0:"):
@@ -422,11 +424,11 @@ _SIMPLE: dict[str, type[AccumulatorCode]] = {
     "median": RankHeaps,
     "quantile": RankHeaps,
     "topk": RankHeaps,
-    "gcd": TwoStacks,
+    "gcd": CombiningStacks,
 }
 
 
-def simple_accumulator(core: Core, place: Place) -> AccumulatorCode:
+def simple_accumulator(core: Core, place: AccumulatorPlace) -> AccumulatorCode:
     if core.counts:
         return ElementCount(core, place)
     if core.aggregate not in _SIMPLE:

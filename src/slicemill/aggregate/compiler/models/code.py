@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Place, simple_accumulator
+from slicemill.aggregate.compiler.layout import RecordColumns
+from slicemill.aggregate.compiler.models.accumulators import (
+    AccumulatorCode,
+    AccumulatorPlace,
+    simple_accumulator,
+)
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
 from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
@@ -48,7 +52,7 @@ class ModelCode:
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
-        place = Place(self.out, self.record, number, count, self._make_room)
+        place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
         if way is CoreMethod.RECOMPUTE:
             return RecomputedCore(core, place)
         if core.weight is None:
@@ -71,7 +75,7 @@ class ModelCode:
 
     # -- what the loop asks --------------------------------------------------------------------------------
 
-    def columns(self) -> Columns:
+    def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []
         for end, _, _, worn in self._vectors():
             extra += [(f"count{end}", "i8"), (f"missing{end}", "i8")]
@@ -79,7 +83,7 @@ class ModelCode:
         extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
         for accumulator in self.accumulators:
             extra += self._fields(accumulator).items()
-        return Columns({}, extra=extra)
+        return RecordColumns({}, extra=extra)
 
     def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
         """All that the record holds for a core."""
@@ -111,7 +115,7 @@ class ModelCode:
                 }
         return fields, pools
 
-    def pool_columns(self, table: str) -> Columns:
+    def pool_columns(self, table: str) -> RecordColumns:
         return next(
             accumulator.pools()[table] for accumulator in self.accumulators if table in accumulator.pools()
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Place, drop_first
+from slicemill.aggregate.compiler.layout import RecordColumns
+from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, AccumulatorPlace, drop_first
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
@@ -21,15 +21,15 @@ class RecomputedCore(AccumulatorCode):
 
     _pool = "elements"
 
-    def __init__(self, core: Core, place: Place) -> None:
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
         super().__init__(core, place)
         self.names: Mapping[Expr, Pair] = {}
         self._aged = AGE in walk(core.argument)
 
-    def pools(self) -> dict[str, Columns]:
+    def pools(self) -> dict[str, RecordColumns]:
         types = {f"x{number}": DOUBLE for number in range(len(self.core.columns))}
         types |= {"at": BIGINT} if self._aged or not types else {}
-        return {self.place.name(self._pool): Columns(types)}
+        return {self.place.name(self._pool): RecordColumns(types)}
 
     def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
         """An element has come, with these columns."""

@@ -15,8 +15,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import comb
 
-from slicemill.aggregate.compiler.layout import Columns
-from slicemill.aggregate.compiler.models.accumulators import FRESH, VALUE, AccumulatorCode, Place, drop_first
+from slicemill.aggregate.compiler.layout import RecordColumns
+from slicemill.aggregate.compiler.models.accumulators import (
+    FRESH,
+    VALUE,
+    AccumulatorCode,
+    AccumulatorPlace,
+    drop_first,
+)
 from slicemill.aggregate.compiler.models.expressions import PI, Pair, constant
 from slicemill.aggregate.compiler.source import Writer
 from slicemill.esl.types.schema import DOUBLE
@@ -179,7 +185,7 @@ class Weighted(AccumulatorCode):
 
     worn = True
 
-    def __init__(self, core: Core, place: Place) -> None:
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
         super().__init__(core, place)
         assert core.weight is not None
         self.powers = powers_of(core, place.out)
@@ -277,7 +283,7 @@ class WeightedStacks(AccumulatorCode):
 
     _pool = "weights"
 
-    def __init__(self, core: Core, place: Place) -> None:
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
         super().__init__(core, place)
         self.powers = powers_of(core, place.out)
 
@@ -293,9 +299,9 @@ class WeightedStacks(AccumulatorCode):
         }
         return {**back, self.place.name("front"): "i8", self.place.name("behind"): "i8"}
 
-    def pools(self) -> dict[str, Columns]:
+    def pools(self) -> dict[str, RecordColumns]:
         names = [name for mode, powers in enumerate(self.powers) for name in powers.all_names(f"m{mode}_")]
-        return {self.place.name(self._pool): Columns(dict.fromkeys(names, DOUBLE))}
+        return {self.place.name(self._pool): RecordColumns(dict.fromkeys(names, DOUBLE))}
 
     def _row(self, index: str, mode: int) -> str:
         return f"{self.place.row(self.place.name(self._pool), index)}.m{mode}_"
