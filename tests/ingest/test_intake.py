@@ -105,7 +105,7 @@ def test_bad_and_late_rows_are_streams_that_are_stamped_on_entry() -> None:
     bad = pa.table({"raw": ["x"], "reason": ["no number"]})
     intake = kept.open()
     intake.admit("", rows([9]), 1, BEGINNING, 50)
-    found = intake.admit("", rows([1]), 1, BEGINNING, 60, errors=bad, side_promised=65)
+    found = intake.admit("", rows([1]), 1, BEGINNING, 60, errors=bad, side_watermark=65)
     assert tuples(found.late, "_ts", "_seq") == [(65, 1)] and tuples(found.errors, "_ts", "_seq") == [(65, 0)]
     kept.keep(found)
     found = kept.open().admit("", None, 1, BEGINNING, 55, errors=bad)

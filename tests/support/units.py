@@ -161,5 +161,5 @@ def _run(
                     # Rows that come in a later run are not before those that are there.
                     positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
                     assert positions == sorted(positions)
-                    memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
+                    memory.complete[log] = min(outcome.watermarks[log] for outcome in outcomes)
     return memory.rows

@@ -71,7 +71,7 @@ _TRIES = 3
 
 
 class Dispatcher:
-    """`watermark` says how far a log is complete; `after_run` sees every run that is committed."""
+    """`watermark` returns the watermark of a log; `after_run` sees every run that is committed."""
 
     def __init__(
         self,
@@ -423,7 +423,7 @@ class Dispatcher:
         if unit is None or unit.run is None or unit.run.number != done.run:
             return
         unit.run.done.append(done)
-        if unit.run.complete:
+        if unit.run.all_done:
             finished.append((unit, unit.finish(now, change)))
         elif unit.run.failed is not None and unit.run.answered == unit.cells:
             self._give_up(unit, unit.run.failed, change)

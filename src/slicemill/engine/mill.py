@@ -480,9 +480,9 @@ class Mill:
             self._change_members(plan, running)
         unit = RunningUnit(plan, self.home, self._id)
         unit.compiled = not self._started
-        for log, ts in unit.told().items():
+        for log, ts in unit.input_watermarks().items():
             if log in self.streams:
-                self.streams[log].promise_at_least(ts)
+                self.streams[log].announce_at_least(ts)
         return unit
 
     def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
@@ -495,9 +495,9 @@ class Mill:
         before = running
         if before is None:
             before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
-            for log, ts in before.told().items():
+            for log, ts in before.input_watermarks().items():
                 if log in self.streams:
-                    self.streams[log].promise_at_least(ts)
+                    self.streams[log].announce_at_least(ts)
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
 
@@ -521,8 +521,8 @@ class Mill:
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
             return END, now, False
-        frontier = self.home.logs[log].frontier
-        return (BEGINNING if frontier is None else frontier), now, False
+        newest = self.home.logs[log].max_ts
+        return (BEGINNING if newest is None else newest), now, False
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
         now = self._clock()

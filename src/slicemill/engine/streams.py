@@ -90,7 +90,7 @@ class RunningStream:
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._noticed = False
         self._announced = BEGINNING
-        self._reached_us = 0
+        self._advanced_us = 0
         self._by_clock = False
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
@@ -227,8 +227,8 @@ class RunningStream:
 
     # -- time ------------------------------------------------------------------------------------------
 
-    def promise_at_least(self, ts: int) -> None:
-        """What a unit has been told before a restart still holds."""
+    def announce_at_least(self, ts: int) -> None:
+        """A watermark that a unit was given before a restart still holds."""
         self._announced = max(self._announced, ts)
 
     def watermark(self, now: int) -> Watermark:
@@ -244,8 +244,8 @@ class RunningStream:
         if found > self._announced:
             arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
             moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
-            self._announced, self._reached_us, self._by_clock = found, moment, not by_data
-        return self._announced, self._reached_us, self._by_clock
+            self._announced, self._advanced_us, self._by_clock = found, moment, not by_data
+        return self._announced, self._advanced_us, self._by_clock
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -142,7 +142,7 @@ class Worker:
             item.cell,
             item.run,
             written,
-            outcome.complete,
+            outcome.watermarks,
             outcome.errors,
             outcome.rows,
             arrivals,
@@ -213,14 +213,14 @@ class Worker:
 
         Also tuples of other cells move time.
         """
-        last = max(spans.values(), key=lambda span: span.reached_us)
+        last = max(spans.values(), key=lambda span: span.advanced_us)
         by_clock = last.watermark if last.by_clock and last.watermark < END else None
         exchanges = program.plan.exchanges
         arrivals = (
             self._spread(span, exchanges[log]).arrivals if log in exchanges else arrivals_of([tables[log]])
             for log, span in spans.items()
         )
-        return dated(made, arrivals, last.reached_us, by_clock)
+        return dated(made, arrivals, last.advanced_us, by_clock)
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
         cell = self.cells[item.mill, item.unit, item.cell]

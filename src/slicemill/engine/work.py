@@ -31,7 +31,7 @@ Watermark: TypeAlias = tuple[int, int, bool]
 class LogSpan:
     """Epochs of a log that a run reads, and the log's watermark behind them.
 
-    `reached_us` is when the watermark got there, by the clock or by data: a result that only time releases
+    `advanced_us` is when the watermark got there, by the clock or by data: a result that only time releases
     was due then.
     """
 
@@ -40,7 +40,7 @@ class LogSpan:
     epochs: tuple[Epoch, ...]
     watermark: int
     needed: frozenset[str]
-    reached_us: int = 0
+    advanced_us: int = 0
     by_clock: bool = False
 
 
@@ -77,7 +77,7 @@ class RunUnit:
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
-    latest: Mapping[str, int] = field(default_factory=dict)  # what all cells have told of it, by node
+    latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
@@ -99,7 +99,7 @@ class ReadStream:
     """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
 
     `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
-    are the rows that wait to be put in order. `announced` is the watermark that units have been told.
+    are the rows that wait to be put in order. `announced` is the stream's watermark that units were given.
     """
 
     mill: str

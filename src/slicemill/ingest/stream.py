@@ -131,7 +131,7 @@ class OpenStream:
                 self._readers[partition].committed(offset)
 
     def read(self, offsets: Mapping[str, Any], announced: int, limit_rows: int, now_us: int) -> StreamRead:
-        """Read each partition from its offset on; `announced` is the watermark that units have been told."""
+        """Read each partition from its offset on; `announced` is the watermark that units were given."""
         found = StreamRead([], dict(offsets), ended=True)
         for partition, reader in self._readers.items():
             batch = reader.read(offsets.get(partition), limit_rows)

@@ -9,7 +9,7 @@ from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError
 from slicemill.storage.journal import JOURNAL
 
 FORMAT = "FORMAT"
-CURRENT = 1
+CURRENT = 2
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 
