@@ -6,6 +6,8 @@ is still the same goes on with what it has; another one begins anew. All of thes
 
 from __future__ import annotations
 
+from typing import Any
+
 from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
@@ -18,9 +20,8 @@ from slicemill.storage.codec import register, stored_as
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "type": types.Type,
-    "column": types.Column,
+    "column.origin": types.ColumnOrigin,
     "schema": types.Schema,
-    "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,
     "expr.call": expression.Call,
     "expr.cast": expression.Cast,
@@ -47,6 +48,15 @@ _CLASSES: dict[str, type] = {
 
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
+
+
+def _without_origin(plain: dict[str, Any]) -> dict[str, Any]:
+    return plain | {"origin": None}
+
+
+# Version 1 found a column's origin in its name.
+stored_as("column", version=2, upgrade={1: _without_origin})(types.Column)
+stored_as("expr.column", version=2, upgrade={1: _without_origin})(expression.ColumnRef)
 
 # A model is its text: what follows from it is computed again.
 register(
