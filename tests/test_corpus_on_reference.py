@@ -6,12 +6,13 @@ import pytest
 
 from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.esl.types.relation import RelationQuery
+from slicemill.operators.context import relation_rows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine
 from slicemill.reference.nos import Strategy
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.translate import relation_rows, translate
+from slicemill.reference.translate import translate
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 
 

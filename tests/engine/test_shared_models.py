@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.specs import SharedWindows
+from slicemill.operators.panes.spec import SharedWindows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from support.corpus import Event, TimedRow

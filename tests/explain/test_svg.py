@@ -13,9 +13,10 @@ from slicemill.esl import bind
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.svg_shapes import FAINT_INK, INK, LOOKS, NAMED, PANEL, PAPER, WAITS
 from slicemill.explain.svg_text import text_width, wrapped
+from slicemill.explain.words import role_of
 from slicemill.operators.graph import QueryGraph
+from slicemill.operators.kind import Role
 from slicemill.plan.build import build_graph
-from slicemill.plan.explain_words import Role, role_of
 from slicemill.plan.rules.push_selections import push_selections
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.compiler.call import CallAnswers
+from slicemill.aggregate.calls import CallAnswers
 from slicemill.esl.types.schema import BIGINT
 from slicemill.operators.assembly import Assembly, AssemblyState
 from slicemill.scalar.vectors import Vector

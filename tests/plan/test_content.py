@@ -11,7 +11,7 @@ import pytest
 from slicemill.esl import bind
 from slicemill.esl.types.expression import ColumnRef, Literal
 from slicemill.esl.types.schema import BIGINT, INT, VARCHAR
-from slicemill.operators import specs as op
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.plan.content import digest, digest_of_calls, quoted, short
 
 SCRIPT = """
@@ -40,8 +40,8 @@ def test_sets_and_mappings_have_no_order() -> None:
 
 
 def test_what_is_measured_and_what_is_left_at_its_default_does_not_count() -> None:
-    join = op.SharedJoin(((), ()), ())
-    assert digest(join) == digest(op.SharedJoin(((), ()), (), (), None))
+    join = SharedJoin(((), ()), ())
+    assert digest(join) == digest(SharedJoin(((), ()), (), (), None))
 
 
 def test_what_is_no_content_is_refused() -> None:

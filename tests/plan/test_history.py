@@ -6,7 +6,8 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Part, SharedJoin
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.part.spec import Part
 from slicemill.plan.build import build_graph
 from slicemill.plan.history import history_us
 from slicemill.plan.members import without_outputs

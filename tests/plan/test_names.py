@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.models.spec import SharedModels
+from slicemill.operators.panes.spec import SharedWindows
+from slicemill.operators.streams.spec import Sink
+from slicemill.operators.union.spec import Merge
 from slicemill.plan.build import build_graph
 from slicemill.plan.logs import log_of
 from slicemill.plan.members import names_of_state
@@ -98,7 +102,7 @@ def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
 
 def _without_others(node: Node, behind: frozenset[str]) -> Node:
     operator = node.operator
-    if isinstance(operator, (op.SharedJoin, op.SharedModels, op.SharedWindows)):
+    if isinstance(operator, (SharedJoin, SharedModels, SharedWindows)):
         operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
     return replace(node, operator=operator)
 
@@ -186,7 +190,7 @@ def test_what_keeps_state_belongs_to_a_query_and_equal_state_within_it_is_kept_o
     graph, units = planned({"a": SELECTS[13], "b": SELECTS[13], "c": twice})
     own = {node_id: graph[node_id].owner for unit in units for node_id in unit.stateful_nodes}
     assert sorted(own.values()) == ["a", "b", "c", "c"]  # an aggregate each, and the union of c
-    (union,) = (node for node in graph if isinstance(node.operator, op.Merge))
+    (union,) = (node for node in graph if isinstance(node.operator, Merge))
     assert len(set(union.inputs)) == 1
 
 
@@ -195,7 +199,7 @@ def test_names_that_look_like_those_of_nodes_and_units_are_told_apart() -> None:
     texts = "".join(f'CREATE QUERY "{name}" AS {SELECTS[9 + n]};' for n, name in enumerate(odd))
     catalog = bind(f"{DECLARED}{texts}CREATE QUERY plain AS {SELECTS[0]};").catalog
     graph, units = planned_from(catalog)
-    assert {node.operator.query for node in graph if isinstance(node.operator, op.Sink)} == {*odd, "plain"}
+    assert {node.operator.query for node in graph if isinstance(node.operator, Sink)} == {*odd, "plain"}
     assert len({unit.id for unit in units}) == len(units)
     for name in odd:
         less = catalog.copy()

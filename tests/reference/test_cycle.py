@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from slicemill.aggregate.builtins import SUM
 from slicemill.aggregate.definition import RowCall
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.operators.join.rows import JoinByRows, TimeWindow
 from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Project, Select, Union
 from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
@@ -78,7 +78,7 @@ def _make(kind: str) -> Any:
     if kind == "project":
         return Project(lambda row: row[:1])
     if kind == "join":
-        return WindowJoin(
+        return JoinByRows(
             (TimeWindow(30), TimeWindow(50)), lambda row: (int(str(row[0])) + len(row)) % 2 == 0
         )
     return Union()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.operators.join.rows import JoinByRows, TimeWindow
 from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
 from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.sources import Arrival, SourceSpec
 from slicemill.reference.stateless import Select, Union
 
@@ -122,7 +122,7 @@ def test_a_union_of_a_latent_and_a_stamped_stream_merges_by_arrival() -> None:
 
 
 def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() -> None:
-    join = WindowJoin((TimeWindow(10), TimeWindow(10)), lambda _: False)
+    join = JoinByRows((TimeWindow(10), TimeWindow(10)), lambda _: False)
     nodes = [
         *(SourceSpec(name, "external") for name in "ABC"),
         OperatorSpec("J", join, ("A", "B")),

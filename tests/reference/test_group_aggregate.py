@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Operator
 from slicemill.rows import Row, Timed
 from support.stored import stored
 
@@ -103,7 +103,7 @@ def test_over_an_empty_table_there_is_one_row_without_group_by_and_none_with() -
 
 def test_it_is_an_operator_that_never_waits() -> None:
     operator = GroupAggregate([call(DECAY, 0)])
-    assert isinstance(operator, Operator)
+    assert isinstance(operator, RowOperator)
     assert (operator.inputs, operator.waits_for_time, operator.advance(9)) == (1, False, ())
 
 

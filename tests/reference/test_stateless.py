@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.operator import Operator
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.stateless import Project, Select, Sink, Union
 from slicemill.rows import Timed
 
@@ -33,8 +33,8 @@ def test_a_sink_collects_in_order() -> None:
 
 
 @pytest.mark.parametrize("operator", [Select(bool), Project(lambda row: row), Union(), Sink()])
-def test_stateless_operators_keep_the_contract_and_hold_nothing_back(operator: Operator) -> None:
-    assert isinstance(operator, Operator)
+def test_stateless_operators_keep_the_contract_and_hold_nothing_back(operator: RowOperator) -> None:
+    assert isinstance(operator, RowOperator)
     assert operator.waits_for_time == isinstance(operator, Union)
     assert list(operator.advance(10)) == []
     assert list(operator.finish()) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.reference.operator import Operator
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.table_join import TableJoin
 from slicemill.rows import Row, Timed
 
@@ -39,6 +39,6 @@ def test_a_left_join_with_an_empty_table_knows_the_tables_width() -> None:
 
 def test_it_is_an_operator_that_never_waits() -> None:
     join = TableJoin(SELLERS, 2, same_seller)
-    assert isinstance(join, Operator)
+    assert isinstance(join, RowOperator)
     assert not join.waits_for_time
     assert [*join.advance(10), *join.finish()] == []

@@ -9,7 +9,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
-from slicemill.reference.operator import Holding, Operator
+from slicemill.operators.row_operator import Holding, RowOperator
 from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
@@ -148,5 +148,5 @@ def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
     sliding = WindowAggregate(
         [over(BUILTINS["sum"], WindowFrame("ROWS", 2)), over(ECHO, WindowFrame("RANGE", 2, slide=2))]
     )
-    assert isinstance(plain, Operator) and isinstance(plain, Holding)
+    assert isinstance(plain, RowOperator) and isinstance(plain, Holding)
     assert (plain.inputs, plain.waits_for_time, sliding.waits_for_time) == (1, False, True)

@@ -39,19 +39,19 @@ from slicemill.esl.types.expression import (
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
+from slicemill.operators.coalesce.rows_accuracy import Newest, Partition
 from slicemill.operators.drop.step import DropState
+from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import Seats
 from slicemill.operators.over.calls import WindowState
 from slicemill.operators.over.events import Events
 from slicemill.operators.panes.state import MemberState, PaneState
 from slicemill.operators.row_step import RowState
-from slicemill.operators.specs import AgeLimit, JoinMember
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.reference.coalesce import _Partition
-from slicemill.reference.coalesce_accuracy import Newest, Partition
 from slicemill.reference.window_slide import Answer
 from slicemill.rows import Timed
 from slicemill.shedding.accuracy import AccuracySums

@@ -33,7 +33,7 @@ TAGS = frozenset(
 )
 
 Value: TypeAlias = bool | int | float | Decimal | str | tuple[int, int] | None
-Row: TypeAlias = tuple[Value, ...]
+Row: TypeAlias = tuple[object, ...]
 TimedRow: TypeAlias = tuple[int | None, Row]
 
 
@@ -533,7 +533,7 @@ def _same_row(expected: TimedRow, got: TimedRow) -> bool:
     return all(_same_value(wanted, found) for wanted, found in zip(expected[1], got[1], strict=True))
 
 
-def _same_value(expected: Value, got: Value) -> bool:
+def _same_value(expected: object, got: object) -> bool:
     if isinstance(expected, float) and isinstance(got, float):
         return isclose(expected, got, rel_tol=1e-9, abs_tol=1e-12) or (isnan(expected) and isnan(got))
     return type(expected) is type(got) and expected == got

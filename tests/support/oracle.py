@@ -13,6 +13,7 @@ import duckdb
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
 from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Type
 
 Row = tuple[object, ...]
@@ -35,7 +36,9 @@ class Oracle:
             self._fill(name, rows, timed=False)
 
     def rows(self, query: str) -> list[Timed]:
-        found = self.database.execute(self._sql(self.catalog.queries[query].query)).fetchall()
+        asked = self.catalog.queries[query].query
+        assert not isinstance(asked, RelationQuery)
+        found = self.database.execute(self._sql(asked)).fetchall()
         return [(row[0], tuple(row[1:])) for row in found]
 
     def _fill(self, name: str, rows: Sequence[Row], timed: bool) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import specs as op
+from slicemill.operators.context import fed_by
+from slicemill.operators.lookup.spec import Materialize
+from slicemill.operators.streams.spec import Scan, Sink, Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.reference.translate import Translator, fed_by
+from slicemill.reference.translate import Translator
 from slicemill.rows import Timed
 from support.corpus import Event, Row, TimedRow
 
@@ -21,13 +23,14 @@ def by_reference(
     translator = Translator(graph, catalog, tables)
     made: dict[str, list[Timed]] = {}
     for node in graph:
-        if isinstance(node.operator, op.Source):
+        if isinstance(node.operator, Source):
             mine = (event for event in events if event.stream == node.operator.stream)
             made[node.id] = [Timed(e.ts_us, e.row) for e in mine if e.ts_us is not None and e.row is not None]
-        elif isinstance(node.operator, op.Sink):
+        elif isinstance(node.operator, Sink):
             made[node.id] = made[node.inputs[0]]
-        elif not isinstance(node.operator, (op.Scan, op.Materialize)):
-            operator, out = translator.operator(node), []
+        elif not isinstance(node.operator, (Scan, Materialize)):
+            operator = translator.operator(node)
+            out: list[Timed] = []
             inputs = enumerate(made[source] for source in fed_by(node, graph))
             arriving = [(tuple_, port) for port, tuples in inputs for tuple_ in tuples]
             for tuple_, port in sorted(arriving, key=lambda arrived: (arrived[0].ts, arrived[1])):

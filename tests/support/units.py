@@ -142,8 +142,8 @@ def _run(
             for log in unit.inputs:
                 new = memory.rows[log][read[unit.id, log] :]
                 read[unit.id, log] = len(memory.rows[log])
-                timed, seqs, arrivals = ([row[place] for row in new] for place in range(3))
-                inputs[log] = to_table(timed, schemas[log], arrivals, seqs)
+                timed, seqs = [row[0] for row in new], [row[1] for row in new]
+                inputs[log] = to_table(timed, schemas[log], [row[2] for row in new], seqs)
             complete = {log: memory.complete[log] for log in unit.inputs}
             for outcomes in run_cells(parts, inputs, complete):
                 if checkpoints is not None:

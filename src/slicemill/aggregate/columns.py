@@ -95,7 +95,7 @@ def weights_of(rows: Rows) -> Places:
 
 
 def sums_over(values: Places, windows: Windows) -> Places:
-    """Whole numbers summed over each window; they wrap around, so the sums must fit."""
+    """Integers summed over each window; they wrap around, so the sums must fit."""
     total: Places = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
     sums: Places = total[windows.ends] - total[windows.starts]
     return sums

@@ -17,7 +17,11 @@ from typing import Any, Protocol, cast
 
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.schema import Kind, Type
 from slicemill.rows import Row
+from slicemill.scalar.functions.casts import converter
+from slicemill.scalar.values import bigint_checked
 from slicemill.storage.codec import stored_as
 
 Returned = list[object]
@@ -249,3 +253,20 @@ def window_version(definition: RowAggregate) -> WindowFactory:
     if definition.window is not None:
         return definition.window
     return partial(RecomputedWindow, base_of(definition))
+
+
+def declared(type_: Type) -> Callable[[Any], object] | None:
+    """Takes what an aggregate returned, if not NULL, to a type; None where values are as declared anyway.
+
+    As in Spark, a sum of BIGINTs that needs more than 64 bits is an error, and a DECIMAL is rounded to the
+    scale of its column, half away from zero.
+    """
+    if type_.kind is Kind.DECIMAL:
+        return converter(t.ANY, type_)
+    if type_.kind is Kind.DOUBLE:
+        return _as_double
+    return bigint_checked if type_.kind is Kind.BIGINT else None
+
+
+def _as_double(value: object) -> object:
+    return float(value) if isinstance(value, int) else value

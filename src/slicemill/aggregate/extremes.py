@@ -188,7 +188,7 @@ Choice = Callable[[Rows, Windows], Places]
 
 
 def ranks_of(array: pa.Array) -> Places:
-    """Whole numbers in the order of the values; NaN is the greatest double. Those of NULLs are arbitrary."""
+    """Integers in the order of the values; NaN is the greatest double. Those of NULLs are arbitrary."""
     kind = array.type
     if pa.types.is_floating(kind):
         values = np.where(numbers(array) == 0, 0.0, numbers(array))

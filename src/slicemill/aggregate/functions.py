@@ -1,7 +1,8 @@
-"""Which kernel answers a call of a built-in aggregate."""
+"""Calls of built-in aggregates over columns: which statistic answers each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from slicemill.aggregate.columns import ColumnStatistic
@@ -32,18 +33,8 @@ def has_kernel(call: AggregateCall | WindowCall) -> bool:
 
 
 def function_of(call: AggregateCall | WindowCall) -> ColumnStatistic:
-    name = call.name.lower()
-    if name == "count":
-        return ColumnCountDistinct() if call.distinct else ColumnCount()
-    if name in STATISTICS:
-        return ColumnMoments(name, call.arguments[0].type, call.columns[0].type)
-    if name in CHOICES:
-        return ColumnExtreme(CHOICES[name])
-    if name in ("median", "percentile", "quantile"):
-        return ColumnPercentile(float(cast(float, _constant(call, 0.5))))
-    if name in ("listagg", "string_agg"):
-        return ColumnTexts(cast(str, _constant(call, "")))
-    return ColumnApproxCountIf() if counts_ones(call) else ColumnApproxCount()
+    """The statistic over columns that answers a call of a built-in aggregate."""
+    return _MAKERS[call.name.lower()](call)
 
 
 def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
@@ -64,3 +55,34 @@ def is_numbered(call: AggregateCall | WindowCall) -> bool:
 
 def counts_ones(call: AggregateCall | WindowCall) -> bool:
     return call.name.lower() == "approx_count_if"
+
+
+def _count(call: AggregateCall | WindowCall) -> ColumnStatistic:
+    return ColumnCountDistinct() if call.distinct else ColumnCount()
+
+
+def _moments(call: AggregateCall | WindowCall) -> ColumnStatistic:
+    return ColumnMoments(call.name.lower(), call.arguments[0].type, call.columns[0].type)
+
+
+def _extreme(call: AggregateCall | WindowCall) -> ColumnStatistic:
+    return ColumnExtreme(CHOICES[call.name.lower()])
+
+
+def _percentile(call: AggregateCall | WindowCall) -> ColumnStatistic:
+    return ColumnPercentile(float(cast(float, _constant(call, 0.5))))
+
+
+def _texts(call: AggregateCall | WindowCall) -> ColumnStatistic:
+    return ColumnTexts(cast(str, _constant(call, "")))
+
+
+_MAKERS: dict[str, Callable[[AggregateCall | WindowCall], ColumnStatistic]] = {
+    "count": _count,
+    **dict.fromkeys(STATISTICS, _moments),
+    **dict.fromkeys(CHOICES, _extreme),
+    **dict.fromkeys(("median", "percentile", "quantile"), _percentile),
+    **dict.fromkeys(("listagg", "string_agg"), _texts),
+    "approx_count": lambda _: ColumnApproxCount(),
+    "approx_count_if": lambda _: ColumnApproxCountIf(),
+}

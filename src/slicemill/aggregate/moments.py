@@ -31,10 +31,10 @@ from slicemill.aggregate.columns import (
     sums_over,
     whole_numbers,
 )
+from slicemill.aggregate.definition import declared
 from slicemill.aggregate.exact import limbs
 from slicemill.aggregate.exact.totals import with_nonfinite
 from slicemill.aggregate.inwindow import Args
-from slicemill.aggregate.result_types import declared
 from slicemill.aggregate.statistic import Number
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.values import EXACT

@@ -38,24 +38,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# More than four million million tuples: a year and a half of a hundred thousand a second.
-SEQ_BITS = 42
-_MOST_BITS = 62
-# For rows of one cause, and what is left for operators behind: two that fan out may follow each other.
-_FAN_BITS, _LEFT_BITS = 8, 3
+from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
 
 Integers = NDArray[np.int64]
 
 
 def ranked(seqs: Integers, rank: Integers | int, bits: int, ranks: int = 1) -> Integers:
     """Numbers of so many bits that come by their rank first; `ranks` is how many bits ranks have."""
-    lost = max(0, bits + ranks - _MOST_BITS)
+    lost = max(0, bits + ranks - MOST_BITS)
     return np.asarray((seqs >> lost) + (np.asarray(rank, np.int64) << (bits - lost)))
-
-
-def ranked_bits(bits: int, ranks: int = 1) -> int:
-    """How many bits numbers have that come by their rank first."""
-    return min(bits + ranks, _MOST_BITS)
 
 
 def fanned_out(table: pa.Table, bits: int) -> pa.Table:
@@ -69,11 +60,6 @@ def fanned_out(table: pa.Table, bits: int) -> pa.Table:
     again[1:] = (times[1:] == times[:-1]) & (seqs[1:] == seqs[:-1])
     number = rows - np.maximum.accumulate(np.where(again, 0, rows))
     return _with_seqs(table, (seqs << room) + np.minimum(number, (1 << room) - 1))
-
-
-def fanned_bits(bits: int) -> int:
-    """How many bits numbers have where rows of one cause are numbered."""
-    return bits + max(0, min(_FAN_BITS, _MOST_BITS - _LEFT_BITS - bits))
 
 
 @dataclass(frozen=True, slots=True)

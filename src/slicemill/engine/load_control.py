@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slicemill.operators.drop.step import Dropping
+from slicemill.operators.drop.spec import Drop
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import AgeLimit, Drop, SharedJoin
+from slicemill.operators.join.spec import AgeLimit, SharedJoin
 from slicemill.plan.units import Unit
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
+from slicemill.shedding.load import Dropping
 from slicemill.storage.log import Epoch
 
 _US = 1_000_000

@@ -57,14 +57,14 @@ from slicemill.explain.text import explain_text
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
+from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
-from slicemill.reference.translate import relation_rows
 from slicemill.rows import Row
 from slicemill.scheduling.dispatch import Chooser, policy_named
 from slicemill.storage.arrow_schema import to_arrow

@@ -15,22 +15,27 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
-from slicemill.operators.coalesce.step import CoalesceStep
-from slicemill.operators.drop.step import NOTHING, Dropping, DropStep, WholeWindowsStep
+from slicemill.operators.context import StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.group.step import GroupCallsStep
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.join.step import JoinStep, SharedJoinStep
-from slicemill.operators.making import Making
-from slicemill.operators.registry import stateful_step, stateless_step
-from slicemill.operators.row_step import RowStep
-from slicemill.operators.step import Part, SharedStep, StatefulStep, Step
+from slicemill.operators.operator import SharedOperator
+from slicemill.operators.part.spec import Part
+from slicemill.operators.registry import kind_of
+from slicemill.operators.step import (
+    LastWords,
+    LoadControlled,
+    SharedStep,
+    Shedding,
+    Stateful,
+    StatefulStep,
+    Step,
+    StepResult,
+)
 from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.units import Unit
-from slicemill.reference.translate import fed_by
 from slicemill.rows import Row
+from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING
@@ -58,7 +63,7 @@ class UnitPlan:
     def has_last_words(self) -> bool:
         """Says an operator something at the end, at the time of the last tuple?"""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
-        return any(isinstance(operator, (op.GroupAggregate, op.Coalesce)) for operator in operators)
+        return any(kind_of(operator).last_words for operator in operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +112,8 @@ class UnitProgram:
         """What operators with a budget have dropped so far, by node."""
         found: dict[str, Report] = {}
         for node_id, step in self._stateful.items():
-            if isinstance(step, (RowStep, DropStep, CoalesceStep)) and step.shed is not None:
-                found[node_id] = step.shed
-            elif isinstance(step, (SharedJoinStep, JoinStep)):
-                found |= step.sheds
+            if isinstance(step, Shedding):
+                found |= step.sheds(node_id)
         return found
 
     @property
@@ -133,7 +136,9 @@ class UnitProgram:
         has rows, but in the next.
         """
         unit = self.plan.unit
-        self._set_boxes(dropping)
+        for node_id, controlled in self._steps.items():
+            if isinstance(controlled, LoadControlled):
+                controlled.set_load(node_id, dropping)
         for node_id, step in self._with_last_words():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():
@@ -148,40 +153,35 @@ class UnitProgram:
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
 
-    def _run_steps(self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]) -> dict[str, Part]:
+    def _run_steps(
+        self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]
+    ) -> dict[str, StepResult]:
         """What each node gives. A table that many read is put together from its chunks once, not by each."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
-        found: dict[str, Part] = {node: (tables[log], watermarks[log]) for node, log in self._read.items()}
-        parts: dict[str, dict[str, Part]] = {}  # of shared nodes, by member
+        found: dict[str, StepResult] = {
+            node: (tables[log], watermarks[log]) for node, log in self._read.items()
+        }
+        parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
         for node_id, sources in self._fed.items():
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
-            if isinstance(operator, op.Part):
+            if isinstance(operator, Part):
                 shared = sources[0]
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 made = _run(step, [found[source] for source in sources])
                 if isinstance(made, list):
-                    assert isinstance(operator, op.Shared), "nothing else makes parts"
+                    assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
                     parts[node_id] = dict(zip(names, made, strict=True))
                 else:
                     found[node_id] = made
         return found
 
-    def _set_boxes(self, dropping: Mapping[str, Dropping]) -> None:
-        for node_id, step in self._steps.items():
-            if isinstance(step, DropStep):
-                step.dropping = dropping.get(node_id, NOTHING)
-            elif isinstance(step, WholeWindowsStep):
-                step.dropping = dropping.get(step.box, NOTHING)
-            elif isinstance(step, (SharedJoinStep, JoinStep)):
-                step.shorten({name: found.share for name, found in dropping.items()})
-
-    def _with_last_words(self) -> Iterator[tuple[str, GroupCallsStep | CoalesceStep]]:
+    def _with_last_words(self) -> Iterator[tuple[str, LastWords]]:
         for node_id, step in self._stateful.items():
-            if isinstance(step, (GroupCallsStep, CoalesceStep)):
+            if isinstance(step, LastWords):
                 yield node_id, step
 
     def schema_of(self, log: str) -> Schema:
@@ -196,20 +196,14 @@ class UnitProgram:
         return self._empty[log]
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
-        """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
-        if isinstance(node.operator, (op.Scan, op.Materialize, op.Part)):
-            return None
         plan = self.plan
-        making = Making(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers)
-        stateless = stateless_step(making)
-        if stateless is not None:
-            return stateless
-        step = stateful_step(making)
-        self._stateful[node.id] = step
+        step = step_of(StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers))
+        if isinstance(step, Stateful):
+            self._stateful[node.id] = step
         return step
 
 
-def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
+def _run(step: Step | SharedStep, given: Sequence[StepResult]) -> StepResult | list[StepResult]:
     """What a step makes of its inputs; without all of them it makes nothing."""
     tables, watermarks = [], []
     for part in given:
@@ -228,5 +222,5 @@ def _run(step: Step | SharedStep, given: Sequence[Part]) -> Part | list[Part]:
     return made if isinstance(made, tuple) else list(made)
 
 
-def _rows(part: Part | None) -> int:
+def _rows(part: StepResult | None) -> int:
     return part[0].num_rows if isinstance(part, tuple) else 0

@@ -16,7 +16,7 @@ from rich.table import Table
 from slicemill.columns.slice import Cuts, Telling
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
-from slicemill.operators.specs import SharedJoin
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
 from slicemill.storage.home import Home

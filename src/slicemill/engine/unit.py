@@ -38,7 +38,7 @@ from slicemill.engine.work import (
     Watermark,
 )
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.specs import Sink
+from slicemill.operators.streams.spec import Sink
 from slicemill.plan.needs import columns_read
 from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.scheduling.unit_statistics import UnitStatistics

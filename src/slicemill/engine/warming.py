@@ -9,20 +9,26 @@ from collections.abc import Callable, Iterable
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import specs as op
-from slicemill.operators.group.step import warm
-from slicemill.operators.join.warm import warm as warm_joins
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext, step_of
+from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.step import Compiling
+from slicemill.operators.streams.spec import Scan
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import part_of
 
 
 def warm_up(plan: UnitPlan) -> None:
     """Compile what a unit will run."""
-    if any(isinstance(plan.graph[node_id].operator, op.SharedJoin) for node_id in plan.unit.nodes):
-        warm_joins()
     for node_id in plan.unit.nodes:
-        warm(Making(plan.graph[node_id], plan.graph, plan.catalog, plan.tables, None))
+        node = plan.graph[node_id]
+        kind = kind_of(node.operator)
+        if kind.warm is not None:
+            imported(kind.warm)()
+        if kind.compiles:
+            step = step_of(StepContext(node, plan.graph, plan.catalog, plan.tables, None))
+            if isinstance(step, Compiling):
+                for uda in step.udas:
+                    uda.warm()
 
 
 def compile_beside(units: Iterable[RunningUnit], compiled: Callable[[], None]) -> None:
@@ -50,5 +56,5 @@ def warm_up_script(catalog: Catalog) -> None:
     for unit in plan.units:
         graph = part_of(plan.graph, unit)
         # The rows of tables, which are compiled into aggregates that read them, come with the mill.
-        if not any(isinstance(node.operator, op.Scan) for node in graph):
+        if not any(isinstance(node.operator, Scan) for node in graph):
             warm_up(UnitPlan(unit, graph, catalog.without_queries(), {}))

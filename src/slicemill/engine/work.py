@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.due import Arrivals
-from slicemill.operators.drop.step import Dropping
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
+from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch

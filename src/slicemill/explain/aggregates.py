@@ -9,7 +9,8 @@ from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
-from slicemill.operators.specs import GroupAggregate, WindowAggregate
+from slicemill.operators.group.spec import GroupAggregate
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.plan.build import build_graph
 
 

@@ -23,10 +23,11 @@ import json
 from typing import Any
 
 from slicemill.esl.types.schema import Schema
+from slicemill.explain.words import is_lookup_arc, operator_name, port_name, role_of, words_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
-from slicemill.operators.models.cores import cores_of
-from slicemill.operators.specs import SharedModels, Sink, Source
-from slicemill.plan.explain_words import call_text, is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.operators.models.spec import SharedModels, cores_of
+from slicemill.operators.streams.spec import Sink, Source
+from slicemill.operators.words import call_text
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:

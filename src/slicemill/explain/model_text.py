@@ -17,7 +17,8 @@ from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
 from slicemill.model.terms import DIMENSION, WindowAggregation, walk
-from slicemill.operators.specs import RelationAggregate, WindowAggregate
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.build import build_graph
 
 _SUPPOSED = 1000  # elements in a window whose size only the data tell

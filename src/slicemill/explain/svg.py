@@ -26,8 +26,9 @@ from slicemill.explain.svg_shapes import (
     outline,
 )
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
+from slicemill.explain.words import is_lookup_arc, port_name, role_of, words_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
-from slicemill.plan.explain_words import Role, is_lookup_arc, port_name, role_of, words_of
+from slicemill.operators.kind import Role
 
 _TITLE_SIZE = 13.0
 _FACT_SIZE = 10.5

@@ -5,8 +5,9 @@ from __future__ import annotations
 from slicemill.explain.layout import Rectangle
 from slicemill.explain.svg_shapes import LOOKS, clock, n, outline
 from slicemill.explain.svg_text import text_width, xml
+from slicemill.explain.words import is_lookup_arc, role_of
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.explain_words import Role, is_lookup_arc, role_of
+from slicemill.operators.kind import Role
 
 _ICON = 34.0
 _ROW = 30.0

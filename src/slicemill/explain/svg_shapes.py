@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.explain.layout import Rectangle
-from slicemill.plan.explain_words import Role
+from slicemill.operators.kind import Role
 
 INK = "#1b2733"
 FAINT_INK = "#566372"

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from slicemill.esl.types.schema import Schema
+from slicemill.explain.words import port_name, role_of, words_of
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.plan.explain_words import TIMESTAMPS, Role, port_name, role_of, words_of
+from slicemill.operators.kind import Role
+from slicemill.operators.streams.spec import TIMESTAMPS
 
 _MIN_WIDTH = 40
 _WAITS = "[waits for time]"

@@ -26,7 +26,7 @@ _BEGINNING = -(2**63)
 
 
 class Answered(Protocol):
-    """What a call returned in a run: `slicemill.aggregate.compiler.call.Answers` says more."""
+    """What a call returned in a run: `slicemill.aggregate.calls.Answers` says more."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...

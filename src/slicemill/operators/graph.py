@@ -8,7 +8,10 @@ from functools import cached_property
 
 from slicemill.esl.types.catalog import TimestampKind
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.specs import Operator, Sink, Source, waits_for_time
+from slicemill.operators.operator import Operator
+from slicemill.operators.part.spec import Part
+from slicemill.operators.registry import kind_of
+from slicemill.operators.streams.spec import Sink, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Node:
 
     @property
     def waits_for_time(self) -> bool:
-        return waits_for_time(self.operator, self.kind)
+        """Is it idle-waiting-prone (IWP, M21): does it hold tuples back until inputs are complete?"""
+        return kind_of(self.operator).waits_for_time(self.operator, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class QueryGraph:
     @cached_property
     def _names(self) -> dict[str, str]:
         return {node_id: name for name, node_id in reversed(self.streams.items())}
+
+    def has_parts(self, node_id: str) -> bool:
+        """Is the node shared by queries that each have a part of it?"""
+        return any(isinstance(reader.operator, Part) for reader in self.consumers(node_id))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
         return self._consumers.get(node_id, ())

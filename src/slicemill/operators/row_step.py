@@ -1,18 +1,19 @@
-"""Operators without a kernel of their own: the step hosts the operator of the reference engine.
+"""The fallback: a step that runs the row form of an operator, for what has no kernel.
 
-It is handed its tuples in order, as far as all inputs are complete. What the hosted operator gives does not
-say which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of
-one with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an
-order that rows of one timestamp have by their values: any order will do that is the same in all cells.
+It is handed its tuples in order, as far as all inputs are complete. What the row form gives does not say
+which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of one
+with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an order
+that rows of one timestamp have by their values: any order will do that is the same in all cells.
 
-Hosted are: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
+By rows run: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
 priority_sample), a user's own with a base and a window version, or a user's own over a join or a count of
-rows that slides; joins of three and more streams over counts of rows; and runs under a budget of runs.
+rows that slides (`windowed_group.rows`); joins of three and more streams over counts of rows (`join.rows`);
+and runs under a budget of runs, or over counts of rows under any budget (`coalesce.rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -23,9 +24,10 @@ import pyarrow as pa
 from slicemill.columns.order import Numbering
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.registry import partition_keys
+from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
 from slicemill.operators.step import END
-from slicemill.reference.coalesce_shedding import SheddingCoalesce
-from slicemill.reference.operator import Holding, Operator, Restorable
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
@@ -39,7 +41,7 @@ Caused: TypeAlias = tuple[Timed, int | None, int]
 @stored_as("rows", version=1)
 @dataclass(slots=True)
 class RowState:
-    """What a hosted operator keeps from run to run: its own state and tuples that have to wait.
+    """What the row form of an operator keeps from run to run: its own state and tuples that have to wait.
 
     The operator itself is made from the plan.
     """
@@ -51,7 +53,7 @@ class RowState:
 
 
 class RowStep:
-    """Hosts an operator of the reference engine; `numbering` is that of one with keys.
+    """Runs an operator row by row; `numbering` is that of one with keys.
 
     Tuples of several inputs go in by (timestamp, input, number), and only those earlier than what is
     complete on every input: whatever the borders between runs, the operator sees the same sequence.
@@ -59,7 +61,7 @@ class RowStep:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: RowOperator,
         schemas: Sequence[Schema],
         output: Schema,
         numbering: Numbering | None = None,
@@ -114,11 +116,9 @@ class RowStep:
     def _stored(self, out: list[Caused], seqs: Sequence[int]) -> pa.Table:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
-    @property
-    def shed(self) -> Report | None:
+    def sheds(self, node_id: str) -> Mapping[str, Report]:
         """What the operator has dropped for lack of memory, if it may drop anything."""
-        operator = self._operator
-        return operator.report if isinstance(operator, SheddingCoalesce) else None
+        return {node_id: self._operator.report} if isinstance(self._operator, Reporting) else {}
 
     def due(self) -> int | None:
         waiting = [queue[0][0].ts + 1 for queue in self._waiting if queue]
@@ -136,6 +136,13 @@ class RowStep:
             ready += [(port, arrived) for arrived in waiting[:count]]
             self._waiting[port] = waiting[count:]
         return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
+
+
+def row_step(operator: RowOperator, context: StepContext) -> RowStep:
+    known = context.state if isinstance(context.state, RowState) else None
+    keyed = partition_keys(context.node.operator) is not None
+    numbering = Numbering(context.seq_bits, ranks=True, fans=True) if keyed else None
+    return RowStep(operator, context.schemas, context.node.schema, numbering, known)
 
 
 def _arrived(table: pa.Table, schema: Schema) -> list[Arrived]:

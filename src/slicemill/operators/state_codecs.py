@@ -1,4 +1,6 @@
-"""Plan data that states hold, as checkpoints store it: what a member is, so that it is known again.
+"""All classes of states, as checkpoints store them: who reads or writes a checkpoint imports this.
+
+States also hold plan data: what a member is, so that it is known again.
 
 A state keeps the definition of each query that it works for. When the plan changes, a member whose definition
 is still the same goes on with what it has; another one begins anew. All of these classes are values.
@@ -14,7 +16,7 @@ from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
-from slicemill.operators import specs as operators
+from slicemill.operators.registry import KINDS, imported
 from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {
@@ -38,14 +40,13 @@ _CLASSES: dict[str, type] = {
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
-    "plan.relation_aggregate": operators.RelationAggregate,
-    "plan.window_aggregate": operators.WindowAggregate,
-    "plan.window_member": operators.WindowMember,
-    "plan.join_member": operators.JoinMember,
-    "plan.age_limit": operators.AgeLimit,
     "plan.load_budget": LoadBudget,
 }
 
+for _kind in KINDS:
+    _CLASSES.update(_kind.stored)
+    if _kind.step is not None:
+        imported(_kind.step)  # the classes of its state are registered where they are
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
 

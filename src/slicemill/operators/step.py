@@ -6,18 +6,21 @@ fails takes no other with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from slicemill.aggregate.calls import Uda
 from slicemill.errors import SlicemillError
+from slicemill.shedding.load import Dropping
+from slicemill.shedding.report import Report
 
 # No timestamp is later: an input that is complete up to here has ended.
 END = 2**63 - 1
 
 # What one member of a shared step gets: its rows and how far they are complete, or why there are none.
-Part: TypeAlias = tuple[pa.Table, int] | SlicemillError
+StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
 
 
 class Step(Protocol):
@@ -26,6 +29,7 @@ class Step(Protocol):
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]: ...
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """Keeps something from run to run: `state` is all of it, as a checkpoint stores it.
 
@@ -49,4 +53,39 @@ class StatefulStep(Step, Stateful, Protocol):
 class SharedStep(Stateful, Protocol):
     """One operator for many queries: a part for each, in the order of its members."""
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]: ...
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...
+
+
+@runtime_checkable
+class Shedding(Protocol):
+    """A step that may drop something, and says what it has dropped: by node, of its own or of its members."""
+
+    def sheds(self, node_id: str) -> Mapping[str, Report]: ...
+
+
+@runtime_checkable
+class LoadControlled(Protocol):
+    """A step that does less under load: before each run it is told what to drop, by node."""
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None: ...
+
+
+@runtime_checkable
+class LastWords(Protocol):
+    """A step that gives rows at the end of input, at the time of the last tuple of any cell.
+
+    `latest_elsewhere` is what other cells have said of that, set before each run.
+    """
+
+    latest_elsewhere: int
+
+    @property
+    def latest_ts(self) -> int: ...
+
+
+@runtime_checkable
+class Compiling(Protocol):
+    """A step that runs aggregates as machine code of their own, which can be compiled ahead."""
+
+    @property
+    def udas(self) -> Sequence[Uda]: ...

@@ -19,8 +19,18 @@ from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunct
 from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
-from slicemill.operators import specs as op
+from slicemill.operators.classify.spec import Classify
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.group.spec import GroupAggregate
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.lookup.spec import Lookup, Materialize
+from slicemill.operators.operator import Operator
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.streams.spec import Scan, Sink, Source
+from slicemill.operators.union.spec import Merge
+from slicemill.operators.windowed_group.spec import RelationAggregate
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:
@@ -37,7 +47,7 @@ def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> Que
             builder.relation(statement.name)
         elif not isinstance(statement.query, RelationQuery):
             node = builder.query(statement.query, statement.name)
-            builder.add(statement.name, op.Sink(statement.name), (node,), node.schema)
+            builder.add(statement.name, Sink(statement.name), (node,), node.schema)
     return QueryGraph(builder.nodes, builder.streams)
 
 
@@ -50,7 +60,7 @@ class _Builder:
     def add(
         self,
         name: str,
-        operator: op.Operator,
+        operator: Operator,
         inputs: tuple[Node, ...],
         schema: Schema,
         kind: TimestampKind | None = None,
@@ -74,10 +84,10 @@ class _Builder:
         assert relation is not None, "the binder has checked every name"
         node: Node
         if isinstance(relation, Stream):
-            source = op.Source(name, relation.kind, relation.slack_us)
+            source = Source(name, relation.kind, relation.slack_us)
             node = self.add(name, source, (), relation.schema, relation.kind)
         elif isinstance(relation, Table):
-            node = self.add(name, op.Scan(name), (), relation.schema, TimestampKind.LATENT)
+            node = self.add(name, Scan(name), (), relation.schema, TimestampKind.LATENT)
         elif isinstance(relation, View):
             node = self._view(relation)
         elif isinstance(relation, Classifier):
@@ -89,16 +99,16 @@ class _Builder:
 
     def _view(self, view: View) -> Node:
         if isinstance(view.query, RelationQuery):
-            return self.add(view.name, op.Scan(view.name), (), view.schema, TimestampKind.LATENT)
+            return self.add(view.name, Scan(view.name), (), view.schema, TimestampKind.LATENT)
         content = self.query(view.query, view.name)
         window = _stream_inputs(view.query)[0].window
         assert window is not None, "the binder asks for one"
-        return self.add(view.name, op.Materialize(view.name, window), (content,), view.schema)
+        return self.add(view.name, Materialize(view.name, window), (content,), view.schema)
 
     def _classifier(self, classifier: Classifier) -> Node:
         streams = tuple(self.relation(entry.stream) for entry in classifier.inputs)
         inputs = (*streams, self.relation(classifier.training))
-        operator = op.Classify(classifier)
+        operator = Classify(classifier)
         return self.add(classifier.name, operator, inputs, classifier.schema, _kind_of(streams))
 
     # -- queries ---------------------------------------------------------------------------------------
@@ -106,7 +116,7 @@ class _Builder:
     def query(self, query: Continuous, name: str) -> Node:
         if isinstance(query, UnionQuery):
             branches = tuple(self.query(branch, name) for branch in query.branches)
-            return self.add(f"{name}: union", op.Merge(), branches, query.schema)
+            return self.add(f"{name}: union", Merge(), branches, query.schema)
         return self._select(query, name)
 
     def _select(self, select: SelectQuery, name: str) -> Node:
@@ -119,13 +129,13 @@ class _Builder:
         elif select.window_calls:
             added = tuple(column for call in select.window_calls for column in call.columns)
             schema = Schema((*node.schema.columns, *added))
-            node = self.add(f"{name}: window", op.WindowAggregate(select.window_calls), (node,), schema)
+            node = self.add(f"{name}: window", WindowAggregate(select.window_calls), (node,), schema)
         if _is_identity(select.items, node.schema):
             return node
-        return self.add(f"{name}: project", op.Project(select.items), (node,), select.schema)
+        return self.add(f"{name}: project", Project(select.items), (node,), select.schema)
 
     def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
-        return node if condition is None else self.add(name, op.Filter(condition), (node,), node.schema)
+        return node if condition is None else self.add(name, Filter(condition), (node,), node.schema)
 
     def _input(self, entry: QueryInput, name: str) -> Node:
         if entry.query is not None:
@@ -149,7 +159,7 @@ class _Builder:
             right = self._input(entry, name)
             schema = Schema((*_qualified(stream_alias, node.schema), *_qualified(entry.alias, right.schema)))
             condition = entry.left_on if entry.left_on is not None else _take(pending, schema)
-            lookup = op.Lookup(stream_alias, entry.alias, condition, left=entry.left_on is not None)
+            lookup = Lookup(stream_alias, entry.alias, condition, left=entry.left_on is not None)
             node = self.add(f"{name}: look up {entry.alias}", lookup, (node, right), schema, node.kind)
             stream_alias = ""
         return self._filter(node, conjunction(tuple(pending)), f"{name}: where")
@@ -164,7 +174,7 @@ class _Builder:
             columns += [_time_of(entry) for entry in streams]
         schema = Schema(tuple(columns))
         windows = tuple(entry.window for entry in streams if entry.window is not None)
-        join = op.WindowJoin(
+        join = WindowJoin(
             tuple(entry.alias for entry in streams), windows, _take(pending, schema), member_times
         )
         return self.add(f"{name}: join", join, inputs, schema)
@@ -176,7 +186,7 @@ class _Builder:
         windowed = [entry for entry in streams if entry.window is not None]
         if select.running:
             schema = Schema((*groups, *columns))
-            operator = op.GroupAggregate(select.group_by, select.aggregates)
+            operator = GroupAggregate(select.group_by, select.aggregates)
             return self.add(f"{name}: aggregate", operator, (node,), schema)
         if select.slide is not None:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
@@ -187,13 +197,13 @@ class _Builder:
             if entry.window is not None
         )
         where = select.where if _counts_rows(select) else None
-        relation = op.RelationAggregate(select.group_by, select.aggregates, windows, select.slide, where)
+        relation = RelationAggregate(select.group_by, select.aggregates, windows, select.slide, where)
         return self.add(f"{name}: aggregate", relation, (node,), Schema((*groups, *columns)))
 
     def _coalesce(self, select: SelectQuery, node: Node, name: str) -> Node:
         coalesce = select.coalesce
         assert coalesce is not None
-        operator = op.Coalesce(
+        operator = Coalesce(
             coalesce.attributes,
             coalesce.partition_by,
             coalesce.window,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Materialize, Scan, Sink, Source
+from slicemill.operators.registry import kind_of
 
 
 def log_of(node: Node, graph: QueryGraph) -> str | None:
     """The name of the log that a node's output is kept in, if it is kept."""
-    if isinstance(node.operator, Source):
-        return node.operator.stream
-    if isinstance(node.operator, Sink):
-        return node.operator.query
-    if isinstance(node.operator, (Scan, Materialize)):
+    kind = kind_of(node.operator)
+    if kind.relation is not None:
         return None
-    return graph.stream_of(node.id)
+    return graph.stream_of(node.id) if kind.own_name is None else kind.own_name(node.operator)

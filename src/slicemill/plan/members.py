@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Part, Shared, with_members
+from slicemill.operators.operator import SharedOperator, with_members
+from slicemill.operators.part.spec import Part
 from slicemill.plan.units import Unit
 
 
@@ -25,7 +26,7 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
     for node in graph:
         if node.id not in needed:
             continue
-        if isinstance(node.operator, Shared):
+        if isinstance(node.operator, SharedOperator):
             kept = _kept(graph, node, needed)
             members = [member for member in node.operator.members if member.name in kept]
             node = replace(node, operator=with_members(node.operator, members))
@@ -73,7 +74,7 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
 
 def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
     """The members of a shared node that somebody reads; all of a node that has no parts."""
-    assert isinstance(shared.operator, Shared)
+    assert isinstance(shared.operator, SharedOperator)
     parts = {
         part.id: part.operator.member
         for part in graph.consumers(shared.id)

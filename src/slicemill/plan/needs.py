@@ -18,12 +18,11 @@ from slicemill.esl.types.expression import (
     Expr,
     Literal,
     columns_of,
-    conjunction,
     walk,
 )
 from slicemill.esl.types.schema import BOOLEAN, Kind
-from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.registry import kind_of
 from slicemill.plan.logs import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
@@ -93,24 +92,18 @@ def _disjunction(parts: Sequence[Expr]) -> Expr:
 
 def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:
     """The conditions of what reads a stream; None for a reader that has none."""
-    operator = node.operator
-    if isinstance(operator, op.Drop):
+    kind = kind_of(node.operator)
+    if not kind.computes:
         return tuple(c for reader in graph.consumers(node.id) for c in _selections(reader, node.id, graph))
-    if isinstance(operator, op.SharedJoin):
-        ports = [port for port, source in enumerate(node.inputs) if source == stream]
-        return tuple(member.selections[port] for member in operator.members for port in ports)
-    if isinstance(operator, op.Filter):
-        return (operator.condition,)
-    if isinstance(operator, op.SharedWindows):
-        return tuple(conjunction(member.conditions) for member in operator.members)
-    return (None,)
+    ports = [port for port, source in enumerate(node.inputs) if source == stream]
+    return kind.selections(node.operator, ports)
 
 
 def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
     """The columns of each node's output that something behind it reads."""
     read: dict[str, set[str]] = {node.id: set() for node in graph}
     for node in reversed(list(graph)):  # each after all that read it
-        if not isinstance(node.operator, op.Source) and log_of(node, graph) is not None:
+        if node.inputs and log_of(node, graph) is not None:
             # A log may be read by anybody.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
@@ -121,69 +114,12 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
 def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[str]:
     """What an operator reads of an input, if `wanted` is read of its output."""
     names = set(given.schema.names)
-    operator = node.operator
-    exprs: list[Expr]
-    if isinstance(operator, op.Filter):
-        exprs, passed = [operator.condition], wanted
-    elif isinstance(operator, op.Drop):
-        exprs, passed = [operator.utility] if operator.utility is not None else [], wanted
-    elif isinstance(operator, op.Project):
-        # An item that nobody reads is computed all the same: it may fail.
-        exprs, passed = [item.expr for item in operator.items], set()
-    elif isinstance(operator, op.WindowAggregate):
-        exprs = [part for call in operator.calls for part in (*call.arguments, *call.partition_by)]
-        passed = wanted
-    elif isinstance(operator, (op.GroupAggregate, op.RelationAggregate)):
-        exprs = [item.expr for item in operator.group_by]
-        exprs += [argument for call in operator.calls for argument in call.arguments]
-        passed = set()
-        if isinstance(operator, op.RelationAggregate):
-            exprs += [operator.where] if operator.where is not None else []
-            passed = {column for column, _ in operator.windows if column is not None}
-    elif isinstance(operator, op.SharedWindows):
-        exprs, passed = [*operator.keys], set()
-        for member in operator.members:
-            exprs += [
-                *member.conditions,
-                *(part for call in member.operator.calls for part in call.arguments),
-            ]
-            passed |= {column.name for column in member.columns}
-    elif isinstance(operator, op.SharedModels):
-        exprs = [*operator.keys, *(argument for call in operator.calls for argument in call.arguments)]
-        passed = {column.name for member in operator.members for column in member.columns}
-    elif isinstance(operator, op.SharedJoin):
-        exprs, passed = _taken_by_joins(operator, port)
-    elif isinstance(operator, op.Classify):
-        exprs, passed = [], set(operator.classifier.read(port))
-    elif isinstance(operator, (op.WindowJoin, op.Lookup)):
-        exprs, passed = [operator.condition] if operator.condition is not None else [], wanted
-    else:
+    operator, kind = node.operator, kind_of(node.operator)
+    if kind.columns_read is None:
         return names
-    if not all(isinstance(part, _OF_THE_ROW) for expr in exprs for part in walk(expr)):
+    read = kind.columns_read(operator, port, wanted)
+    if not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
         return names
-    taken = passed.union(*(columns_of(expr) for expr in exprs))
-    return names & {name.removeprefix(_qualifier(operator, port)) for name in taken}
-
-
-def _taken_by_joins(join: op.SharedJoin, port: int) -> tuple[list[Expr], set[str]]:
-    """Expressions over one input, and the columns that results and conditions on pairs take of it."""
-    exprs = list(join.keys[port])
-    taken: set[str] = set()
-    for member in join.members:
-        selection = member.selections[port]
-        exprs += [selection] if selection is not None else []
-        taken |= {column for _, side, column in member.columns if side == port}
-        if member.residual is not None:
-            mine = f"{port}."
-            taken |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
-    return exprs, taken
-
-
-def _qualifier(operator: op.Operator, port: int) -> str:
-    """What stands before the names of an input's columns in the output."""
-    alias = ""
-    if isinstance(operator, op.WindowJoin):
-        alias = operator.aliases[port]
-    elif isinstance(operator, op.Lookup):
-        alias = operator.alias if port else operator.stream_alias
-    return f"{alias}." if alias else ""
+    taken = set(read.names).union(*(columns_of(expr) for expr in read.exprs))
+    alias = kind.alias(operator, port)
+    return names & {name.removeprefix(f"{alias}.") if alias else name for name in taken}

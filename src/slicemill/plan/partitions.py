@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.kind import Keys
+from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
-from slicemill.plan.log_keys import Keys, in_log, partition_keys
+from slicemill.plan.log_keys import in_log
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
@@ -41,11 +42,10 @@ def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchang
         return {}
     found: dict[str, Exchange] = {}
     for node in computing:
-        operator, keys = node.operator, partition_keys(node.operator)
+        keys = partition_keys(node.operator)
         if keys is None:
             return {}
-        both = operator.keys if isinstance(operator, op.SharedJoin) else (keys,)
-        for source, of_source in zip(node.inputs, both, strict=True):
+        for source, of_source in zip(node.inputs, keys, strict=True):
             log, own = _log_below(graph, graph[source]), in_log(graph, graph[source], of_source)
             if log is None or own is None or found.setdefault(log, Exchange(own, cells)).keys != own:
                 return {}
@@ -70,4 +70,4 @@ def _log_below(graph: QueryGraph, node: Node) -> str | None:
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
     """What keeps state by which results differ; a drop box lets a share of all keys pass."""
     nodes = (graph[node_id] for node_id in unit.stateful_nodes)
-    return [node for node in nodes if not isinstance(node.operator, op.Drop)]
+    return [node for node in nodes if kind_of(node.operator).computes]

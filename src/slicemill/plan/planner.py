@@ -15,7 +15,7 @@ from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Relation
 from slicemill.esl.types.classifier import Classifier
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Shared, with_members
+from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.plan.build import build_part
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import Unit, cut
@@ -67,7 +67,7 @@ def together(plans: Iterable[Plan]) -> Plan:
     parts: dict[str, list[Unit]] = {}
     for plan in plans:
         for node in plan.graph:
-            if isinstance(node.operator, Shared):
+            if isinstance(node.operator, SharedOperator):
                 known = members.setdefault(node.id, {})
                 for member in node.operator.members:
                     known.setdefault(member.name, member)
@@ -78,7 +78,7 @@ def together(plans: Iterable[Plan]) -> Plan:
             parts.setdefault(unit.id, []).append(unit)
     for node_id, found in members.items():
         operator = nodes[node_id].operator
-        assert isinstance(operator, Shared)
+        assert isinstance(operator, SharedOperator)
         nodes[node_id] = replace(nodes[node_id], operator=with_members(operator, found.values()))
     position = {node_id: number for number, node_id in enumerate(nodes)}
     return Plan(QueryGraph(nodes, streams), tuple(_united(units, position) for units in parts.values()))

@@ -23,37 +23,11 @@ from dataclasses import dataclass, field
 
 from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import (
-    Coalesce,
-    Drop,
-    Filter,
-    GroupAggregate,
-    InOrder,
-    Lookup,
-    Part,
-    Project,
-    RelationAggregate,
-    Scan,
-    SharedJoin,
-    SharedModels,
-    SharedWindows,
-    Sink,
-    WholeWindows,
-    WindowAggregate,
-)
+from slicemill.operators.kind import UnitOf
+from slicemill.operators.registry import kind_of
 from slicemill.plan.content import quoted, short
 from slicemill.plan.log_keys import keys_in_log
 from slicemill.plan.logs import log_of
-
-_KEEPS_NOTHING = (Filter, Project, Lookup, Part, WholeWindows, InOrder, Sink, Scan)
-_AGGREGATES = (
-    WindowAggregate,
-    GroupAggregate,
-    RelationAggregate,
-    SharedWindows,
-    SharedModels,
-    Coalesce,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +85,7 @@ def part_of(graph: QueryGraph, unit: Unit) -> QueryGraph:
 
 def keeping_state(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
     """Those of some nodes that keep something from run to run."""
-    return [node_id for node_id in node_ids if not isinstance(graph[node_id].operator, _KEEPS_NOTHING)]
+    return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
 
 def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[set[str], set[str]]:
@@ -135,23 +109,20 @@ def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[
 def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
     """The id of the unit that an output belongs to; no two kinds of units have one in common."""
     stateful = [graph[node_id] for node_id in keeping_state(graph, nodes)]
-    boxes = sorted(node.id for node in stateful if isinstance(node.operator, Drop))
+    computing = [node for node in stateful if kind_of(node.operator).computes]
+    boxes = sorted(node.id for node in stateful if node not in computing)
     behind = f", {', '.join(boxes)}" if boxes else ""
-    computing = [node for node in stateful if not isinstance(node.operator, Drop)]
     if not stateful:
         return f"select from {', '.join(sorted(map(quoted, inputs)))}"
     if len(computing) == 1:
         (only,) = computing
-        if isinstance(only.operator, SharedJoin) and _has_parts(graph, only):
+        unit = kind_of(only.operator).unit
+        if unit is UnitOf.PARTS and graph.has_parts(only.id):
             logs = all(source in kept for source in only.inputs)
             return only.name if logs else only.id
-        keys = keys_in_log(graph, only) if isinstance(only.operator, _AGGREGATES) else None
+        keys = keys_in_log(graph, only) if unit is UnitOf.KEYS else None
         if keys is not None and len(inputs) == 1:
             (log,) = inputs
             by = f" by {short([render(key) for key in keys], keys)}" if keys else ""
             return f"aggregates of {quoted(log)}{by}{behind}"
     return quoted(kept[root.id])
-
-
-def _has_parts(graph: QueryGraph, node: Node) -> bool:
-    return any(isinstance(reader.operator, Part) for reader in graph.consumers(node.id))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicemill.aggregate.definition import comparable, shown
-from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
+from slicemill.operators.coalesce.rows_windows import SlidingPartitions, Temporal
 from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.row_operator import Holding, RowOperator
 from slicemill.reference.buffers import Buffer, Occupancy, Reader
 from slicemill.reference.costs import FREE, Cost
 from slicemill.reference.metrics import IdleMeter, LatencyMeter
-from slicemill.reference.operator import Holding, Operator
 from slicemill.reference.punctuation import BEGINNING, Item, is_punctuation
 from slicemill.reference.sources import Source, SourceSpec
 from slicemill.reference.stateless import Sink
@@ -27,7 +27,7 @@ class OperatorSpec:
     """An operator, the names of the nodes that feed its inputs, and what its steps cost."""
 
     name: str
-    operator: Operator
+    operator: RowOperator
     inputs: tuple[str, ...]
     cost: Cost = FREE
 

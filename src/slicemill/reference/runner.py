@@ -15,15 +15,16 @@ from slicemill.esl.types.catalog import ERRORS, Catalog, Stream, Table, Timestam
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.records import BadRow
+from slicemill.operators.coalesce.rows import SheddingCoalesce
+from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Source
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.reference.coalesce_shedding import SheddingCoalesce
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, Spec
 from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import relation_rows, translate
+from slicemill.reference.translate import translate
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 

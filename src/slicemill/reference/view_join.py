@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow
+from slicemill.operators.join.rows import CountWindow, JoinWindow, TimeWindow
 from slicemill.rows import Row, Timed
 
 # At equal timestamps the view comes first, so that a tuple meets those of its own time (0 <= age).

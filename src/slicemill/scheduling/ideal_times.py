@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from slicemill.metrics.figures import IdealTime
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import SharedJoin, WindowJoin
+from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
 
 

@@ -8,12 +8,24 @@ in however many cells and batches they come.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Mask = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """What a drop box does in one run: the share that stays, or the windows that are skipped."""
+
+    share: float = 1.0
+    skipped: tuple[tuple[int, int], ...] = ()
+
+
+NOTHING = Dropping()
 
 
 def keep_random(times: Times, seqs: Times, share: float) -> Mask:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.specs import Source
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut

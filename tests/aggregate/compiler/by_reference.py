@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.definition import BaseAccumulator, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup

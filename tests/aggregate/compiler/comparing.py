@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from aggregate.compiler.by_reference import ByReference
+from slicemill.aggregate.calls import END, Tuples, Uda
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import END, Tuples, Uda, prepare
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog

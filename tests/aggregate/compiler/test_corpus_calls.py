@@ -17,7 +17,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.operators.specs import GroupAggregate, WindowAggregate
+from slicemill.operators.group.spec import GroupAggregate
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.plan.build import build_graph
 
 CORPUS = Path(__file__).parents[2] / "corpus"

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
 from aggregate.compiler.comparing import call_of, outcome, over, tuples_of
+from slicemill.aggregate.calls import END, Uda
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import END, Uda, prepare
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import Window

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
+from slicemill.aggregate.calls import END, Tuples, Uda
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import END, Tuples, Uda
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.model_calls import Asked, go_together, jointly

@@ -16,8 +16,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Operator
 from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill.scalar.rows import compile_expression
@@ -28,7 +28,7 @@ def row_of(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
     return lambda row: tuple(getter(row) for getter in getters)
 
 
-def operator_of(text: str) -> Operator:
+def operator_of(text: str) -> RowOperator:
     """The aggregate operator of the one continuous query in an ESL script."""
     catalog = bind(text).catalog
     (query,) = (q.query for q in catalog.queries.values())

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from slicemill.aggregate.rfid.baseline import baseline
 from slicemill.aggregate.rfid.denoising import Ints, numbered
-from slicemill.aggregate.rfid.duplicates import is_new
 from slicemill.aggregate.rfid.eager import eager
-from slicemill.aggregate.rfid.grouping import case_numbers
 from slicemill.aggregate.rfid.lazy import lazy
+from slicemill.aggregate.rfid.rules import case_numbers, is_new
 from slicemill.connectors.generators.rfid import Tags
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph

@@ -6,9 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.rfid.duplicates import is_new
-from slicemill.aggregate.rfid.grouping import case_numbers
-from slicemill.aggregate.rfid.theft import stolen
+from slicemill.aggregate.rfid.rules import case_numbers, is_new, stolen
 
 TIMES = st.lists(st.integers(0, 30), max_size=15).map(sorted)
 

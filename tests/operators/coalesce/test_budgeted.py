@@ -19,10 +19,10 @@ from slicemill.esl.types.schema import PERIOD
 from slicemill.operators.coalesce import budget_state, budgeted
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime
+from slicemill.operators.coalesce.rows import SheddingCoalesce
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.specs import Coalesce
-from slicemill.reference.coalesce_shedding import SheddingCoalesce
-from slicemill.reference.translate import _coalesce
+from slicemill.reference.translate import coalesce_rows
 from slicemill.rows import Timed
 from support.stored import stored
 
@@ -57,7 +57,7 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
     random = Random(seed)
     made = operator(random)
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
-    hosted = _coalesce(made, SCHEMA, output(made))
+    hosted = coalesce_rows(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)
     reference = RowStep(hosted, [SCHEMA], output(made))
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
@@ -93,7 +93,7 @@ def test_many_runs_are_sampled_alike_and_what_is_gone_is_forgotten(monkeypatch: 
     made = Coalesce(
         ("v",), (SelectItem("k", column("k")),), Window(FrameUnit.RANGE, 1500, 100), None, Budget(400)
     )
-    hosted = _coalesce(made, SCHEMA, output(made))
+    hosted = coalesce_rows(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
     random = Random(4)

@@ -14,9 +14,9 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.explain.text import explain_text
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.coalesce.step import CoalesceStep
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.specs import Coalesce
 from slicemill.plan.build import build_graph
 from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut

@@ -18,9 +18,9 @@ from slicemill.esl.types.schema import PERIOD, Column, Schema
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.operators.specs import Coalesce
-from slicemill.reference.translate import _coalesce
+from slicemill.reference.translate import coalesce_rows
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from support.stored import stored
@@ -88,7 +88,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, restarts: bool) -
     random = Random(seed)
     made = operator(random)
     parts = pieces(random, tuples(random, rows)) if rows else [([], 2**63 - 1)]
-    reference = RowStep(_coalesce(made, SCHEMA, output(made)), [SCHEMA], output(made))
+    reference = RowStep(coalesce_rows(made, SCHEMA, output(made)), [SCHEMA], output(made))
     step = kernel(made, CoalescingState())
     wanted: list[tuple[int, str]] = []
     found: list[tuple[int, str]] = []
@@ -103,7 +103,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, restarts: bool) -
         assert told >= until and step.due() in (None, reference.due())
         if restarts:
             step = kernel(made, stored(step.state))
-            again = _coalesce(made, SCHEMA, output(made))
+            again = coalesce_rows(made, SCHEMA, output(made))
             reference = RowStep(again, [SCHEMA], output(made), known=stored(reference.state))
         if result is not None:
             places = list(zip(result["_ts"].to_pylist(), result["_seq"].to_pylist(), strict=True))

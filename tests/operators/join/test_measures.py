@@ -8,8 +8,8 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.operators.join.shared import Join
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.specs import SharedJoin
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 

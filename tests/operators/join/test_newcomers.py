@@ -11,8 +11,8 @@ from slicemill.esl import bind
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.shared import Join
 from slicemill.operators.join.slices.coverage import Covers, complete_from, covers
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.specs import SharedJoin
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 

@@ -11,9 +11,9 @@ import pytest
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block, grouped
 from slicemill.operators.join.side import Side
+from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState, Stored
 from slicemill.operators.join.windows import Seats
-from slicemill.operators.specs import JoinMember
 
 SCHEMA = pa.schema([(TS, pa.int64()), (ARRIVAL, pa.int64()), (HASH, pa.uint64()), (f"{MASK}0", pa.uint64())])
 RUNS, ROWS = 400, 5

@@ -12,7 +12,7 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import SharedJoin, WindowJoin
+from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.rules.share_joins import share_joins

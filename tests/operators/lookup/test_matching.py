@@ -15,7 +15,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.operators.lookup import matching as lookup
-from slicemill.operators.lookup.matching import Lookup, keys_of
+from slicemill.operators.lookup.matching import TableLookup, keys_of
 from slicemill.reference.table_join import TableJoin
 from slicemill.rows import Timed
 from slicemill.scalar.rows import compile_condition
@@ -104,7 +104,7 @@ def test_a_join_equals_the_reference(name: str, left: bool, seed: int, pairs: in
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookup, "PAIRS_PER_BLOCK", pairs)
-        found = Lookup(STREAM, TABLE, condition, as_table(stored, TABLE), left).join(with_times(tuples))
+        found = TableLookup(STREAM, TABLE, condition, as_table(stored, TABLE), left).join(with_times(tuples))
     assert found.column_names[:2] == ["_ts", "_arr"]
     assert values(found) == [tuple(map(repr, row)) for row in wanted]
 
@@ -121,6 +121,6 @@ def test_an_error_of_the_condition_is_raised() -> None:
     ratio = Call("/", (column("L.i"), column("R.i")), t.DOUBLE)
     condition = compare(">", ratio, Literal(0.0, t.DOUBLE))
     row = tuple(0 if type_ is t.INT else None for type_ in TYPES.values())
-    join = Lookup(STREAM, TABLE, condition, as_table([row], TABLE))
+    join = TableLookup(STREAM, TABLE, condition, as_table([row], TABLE))
     with pytest.raises(ExpressionError, match="division by zero"):
         join.join(with_times([row]))

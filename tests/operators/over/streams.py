@@ -11,14 +11,16 @@ import pyarrow as pa
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.catalog import Catalog, TimestampKind
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import Column, Schema, Type
+from slicemill.operators.context import StepContext
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
 from slicemill.operators.step import END
-from slicemill.plan.build import build_graph
-from slicemill.reference.translate import Translator
+from slicemill.reference.translate import window_call_of
 from slicemill.reference.window_aggregate import WindowAggregate
 from slicemill.rows import Timed
 
@@ -96,8 +98,9 @@ def tuples(random: Random, rows: int) -> list[Timed]:
 
 def reference(calls: list[WindowCall], known: RowState | None = None) -> RowStep:
     catalog = Catalog()
-    translator = Translator(build_graph(catalog), catalog, {})
-    operator = WindowAggregate([translator._window_call(call, SCHEMA) for call in calls])
+    node = Node("q", spec.WindowAggregate(tuple(calls)), (), SCHEMA, TimestampKind.EXTERNAL)
+    context = StepContext(node, QueryGraph({"q": node}), catalog, {}, None)
+    operator = WindowAggregate([window_call_of(call, SCHEMA, context) for call in calls])
     return RowStep(operator, [SCHEMA], output_schema(calls), known=known)
 
 

@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.operators.panes import spans
-from slicemill.operators.panes.edges import cut
-from slicemill.operators.panes.grids import edge_grids
 from slicemill.operators.panes.spans import spans_at, spans_of
 
 starts = st.lists(st.sets(st.integers(-20, 40), min_size=1, max_size=6).map(sorted), min_size=1, max_size=3)
@@ -47,21 +45,16 @@ def test_every_window_with_an_entry_is_found_once_in_order(
     assert one_by_one.lo.tolist() == found.lo.tolist() and one_by_one.hi.tolist() == found.hi.tolist()
 
 
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=4),
-    st.lists(st.integers(-50, 50), min_size=1).map(sorted),
-)
-def test_a_pane_lies_in_a_window_as_a_whole_or_not_at_all(
-    windows: list[tuple[int, int]], times: list[int]
-) -> None:
-    begins, borders = cut(np.array(times), edge_grids(windows), -1000)
-    edges = {e for w, s in windows for k in range(-60, 61) for e in (k * s, k * s - w)}
-    for number, begin in enumerate(begins.tolist()):
-        own = times[borders[number] : borders[number + 1]]
-        assert begin == max(edge for edge in edges if edge <= own[0])
-        assert not any(begin < edge <= own[-1] for edge in edges)
+def test_a_key_without_entries_has_empty_windows() -> None:
+    found = spans_at(np.array([0, 1]), np.array([5]), 10, np.array([-1, 0]), np.array([10, 10]))
+    assert (found.lo == found.hi).tolist() == [True, False] and found.rank.tolist() == [0, 0]
 
 
-def test_a_grid_that_becomes_coarser_goes_on_from_the_last_pane() -> None:
-    assert cut(np.array([6, 11]), ((10, 0),), 5)[0].tolist() == [5, 10]
+def test_without_entries_there_are_no_windows() -> None:
+    assert len(spans_of(np.zeros(1, np.int64), np.empty(0, np.int64), 10, 10, -(2**63) + 1, 2**63 - 1)) == 0
+
+
+def test_spans_that_are_taken_keep_their_columns_together() -> None:
+    found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30).take(np.array([3, 0, 0]))
+    assert found.end.tolist() == [30, 10, 10] and found.rank.tolist() == [1, 0, 0]
+    assert found.lo.tolist() == [2, 0, 0] and found.hi.tolist() == [3, 1, 1]

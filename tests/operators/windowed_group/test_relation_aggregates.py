@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import registry
+from slicemill.operators.context import StepContext
+from slicemill.operators.row_operator import RowOperator
+from slicemill.operators.row_step import RowStep
 from slicemill.operators.windowed_group import lives
+from slicemill.operators.windowed_group import step as group_step
 from support.corpus import Event, TimedRow
 from support.reference import by_reference
 from support.units import run_units
@@ -140,13 +143,13 @@ def shown(name: str, rows: list[TimedRow]) -> list[str]:
 def by_row(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nodes that run tuple by tuple."""
     found: list[str] = []
-    hosted = registry._hosted
+    made = group_step.row_step
 
-    def noted(making):  # type: ignore[no-untyped-def]
-        found.append(making.node.id)
-        return hosted(making)
+    def noted(operator: RowOperator, context: StepContext) -> RowStep:
+        found.append(context.node.id)
+        return made(operator, context)
 
-    monkeypatch.setattr(registry, "_hosted", noted)
+    monkeypatch.setattr(group_step, "row_step", noted)
     return found
 
 

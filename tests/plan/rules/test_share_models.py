@@ -7,8 +7,9 @@ from slicemill.explain.json import explain_data
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.models.cores import cores_of
-from slicemill.operators.specs import Part, SharedModels, WindowAggregate
+from slicemill.operators.models.spec import SharedModels, cores_of
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.part.spec import Part
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of

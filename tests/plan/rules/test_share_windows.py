@@ -8,7 +8,9 @@ from slicemill.esl import bind
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import Filter, Part, SharedWindows
+from slicemill.operators.panes.spec import SharedWindows
+from slicemill.operators.part.spec import Part
+from slicemill.operators.select.spec import Filter
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import exchanges_of

@@ -20,13 +20,13 @@ from slice_cases import (
     same_key,
 )
 
+from slicemill.operators.join.rows import CountWindow, JoinByRows
 from slicemill.operators.join.slices.chain import mem_opt
 from slicemill.operators.join.slices.costs import Cost
 from slicemill.operators.join.slices.members import Member, member
 from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.join import CountWindow, WindowJoin
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.count_slice import CountSlice
 from slicemill.reference.slices.operator import SharedJoin
@@ -65,7 +65,7 @@ def test_count_slices_give_every_query_its_last_tuples(arrived: list[Arrival], d
             halves = ((left, row[:2]), (right, row[2:]))
             return row[0] == row[2] and all(p(half) for p, half in halves if callable(p))
 
-        alone = WindowJoin([CountWindow(int(side.window)) for side in one.sides], wanted)
+        alone = JoinByRows([CountWindow(int(side.window)) for side in one.sides], wanted)
         due = [result for stream, tuple_ in arrived for result in alone.process(stream, tuple_)]
         assert sorted(found[one.query].elements()) == sorted(due)
 

@@ -26,8 +26,8 @@ from slice_cases import (
 )
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.join.rows import JoinByRows, TimeWindow
 from slicemill.operators.join.slices.members import Member, Side, member, windows
-from slicemill.reference.join import TimeWindow, WindowJoin
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.time_slice import ClosedTimeSlice, Condition, TimeSlice
@@ -179,7 +179,7 @@ def test_a_one_way_chain_is_the_one_way_join(arrived: list[Arrival], data: st.Da
 @given(arrivals(), st.integers(1, 8), st.integers(1, 8))
 @settings(max_examples=30)
 def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, right: int) -> None:
-    regular = WindowJoin([TimeWindow(left), TimeWindow(right)], lambda row: row[0] == row[2])
+    regular = JoinByRows([TimeWindow(left), TimeWindow(right)], lambda row: row[0] == row[2])
     whole = Counter(result for stream, tuple_ in arrived for result in regular.process(stream, tuple_))
     there = Chain([Member("q", (Side(left), Side(9)))], ((left,), (9,)), same_key, one_way=True)
     back = Chain([Member("q", (Side(right), Side(9)))], ((right,), (9,)), same_key, one_way=True)

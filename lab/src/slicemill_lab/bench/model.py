@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import Tuples, Uda, prepare
+from slicemill.aggregate.calls import Tuples, Uda
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.model_calls import Asked, jointly

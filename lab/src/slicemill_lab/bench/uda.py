@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slicemill.aggregate.compiler.prepare import Tuples, prepare
+from slicemill.aggregate.calls import Tuples
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef

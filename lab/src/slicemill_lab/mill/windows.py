@@ -26,8 +26,8 @@ from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
+from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.operator import Operator
 from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
@@ -61,7 +61,7 @@ def over_all(definition: RowAggregate) -> GroupAggregate:
     return GroupAggregate([RowCall(definition, lambda row: row)])
 
 
-def cost(operator: Operator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
+def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
     """Send all rows through an operator; of the last 2 * `measured` one half is timed, the other counted."""
     tuples = [Timed(ts, row) for ts, row in enumerate(rows)]
     out: list[Timed] = []

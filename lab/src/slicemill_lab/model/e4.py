@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import Tuples
+from slicemill.aggregate.calls import Tuples
 from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.model_calls import Asked

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import Tuples, prepare
+from slicemill.aggregate.calls import Tuples
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import typeof
 
+from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler import support as ops
-from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler.layout import MACHINE, dtype_of
 from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start

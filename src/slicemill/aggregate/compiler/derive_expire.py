@@ -8,7 +8,7 @@ uniform T and a reversible Ac; INITIALIZE begins with the first image, TERMINATE
     TERMINATE:  { INSERT INTO RETURN SELECT … FROM state; }
 
 A tuple that leaves is then subtracted, and the window is not read again. Rows must be the same to the last
-bit, so this is for whole numbers that cannot overflow: 64 bits that grow by 32. Doubles would keep what
+bit, so this is for integers that cannot overflow: 64 bits that grow by 32. Doubles would keep what
 rounding leaves of values that are gone; a model (`slicemill.model`) takes care of that. NULL cannot be
 subtracted: it is counted, and what it touches is NULL as long as it is in the window (C24).
 """
@@ -102,7 +102,7 @@ def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
 
 
 def _image(expr: Expr, column: str) -> Expr | None:
-    """f, of `column + f` or `f + column`: a whole number of 32 bits, made of the arguments alone."""
+    """f, of `column + f` or `f + column`: an integer of 32 bits, made of the arguments alone."""
     if not isinstance(expr, Call) or expr.function != "+" or len(expr.arguments) != 2:
         return None
     left, right = expr.arguments

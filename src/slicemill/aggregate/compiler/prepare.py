@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 
 from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.compiler.call import END, CallAnswers, ExecutionForm, Results, Tuples, Uda
+from slicemill.aggregate.calls import ExecutionForm, Uda
 from slicemill.aggregate.compiler.compiled import CompiledCall
 from slicemill.aggregate.compiler.derive_expire import with_derived_window
 from slicemill.aggregate.compiler.failures import explain
@@ -35,8 +35,6 @@ from slicemill.esl.types.model import PREDEFINED
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
-
-__all__ = ["END", "CallAnswers", "ExecutionForm", "Results", "Tuples", "Uda", "prepare"]
 
 
 def prepare(

@@ -300,7 +300,7 @@ class LocalAggregate:
                 return None
             code = out.named(arguments[0])
             if self._exact:
-                add = "add" if self._types[0].kind is Kind.DOUBLE else "add_whole"
+                add = "add" if self._types[0].kind is Kind.DOUBLE else "add_integer"
                 out.line(f"exact.{add}({name}, {code.value})")
             elif self._name == "sum":
                 before = out.fresh()

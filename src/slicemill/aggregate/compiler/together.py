@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.compiler.call import ExecutionForm
+from slicemill.aggregate.calls import ExecutionForm
 from slicemill.aggregate.compiler.compiled import CompiledCall
 from slicemill.aggregate.compiler.layout import MACHINE
 from slicemill.aggregate.compiler.module import generate

@@ -43,7 +43,7 @@ def add(sums: Any, x: float) -> None:
 
 
 @njit(cache=True)
-def add_whole(sums: Any, x: int) -> None:
+def add_integer(sums: Any, x: int) -> None:
     add(sums, float(x >> 32) * 4294967296.0)
     add(sums, float(x & _MASK))
 

@@ -1,7 +1,7 @@
 """Sums of doubles as pairs (hi, lo) that hold them exactly, as long as two doubles can.
 
 Every step is an error-free transformation; where an error remains, the flag that is returned says so, and the
-caller has to compute with whole numbers instead. So sums do not depend on the order of the summands, and a
+caller has to compute with integers instead. So sums do not depend on the order of the summands, and a
 prefix can be subtracted again. `hi` of a sum is the exact sum, rounded once.
 """
 

@@ -35,7 +35,7 @@ def integers(values: list[int]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums of spans: whole numbers, of which `units` make one, or pairs of doubles."""
+    """Exact sums of spans: integers, of which `units` make one, or pairs of doubles."""
 
     units: int
     whole: NDArray[Any] | None = None
@@ -44,7 +44,7 @@ class Totals:
     nonfinite: dict[str, Ints] = field(default_factory=dict)
 
     def wide(self) -> NDArray[Any]:
-        """As Python's whole numbers."""
+        """As Python's integers."""
         if self.whole is not None:
             return self.whole.astype(object)
         assert self.hi is not None and self.lo is not None
@@ -105,7 +105,7 @@ def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray
 
 
 def _ratio(whole: int, divisor: int) -> float:
-    """Rounded once: Python divides whole numbers of any size so."""
+    """Rounded once: Python divides integers of any size so."""
     try:
         return whole / divisor
     except OverflowError:

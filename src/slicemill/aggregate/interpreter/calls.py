@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicemill.aggregate.compiler.call import CallAnswers, ExecutionForm, Results, Tuples
+from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.definition import BaseAccumulator, Returned, Stepper, base_of
 from slicemill.aggregate.frame import frame_of
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup

@@ -95,7 +95,7 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Q
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
     """Makes a value of one type fit where another is declared: numbers convert, texts are cut to length.
 
-    A value whose type is only known by looking at it (ANY) does not tell whether a whole number is a time:
+    A value whose type is only known by looking at it (ANY) does not tell whether an integer is a time:
     then it is one if that is declared.
     """
     return (
@@ -108,7 +108,7 @@ def assignment(source: Type, target: Type) -> Callable[[object], object]:
 def _checked_time(type_: Type) -> Callable[[object], object]:
     def check(value: object) -> object:
         if value is not None and type(value) is not int:
-            raise SlicemillError(f"{value!r} is no {type_}: times are whole numbers, of microseconds or days")
+            raise SlicemillError(f"{value!r} is no {type_}: times are integers, of microseconds or days")
         return value
 
     return check

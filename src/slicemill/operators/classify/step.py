@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from slicemill.columns.rows import column_values, to_table
 from slicemill.esl.types.classifier import Classifier as Definition
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
+from slicemill.operators.classify.spec import Classify
+from slicemill.operators.classify.training import Trained, placed, trained
+from slicemill.operators.context import StepContext
 from slicemill.operators.step import END
-from slicemill.reference.classify import Trained, placed, trained
 from slicemill.rows import Timed
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.storage.arrow_schema import TS
@@ -37,11 +37,11 @@ class ClassifyState:
 class ClassifyStep:
     """Decides on all tasks of a classifier: its capacity is theirs together, so there is one cell."""
 
-    def __init__(self, state: ClassifyState, definition: Definition, making: Making) -> None:
+    def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
         self.state = state
         self._definition = definition
-        self._schemas = making.schemas
-        self._output = making.node.schema
+        self._schemas = context.schemas
+        self._output = context.node.schema
         self._places = placed(definition, self._schemas)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -121,14 +121,9 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
 
 
-def classify(making: Making) -> ClassifyStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.Classify):
-        return None
-    definition = operator.classifier
-    state = making.state
+def classify(operator: Classify, context: StepContext) -> ClassifyStep:
+    definition, state = operator.classifier, context.state
     if not isinstance(state, ClassifyState):
-        rows = making.translator.rows_of(definition.training)
-        table = making.graph[making.node.inputs[-1]]
-        state = ClassifyState(trained(definition, rows, table.schema))
-    return ClassifyStep(state, definition, making)
+        table = context.graph[context.node.inputs[-1]]
+        state = ClassifyState(trained(definition, context.rows_of(definition.training), table.schema))
+    return ClassifyStep(state, definition, context)

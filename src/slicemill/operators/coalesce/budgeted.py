@@ -1,4 +1,4 @@
-"""Temporal queries over windows of time with a budget in tuples: `reference.coalesce_shedding`, compiled.
+"""Temporal queries over windows of time with a budget in tuples: `coalesce.rows`, compiled.
 
 Tuples go one by one through the compiled memory, slide by slide; what is left at the end of a slide is put
 together, and its accuracy found, on whole columns.
@@ -30,7 +30,7 @@ from slicemill.operators.coalesce.coalescing import (
 from slicemill.operators.coalesce.shedding import layout as m
 from slicemill.operators.coalesce.shedding.arrivals import expire, samples, take
 from slicemill.operators.coalesce.shedding.memory import unpacked
-from slicemill.operators.specs import Coalesce
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import numbers
 from slicemill.shedding.methods import method_of

@@ -22,8 +22,8 @@ from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
 from slicemill.operators.coalesce.spans import Spans
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.panes.state import StoredKeys
-from slicemill.operators.specs import Coalesce
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import numbers

@@ -1,24 +1,25 @@
 """Temporal queries, by their kernels (`slicemill.operators.coalesce`).
 
-Of those with a budget, some ways of shedding have no kernel: they are hosted.
+Of those with a budget, some ways of shedding have no kernel: they run by rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from slicemill.columns.order import Numbering
-from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.query import FrameUnit
-from slicemill.operators import specs as op
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
-from slicemill.operators.making import Making
+from slicemill.operators.coalesce.rows import shedding_rows
+from slicemill.operators.coalesce.spec import Coalesce
+from slicemill.operators.context import StepContext
+from slicemill.operators.row_step import RowStep, row_step
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING
@@ -47,34 +48,27 @@ class CoalesceStep:
     def latest_ts(self) -> int:
         return self._coalescing.state.now
 
-    @property
-    def shed(self) -> Report | None:
+    def sheds(self, node_id: str) -> Mapping[str, Report]:
         """What was dropped for lack of memory, if anything may be dropped."""
         state = self._coalescing.state
-        return state.report if isinstance(state, BudgetState) else None
+        return {node_id: state.report} if isinstance(state, BudgetState) else {}
 
     def due(self) -> int | None:
         return self._coalescing.due()
 
 
-def coalesce(making: Making) -> CoalesceStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.Coalesce):
-        return None
-    if operator.budget is not None:
-        return _budgeted(operator, operator.budget, making)
-    state = making.state if isinstance(making.state, CoalescingState) else CoalescingState()
-    kind = CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
-    coalescing = kind(operator, making.schemas[0], making.node.schema.names, state)
-    numbering = Numbering(making.seq_bits, fans=True)
-    return CoalesceStep(coalescing, with_system_columns(to_arrow(making.node.schema)), numbering)
-
-
-def _budgeted(operator: op.Coalesce, budget: Budget, making: Making) -> CoalesceStep | None:
+def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep:
+    budget = operator.budget
+    if budget is None:
+        state = context.state if isinstance(context.state, CoalescingState) else CoalescingState()
+        kind = CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
+        coalescing = kind(operator, context.schemas[0], context.node.schema.names, state)
+        numbering = Numbering(context.seq_bits, fans=True)
+        return CoalesceStep(coalescing, with_system_columns(to_arrow(context.node.schema)), numbering)
+    output = context.node.schema
     if operator.window.frame is FrameUnit.ROWS or not is_compiled(budget):
-        return None
-    output = making.node.schema
-    state = making.state if isinstance(making.state, BudgetState) else BudgetState()
-    coalescing = BudgetedByTime(operator, making.schemas[0], output.names, output, state)
+        return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
+    known = context.state if isinstance(context.state, BudgetState) else BudgetState()
+    budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)
     # One memory for all partitions is one cell: its rows are counted anew.
-    return CoalesceStep(coalescing, with_system_columns(to_arrow(output)), Numbering())
+    return CoalesceStep(budgeted, with_system_columns(to_arrow(output)), Numbering())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,25 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.esl.types.load_budget import UTILITY
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext
+from slicemill.operators.drop.spec import Drop, WholeWindows
 from slicemill.scalar.columns import compile_vector
 from slicemill.shedding.accuracy import AccuracySums
-from slicemill.shedding.load import in_whole_windows, keep_random, keep_useful, keep_windows
+from slicemill.shedding.load import (
+    NOTHING,
+    Dropping,
+    in_whole_windows,
+    keep_random,
+    keep_useful,
+    keep_windows,
+)
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import SEQ, TS
 from slicemill.storage.codec import stored_as
-
-
-@dataclass(frozen=True, slots=True)
-class Dropping:
-    """What a drop box does in one run: the share that stays, or the windows that are skipped."""
-
-    share: float = 1.0
-    skipped: tuple[tuple[int, int], ...] = ()
-
-
-NOTHING = Dropping()
 
 
 @stored_as("drop", version=1)
@@ -39,22 +35,24 @@ class DropState:
 
 
 class DropStep:
-    """`dropping` is set before each run."""
+    """Lets the share of tuples pass that it is told before each run."""
 
-    def __init__(self, operator: op.Drop, making: Making) -> None:
-        self.dropping = NOTHING
+    def __init__(self, operator: Drop, context: StepContext) -> None:
+        self._dropping = NOTHING
         self._operator = operator
-        self._state = making.state if isinstance(making.state, DropState) else DropState()
+        self._state = context.state if isinstance(context.state, DropState) else DropState()
         utility = operator.utility
-        self._utility = compile_vector(utility, making.schemas[0]) if utility is not None else None
+        self._utility = compile_vector(utility, context.schemas[0]) if utility is not None else None
 
     @property
     def state(self) -> object:
         return self._state
 
-    @property
-    def shed(self) -> Report:
-        return self._state.report
+    def sheds(self, node_id: str) -> Mapping[str, Report]:
+        return {node_id: self._state.report}
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+        self._dropping = dropping.get(node_id, NOTHING)
 
     def due(self) -> int | None:
         return None
@@ -70,7 +68,7 @@ class DropStep:
 
     def _kept(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
         """The tuples that stay; None if all do."""
-        dropping, operator = self.dropping, self._operator
+        dropping, operator = self._dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
         times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))
@@ -91,19 +89,30 @@ class DropStep:
 
 
 class WholeWindowsStep:
-    """Lets pass what comes of windows of which nothing was dropped; `dropping` is that of its box."""
+    """Lets pass what comes of windows of which nothing was dropped by its box."""
 
-    def __init__(self, operator: op.WholeWindows) -> None:
-        self.box = operator.box
-        self.dropping = NOTHING
+    def __init__(self, operator: WholeWindows) -> None:
+        self._box = operator.box
+        self._dropping = NOTHING
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
+        self._dropping = dropping.get(self._box, NOTHING)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
-        if self.dropping.skipped and table.num_rows:
-            whole = in_whole_windows(table.column(TS).to_numpy(), self.dropping.skipped)
+        if self._dropping.skipped and table.num_rows:
+            whole = in_whole_windows(table.column(TS).to_numpy(), self._dropping.skipped)
             table = table.filter(pa.array(whole))
         return table, complete[0]
 
 
 def _numbers(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
     return np.asarray(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+
+
+def drop(operator: Drop, context: StepContext) -> DropStep:
+    return DropStep(operator, context)
+
+
+def whole_windows(operator: WholeWindows, _: StepContext) -> WholeWindowsStep:
+    return WholeWindowsStep(operator)

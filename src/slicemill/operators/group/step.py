@@ -10,17 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda, prepare
+from slicemill.aggregate.calls import CallAnswers, Tuples, Uda
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
-from slicemill.operators import specs as op
 from slicemill.operators.assembly import Assembly, AssemblyState
-from slicemill.operators.making import Making
-from slicemill.operators.over.compiled_step import shared_models, window_calls
-from slicemill.operators.panes.step import shared_windows
+from slicemill.operators.context import StepContext
+from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.partitioned import Columns, Partitioned
 from slicemill.operators.step import END
-from slicemill.operators.windowed_group.count_windows import count_windows
 from slicemill.scalar.vectors import Vector, from_arrow
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
@@ -47,9 +45,9 @@ class GroupCallsStep:
     """GROUP BY over all history: a row whenever an aggregate returns, and TERMINATE's at the end of input."""
 
     def __init__(
-        self, state: GroupState, operator: op.GroupAggregate, udas: Sequence[Uda], making: Making
+        self, state: GroupState, operator: GroupAggregate, udas: Sequence[Uda], context: StepContext
     ) -> None:
-        schema = making.schemas[0]
+        schema = context.schemas[0]
         self.state = state
         self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
         self.udas = udas
@@ -59,14 +57,14 @@ class GroupCallsStep:
         self._groups = Partitioned(keys, schema)
         # Without GROUP BY there is one group, also over no tuple at all.
         self._always = not keys
-        self._schema = with_system_columns(to_arrow(making.node.schema))
+        self._schema = with_system_columns(to_arrow(context.node.schema))
         self._key_names = [item.name for item in operator.group_by]
         self._names = [[column.name for column in call.columns] for call in operator.calls]
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
         # Last words come behind what was said before.
-        self._numbering = Numbering(making.seq_bits, ranks=True, fans=True)
+        self._numbering = Numbering(context.seq_bits, ranks=True, fans=True)
         self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -136,23 +134,11 @@ class GroupCallsStep:
         return self._numbering.applied(out, 1).select(self._schema.names).cast(self._schema)
 
 
-def warm(making: Making) -> None:
-    """Compile a node's aggregates here, once, rather than in every worker while tuples wait."""
-    for maker in (window_calls, shared_models, shared_windows, group_calls, count_windows):
-        step = maker(making)
-        if step is not None:
-            for uda in step.udas:
-                uda.warm()
-
-
-def group_calls(making: Making) -> GroupCallsStep | None:
+def group_calls(operator: GroupAggregate, context: StepContext) -> GroupCallsStep:
     """The step of an aggregate over all history."""
-    operator = making.node.operator
-    if not isinstance(operator, op.GroupAggregate):
-        return None
-    udas = [prepare(call, making.catalog, making.translator.rows_of) for call in operator.calls]
-    state = making.state if isinstance(making.state, GroupState) else GroupState()
-    return GroupCallsStep(state, operator, udas, making)
+    udas = [prepare(call, context.catalog, context.rows_of) for call in operator.calls]
+    state = context.state if isinstance(context.state, GroupState) else GroupState()
+    return GroupCallsStep(state, operator, udas, context)
 
 
 def _vectors(arrays: Sequence[pa.Array], types: Sequence[Any]) -> list[Vector]:

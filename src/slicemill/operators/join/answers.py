@@ -10,8 +10,8 @@ import pyarrow as pa
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
+from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import Seats
-from slicemill.operators.specs import JoinMember
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.join.pairs import Pairs
+from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import WORD_BITS, Seats
 from slicemill.operators.select.kernels import compile_masks
-from slicemill.operators.specs import JoinMember
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type

@@ -14,8 +14,8 @@ from slicemill.operators.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, M
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.operators.join.slices.coverage import columns_kept
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.windows import Seats, counts_rows
-from slicemill.operators.specs import SharedJoin
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type

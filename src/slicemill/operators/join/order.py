@@ -7,8 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from slicemill.columns.order import SEQ_BITS, fanned_out, ranked, ranked_bits
+from slicemill.columns.order import fanned_out, ranked
+from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
 from slicemill.operators.join.block import column_numbers
+from slicemill.operators.join.spec import InOrder
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 
 
 def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS) -> pa.Table:
@@ -33,3 +38,19 @@ def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int 
     seqs = ranked(number, latest, seq_bits, ranks)
     ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
     return fanned_out(ordered, ranked_bits(seq_bits, ranks))
+
+
+class InOrderStep:
+    """Joined rows in the order of one join of all their streams, without what only that needed."""
+
+    def __init__(self, operator: InOrder, output: Schema, seq_bits: int) -> None:
+        self._members = operator.members
+        self._columns = [TS, SEQ, ARRIVAL, *output.names]
+        self._seq_bits = seq_bits
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        return in_order(tables[0], self._members, self._seq_bits).select(self._columns), complete[0]
+
+
+def in_order_step(operator: InOrder, context: StepContext) -> InOrderStep:
+    return InOrderStep(operator, context.node.schema, context.seq_bits)

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.order import SEQ_BITS, fanned_out, ranked, ranked_bits
+from slicemill.columns.order import fanned_out, ranked
+from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.join import placing, probe
 from slicemill.operators.join.answers import Answer, Answers, Collected
@@ -38,9 +39,9 @@ from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
 from slicemill.operators.join.pairs import Found, Pairs, Probing
 from slicemill.operators.join.side import Served, Side
 from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, Seats, reach_of
-from slicemill.operators.specs import SharedJoin
 from slicemill.scalar.values import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19

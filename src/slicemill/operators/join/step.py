@@ -8,27 +8,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.context import StepContext
 from slicemill.operators.join.shared import Join
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.making import Making
-from slicemill.operators.specs import Part as PartOperator
-from slicemill.operators.specs import SharedJoin
-from slicemill.operators.step import Part, SharedStep, StatefulStep
+from slicemill.operators.step import SharedStep, StatefulStep, StepResult
 from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
 
 
-def shared_join(making: Making) -> StatefulStep | SharedStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, SharedJoin):
-        return None
-    state = making.state if isinstance(making.state, JoinState) else JoinState()
-    join = Join(operator, making.schemas, state, making.newcomers, making.seq_bits)
+def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
+    state = context.state if isinstance(context.state, JoinState) else JoinState()
+    join = Join(operator, context.schemas, state, context.newcomers, context.seq_bits)
     limited = [member.name for member in operator.members if member.limit is not None]
     step = SharedJoinStep(join, limited)
-    readers = making.graph.consumers(making.node.id)
-    return step if any(isinstance(reader.operator, PartOperator) for reader in readers) else JoinStep(step)
+    return step if context.graph.has_parts(context.node.id) else JoinStep(step)
 
 
 class SharedJoinStep:
@@ -43,14 +39,14 @@ class SharedJoinStep:
     def state(self) -> JoinState:
         return self._join.state
 
-    @property
-    def sheds(self) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
+        """Of its members, which have the names of nodes."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
 
-    def shorten(self, shares: Mapping[str, float]) -> None:
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
         """In the next run, reach only so far into these queries' windows."""
-        self._shares = shares
-        self._join.shorten({name: share for name, share in shares.items() if share < 1})
+        self._shares = {name: found.share for name, found in dropping.items()}
+        self._join.shorten({name: share for name, share in self._shares.items() if share < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
         """Pairs that are not looked for cannot be counted: of ages that are equally likely, a share."""
@@ -61,7 +57,7 @@ class SharedJoinStep:
             latest = max(int(pc.max(table.column(TS)).as_py()) for table in tables if table.num_rows)
             report.add(min(latest, until), AccuracySums(self._shares.get(name, 1.0) * rows, rows))
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         until = min(complete)
         self._count(tables, until)
         return [
@@ -90,12 +86,11 @@ class JoinStep:
             raise part
         return part
 
-    @property
-    def sheds(self) -> Mapping[str, Report]:
-        return self._shared.sheds
+    def sheds(self, node_id: str) -> Mapping[str, Report]:
+        return self._shared.sheds(node_id)
 
-    def shorten(self, shares: Mapping[str, float]) -> None:
-        self._shared.shorten(shares)
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+        self._shared.set_load(node_id, dropping)
 
     def due(self) -> int | None:
         return self._shared.due()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.arrays import Places, Times, Words
-from slicemill.operators.specs import JoinMember
+from slicemill.operators.join.spec import JoinMember
 from slicemill.storage.codec import stored_as
 
 WORD_BITS = 64

@@ -162,7 +162,7 @@ class Matching:
         return left
 
 
-class Lookup:
+class TableLookup:
     """A stored table made ready for joins: its rows grouped by key."""
 
     def __init__(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.aggregate.functions import has_kernel
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext
 from slicemill.operators.over.calls import WindowCalls, WindowState
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
@@ -32,14 +31,7 @@ class WindowsStep:
         return self._calls.due()
 
 
-def builtin_windows(making: Making) -> WindowsStep | None:
-    """The step of a window aggregate, unless a call is of a user's own, or has values without a kernel."""
-    operator = making.node.operator
-    if not isinstance(operator, op.WindowAggregate):
-        return None
-    for call in operator.calls:
-        if any(making.catalog.aggregates(call.name)) or not has_kernel(call):
-            return None
-    state = making.state if isinstance(making.state, WindowState) else None
-    calls = WindowCalls(operator.calls, making.schemas[0], state, making.seq_bits)
-    return WindowsStep(calls, with_system_columns(to_arrow(making.node.schema)))
+def builtin_windows(operator: WindowAggregate, context: StepContext) -> WindowsStep:
+    state = context.state if isinstance(context.state, WindowState) else None
+    calls = WindowCalls(operator.calls, context.schemas[0], state, context.seq_bits)
+    return WindowsStep(calls, with_system_columns(to_arrow(context.node.schema)))

@@ -18,7 +18,8 @@ import pyarrow as pa
 from slicemill.aggregate.functions import stored_arguments
 from slicemill.columns.intervals import Places
 from slicemill.columns.keys import Keys, distinct_keys, whole
-from slicemill.columns.order import SEQ_BITS, ranked
+from slicemill.columns.order import ranked
+from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import CallAnswers, Tuples, Uda
+from slicemill.aggregate.calls import CallAnswers, Tuples, Uda
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
 from slicemill.operators.assembly import Assembly
-from slicemill.operators.making import Making
-from slicemill.operators.numbering import has_expiries, returns_many
+from slicemill.operators.context import StepContext
+from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.over.routines import CallsState, Member, MemberState, Routine
+from slicemill.operators.over.spec import WindowAggregate, has_expiries, returns_many
 from slicemill.operators.partitioned import Partitioned
-from slicemill.operators.step import END, Part
+from slicemill.operators.step import END, StepResult
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
@@ -85,14 +85,14 @@ class CallsOfMember:
 class SharedCallsStep:
     """`agg(args) OVER (…)` for the members of one node: a part for each."""
 
-    def __init__(self, members: Mapping[str, Member], making: Making) -> None:
-        self.state = making.state if isinstance(making.state, CallsState) else CallsState()
-        self.state.adopt(members, list(making.newcomers), making.catalog)
-        tables = making.translator.rows_of
+    def __init__(self, members: Mapping[str, Member], context: StepContext) -> None:
+        self.state = context.state if isinstance(context.state, CallsState) else CallsState()
+        self.state.adopt(members, list(context.newcomers), context.catalog)
+        tables = context.rows_of
         self._routines = {
-            number: Routine(state, making.catalog, tables) for number, state in self.state.routines.items()
+            number: Routine(state, context.catalog, tables) for number, state in self.state.routines.items()
         }
-        schema = making.schemas[0]
+        schema = context.schemas[0]
         self._partitions = {
             routine.partition_by: Partitioned(routine.partition_by, schema)
             for routine in self.state.routines.values()
@@ -104,7 +104,7 @@ class SharedCallsStep:
                 self._routines,
                 with_system_columns(to_arrow(Schema(member.columns))),
                 Numbering(
-                    making.seq_bits, has_expiries(member.calls), returns_many(member.calls, making.catalog)
+                    context.seq_bits, has_expiries(member.calls), returns_many(member.calls, context.catalog)
                 ),
             )
             for name, member in members.items()
@@ -114,7 +114,7 @@ class SharedCallsStep:
     def udas(self) -> list[Uda]:
         return [routine.uda for routine in self._routines.values()]
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         table, until = tables[0], complete[0]
         given = self._arguments.of(table)
         numbers = {
@@ -140,7 +140,7 @@ class SharedCallsStep:
         given: Mapping[Expr, Vector | ExpressionError],
         answers: Mapping[int, CallAnswers],
         until: int,
-    ) -> Part:
+    ) -> StepResult:
         for argument in member.arguments:
             found = given[argument]
             if isinstance(found, ExpressionError):
@@ -151,9 +151,9 @@ class SharedCallsStep:
 class WindowCallsStep:
     """The same for a node of one query."""
 
-    def __init__(self, making: Making, operator: op.WindowAggregate) -> None:
-        member = Member(operator.calls, making.node.schema.columns)
-        self._shared = SharedCallsStep({making.node.id: member}, making)
+    def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
+        member = Member(operator.calls, context.node.schema.columns)
+        self._shared = SharedCallsStep({context.node.id: member}, context)
 
     @property
     def state(self) -> CallsState:
@@ -183,19 +183,6 @@ def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 
-def window_calls(making: Making) -> WindowCallsStep | None:
-    """The step of a window aggregate in which a user's own is called."""
-    operator = making.node.operator
-    if not isinstance(operator, op.WindowAggregate) or not any(
-        any(making.catalog.aggregates(call.name)) for call in operator.calls
-    ):
-        return None
-    return WindowCallsStep(making, operator)
-
-
-def shared_models(making: Making) -> SharedCallsStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.SharedModels):
-        return None
+def shared_models(operator: SharedModels, context: StepContext) -> SharedCallsStep:
     members = {member.name: Member(member.operator.calls, member.columns) for member in operator.members}
-    return SharedCallsStep(members, making)
+    return SharedCallsStep(members, context)

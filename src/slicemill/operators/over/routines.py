@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.aggregate.compiler.prepare import Uda, prepare
+from slicemill.aggregate.calls import Uda
+from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.together import model_calls
 from slicemill.aggregate.frame import frame_over

@@ -1,7 +1,12 @@
-"""Minima and maxima of panes, and of any span of them: a table of minima is looked at in two places (C17)."""
+"""Minima and maxima of panes, and of any span of them: a table of minima is looked at in two places (C17).
+
+Of equal values the first is shown. That can be seen of zeros only: where a column has -0.0, entries also know
+their first zero (`zero`), as twice its place in the log, and one more if it is -0.0.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +25,7 @@ from slicemill.scalar.vectors import arrow_type, boolean_array, fixed_width, num
 
 _FLIP = np.int64(2**63 - 1)
 _NOTHING = 2**63 - 1
+_NEGATIVE_ZERO = np.int64(-(2**63))  # the bits of -0.0
 _RANKED = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
 _PLAIN = (
     Kind.BOOLEAN,
@@ -43,18 +49,25 @@ class Extreme(Named):
     def __init__(self, expr: Expr, greatest: bool) -> None:
         super().__init__("greatest" if greatest else "least", expr)
         self._greatest = greatest
+        self._rank_of_zero = ~0 if greatest else 0
 
-    def lift(self, column: pa.Array, places: Ints) -> Columns:  # noqa: ARG002
+    def lift(self, column: pa.Array, places: Ints) -> Columns:
         if self.type.kind in _RANKED:
             return {"value": column}
-        rank = _rank(numbers(column))
+        values, valid = numbers(column), validity(column)
+        rank = _rank(values)
         rank = ~rank if self._greatest else rank
-        valid = validity(column)
-        return {"rank": rank if valid is None else np.where(valid, rank, _NOTHING)}
+        found = {"rank": rank if valid is None else np.where(valid, rank, _NOTHING)}
+        if self.type.kind is Kind.DOUBLE:
+            negative = values.view(np.int64) == _NEGATIVE_ZERO
+            if negative.any():
+                zeros = found["rank"] == self._rank_of_zero
+                found["zero"] = np.where(zeros, 2 * places + negative, _NOTHING)
+        return found
 
     def reduce(self, columns: Columns, group: Ints, groups: int) -> Columns:
         if "rank" in columns:
-            return {"rank": columns["rank"][least_of_group(columns["rank"], group, groups)]}
+            return {field: c[least_of_group(c, group, groups)] for field, c in columns.items()}
         ranks, _ = self._ranks(columns["value"])
         return {"value": taken(columns["value"], least_of_group(ranks, group, groups))}
 
@@ -63,6 +76,22 @@ class Extreme(Named):
             return {"value": pa.nulls(count, arrow_type(self.type))}
         return {"rank": np.full(count, _NOTHING)}
 
+    def joined(self, parts: Sequence[Columns]) -> Columns:
+        if any("zero" in part for part in parts):
+            parts = self._with_zeros(parts)
+        return super().joined(parts)
+
+    def _with_zeros(self, parts: Sequence[Columns]) -> list[Columns]:
+        """Parts come one after the other: zeros of one that has no -0.0 are between those of the others."""
+        made: list[Columns] = []
+        last = -2
+        for part in parts:
+            between = np.where(part["rank"] == self._rank_of_zero, last + 2 - last % 2, _NOTHING)
+            zero = part.get("zero", between)
+            last = int(zero.max(initial=last, where=zero < _NOTHING))
+            made.append({**part, "zero": zero})
+        return made
+
     def index(self, columns: Columns, begin: Ints) -> Extremes:
         values = None
         if "rank" in columns:
@@ -70,7 +99,8 @@ class Extreme(Named):
         else:
             ranks, values = self._ranks(columns["value"])
         longest = int(np.diff(begin).max(initial=1))
-        return Extremes(ranks, values, longest, self)
+        zeros = _levels(columns["zero"], longest) if "zero" in columns else None
+        return Extremes(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Ints, pa.Array]:
         """Where each value stands in the order of the distinct ones, and these in order."""
@@ -88,6 +118,10 @@ class Extreme(Named):
         if valid is None:
             return places[codes], values
         return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
+
+    def signed(self, ranks: Ints, zeros: Ints) -> Ints:
+        """The ranks, those of -0.0 apart: next to that of 0.0 is one that no value has."""
+        return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
     def shown(self, ranks: Ints, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
         if values is not None:
@@ -115,19 +149,28 @@ def _rank(values: NDArray[Any]) -> Ints:
 class Extremes:
     """Of each stretch of 2^j entries the least rank: any span is covered by two of them (C17)."""
 
-    def __init__(self, ranks: Ints, values: pa.Array | None, longest: int, partial: Extreme) -> None:
+    def __init__(self, levels: Ints, values: pa.Array | None, zeros: Ints | None, partial: Extreme) -> None:
+        self._levels = levels
         self._values = values
+        self._zeros = zeros
         self._partial = partial
-        levels = [ranks]
-        while 2 ** len(levels) <= longest:
-            last, reach = levels[-1], 2 ** (len(levels) - 1)
-            level = last.copy()
-            level[: len(last) - reach] = np.minimum(last[: len(last) - reach], last[reach:])
-            levels.append(level)
-        self._levels = np.stack(levels)
 
     def over(self, spans: Spans, known: NDArray[np.bool_]) -> pa.Array:
-        return self._partial.shown(_least(self._levels, spans.lo, spans.hi), self._values, known)
+        ranks = _least(self._levels, spans.lo, spans.hi)
+        if self._zeros is not None:
+            ranks = self._partial.signed(ranks, _least(self._zeros, spans.lo, spans.hi))
+        return self._partial.shown(ranks, self._values, known)
+
+
+def _levels(ranks: Ints, longest: int) -> Ints:
+    """Row j has the least rank of each stretch of 2^j entries, up to the longest that spans need."""
+    levels = [ranks]
+    while 2 ** len(levels) <= longest:
+        last, reach = levels[-1], 2 ** (len(levels) - 1)
+        level = last.copy()
+        level[: len(last) - reach] = np.minimum(last[: len(last) - reach], last[reach:])
+        levels.append(level)
+    return np.stack(levels)
 
 
 @njit(cache=True)

@@ -25,13 +25,13 @@ from slicemill.operators.panes.spans import Spans
 from slicemill.operators.panes.sums import Sum
 from slicemill.operators.panes.view import View
 from slicemill.scalar.decimals import from_unscaled
+from slicemill.scalar.values import BIGINT_MAX, BIGINT_MIN, EXACT
 from slicemill.scalar.vectors import arrow_type, fixed_width
 
 Call: TypeAlias = AggregateCall | WindowCall
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
 _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop": 0, "stddev_pop": 0}
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,24 @@ def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
         valid = view.index(known.name).over(spans) > 0
         if type_.kind is Kind.DOUBLE:
             return _doubles(totals.doubles(), valid)
-        assert totals.whole is not None, "sums of doubles are doubles"
-        if type_.kind is Kind.DECIMAL:
-            return _decimals(totals.whole, valid, type_)
         whole = totals.whole
-        if whole.dtype == object:
-            if len(whole) and not -_LARGEST <= min(whole) <= max(whole) <= _LARGEST:
-                raise SlicemillError(f"sum({render(call.arguments[0])}) does not fit into {type_}")
-            whole = whole.astype(np.int64)
-        return fixed_width(whole, None if valid.all() else valid, pa.int64())
+        assert whole is not None, "sums of doubles are doubles"
+        least, largest = _limits(type_)
+        if whole.dtype == object and len(whole) and not least <= min(whole) <= max(whole) <= largest:
+            raise SlicemillError(f"sum({render(call.arguments[0])}) does not fit into {type_}")
+        if type_.kind is Kind.DECIMAL:
+            return _decimals(whole, valid, type_)
+        return fixed_width(whole.astype(np.int64), None if valid.all() else valid, pa.int64())
 
     return Figure((known, sum_), over)
+
+
+def _limits(type_: Type) -> tuple[int, int]:
+    """The least and the largest whole number that a column holds, in units of its last digit."""
+    if type_.kind is Kind.DECIMAL:
+        largest = 10 ** (type_.precision or 0) - 1
+        return -largest, largest
+    return BIGINT_MIN, BIGINT_MAX
 
 
 def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.Array:
@@ -101,7 +108,7 @@ def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.
         return from_unscaled(whole, type_)
     scale = type_.scale or 0
     values = [
-        Decimal(digits).scaleb(-scale) if known else None
+        Decimal(digits).scaleb(-scale, EXACT) if known else None
         for digits, known in zip(whole.tolist(), valid.tolist(), strict=True)
     ]
     return pa.array(values, arrow_type(type_))

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.aggregate.calls import Tuples
 from slicemill.aggregate.columns import Windows
-from slicemill.aggregate.compiler.prepare import Tuples
 from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.aggregate.compiler.together import ModelCalls, model_calls
 from slicemill.aggregate.model_calls import asked_by, go_together

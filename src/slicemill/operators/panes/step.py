@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.calls import Uda
 from slicemill.aggregate.definition import align, base_of, evaluate
 from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
-from slicemill.aggregate.result_types import declared
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjunction
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import Call, edge_grids
 from slicemill.operators.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.operators.panes.model_groups import ModelGroups, models_together
 from slicemill.operators.panes.partials import Values
 from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.spec import SharedWindows, WindowMember
 from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import SharedWindows
-from slicemill.operators.step import Part
-from slicemill.reference.translate import Translator
+from slicemill.operators.panes.windows import PaneWindows
+from slicemill.operators.step import StepResult
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.rows import Row
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
@@ -36,16 +35,9 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 class SharedWindowsStep:
     """Members that are new in the plan count what comes from now on; what those that left had is released."""
 
-    def __init__(
-        self,
-        shared: op.SharedWindows,
-        schema: Schema,
-        state: PaneState,
-        translator: Translator,
-        newcomers: Collection[str],
-        seq_bits: int,
-    ) -> None:
-        members = {member.name: _member(member, translator) for member in shared.members}
+    def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
+        schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
+        members = {member.name: _member(member, context) for member in shared.members}
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
         state.adopt({member.name: member for member in shared.members})
@@ -53,7 +45,7 @@ class SharedWindowsStep:
         # A user's aggregate may return several rows for a window.
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
-        self._windows = SharedWindows(
+        self._windows = PaneWindows(
             Input(schema, shared.keys),
             members,
             {member.name: conjunction(member.conditions) for member in shared.members},
@@ -70,8 +62,8 @@ class SharedWindowsStep:
     def state(self) -> PaneState:
         return self._windows.state
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[Part]:
-        parts: list[Part] = []
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        parts: list[StepResult] = []
         answers = self._windows.run(tables[0], complete[0])
         for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
             if isinstance(answer, SlicemillError):
@@ -86,20 +78,14 @@ class SharedWindowsStep:
         return self._windows.due()
 
 
-def shared_windows(making: Making) -> SharedWindowsStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.SharedWindows):
-        return None
-    state = making.state if isinstance(making.state, PaneState) else PaneState()
-    newcomers = making.newcomers.keys()
-    return SharedWindowsStep(
-        operator, making.schemas[0], state, making.translator, newcomers, making.seq_bits
-    )
+def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindowsStep:
+    state = context.state if isinstance(context.state, PaneState) else PaneState()
+    return SharedWindowsStep(operator, state, context)
 
 
-def _member(member: op.WindowMember, translator: Translator) -> Member:
+def _member(member: WindowMember, context: StepContext) -> Member:
     operator = member.operator
-    if isinstance(operator, op.WindowAggregate):
+    if isinstance(operator, WindowAggregate):
         lengths = [length for length, _ in member.windows]
         figures = {
             call.columns[0].name: (length, _figure(call))
@@ -108,18 +94,18 @@ def _member(member: op.WindowMember, translator: Translator) -> Member:
         return Yields(member.windows[0][1], figures, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     if not member.partial:
-        return _by_value(member, operator, names, translator)
+        return _by_value(member, operator, names, context)
     read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
     return Groups(length, slide, names, read, member.columns)
 
 
 def _by_value(
-    member: op.WindowMember, operator: op.RelationAggregate, names: tuple[str, ...], translator: Translator
+    member: WindowMember, operator: RelationAggregate, names: tuple[str, ...], context: StepContext
 ) -> ValueGroups:
     (length, slide), columns = member.windows[0], member.columns
     calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
     returned = tuple(column for call in operator.calls for column in call.columns)
-    run, catalog = _by_reference(operator, translator), translator.catalog
+    run, catalog = _by_definition(operator, context), context.catalog
     models = models_together(operator.calls, catalog)
     kernels = [has_group_kernel(call, catalog) for call in operator.calls]
     functions = tuple(
@@ -132,9 +118,9 @@ def _by_value(
     return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
 
 
-def calls_read(member: op.WindowMember) -> list[AggregateCall]:
+def calls_read(member: WindowMember) -> list[AggregateCall]:
     """The calls of GROUP BY over windows whose results somebody reads."""
-    assert isinstance(member.operator, op.RelationAggregate)
+    assert isinstance(member.operator, RelationAggregate)
     read = {column.name for column in member.columns}
     return [call for call in member.operator.calls if call.columns[0].name in read]
 
@@ -151,14 +137,9 @@ def _figure(call: Call) -> Figure:
     return figure
 
 
-def _by_reference(operator: op.RelationAggregate, translator: Translator) -> Evaluate:
-    """The calls over the arguments of a window's tuples, as the reference engine has it."""
-    definitions = []
-    for call in operator.calls:
-        definition = translator.lookup(call.name, call.distinct)
-        if definition.columns == 1:
-            definition = replace(definition, finish=declared(call.columns[0].type))
-        definitions.append(definition)
+def _by_definition(operator: RelationAggregate, context: StepContext) -> Evaluate:
+    """The calls over the arguments of a window's tuples, row by row."""
+    definitions = [context.definition(call) for call in operator.calls]
     bases = [base_of(definition) for definition in definitions]
 
     def run(arguments: Sequence[Sequence[Row]]) -> Sequence[Row]:

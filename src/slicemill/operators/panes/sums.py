@@ -28,6 +28,7 @@ from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.partials import Columns, Counts, Named, difference
 from slicemill.operators.panes.spans import Spans
 from slicemill.scalar.decimals import unscaled
+from slicemill.scalar.values import unscaled as whole_of
 from slicemill.scalar.vectors import numbers, validity
 
 _SAFE = 2.0**62
@@ -57,7 +58,8 @@ class Sum(Named):
         if self.type.kind is Kind.DECIMAL:
             values, wide = unscaled(column)
             if (wide if valid is None else wide & valid).any():
-                digits = [0 if v is None else int(v.scaleb(self.type.scale or 0)) for v in column.to_pylist()]
+                scale = self.type.scale or 0
+                digits = [0 if v is None else whole_of(v, scale) for v in column.to_pylist()]
                 return {"x": integers(digits) ** self._degree}
         else:
             values = numbers(column).astype(np.int64)

@@ -27,7 +27,7 @@ from slicemill.operators.panes.view import View, by_key, view_of
 Answer = tuple[pa.Table | None, int] | SlicemillError
 
 
-class SharedWindows:
+class PaneWindows:
     """`conditions` select the tuples of a member, None takes all; panes are cut at `edges`."""
 
     def __init__(

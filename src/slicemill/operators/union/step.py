@@ -9,7 +9,10 @@ import pyarrow as pa
 
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.union.merge import BEGINNING, merge
+from slicemill.operators.context import StepContext
+from slicemill.operators.union.merge import BEGINNING
+from slicemill.operators.union.merge import merge as merged_by_time
+from slicemill.operators.union.spec import Merge
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 
@@ -43,7 +46,7 @@ class MergeStep:
             for old, new in zip(waited, named, strict=True)
         ]
         registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
-        merged = merge(inputs, registers, in_order=True)
+        merged = merged_by_time(inputs, registers, in_order=True)
         state.waiting, state.registers = list(merged.waiting), list(merged.registers)
         out = renumbered(merged.table, state.next_seq)
         state.next_seq += out.num_rows
@@ -53,3 +56,8 @@ class MergeStep:
         return min(
             (table.column(TS)[0].as_py() + 1 for table in self.state.waiting if table.num_rows), default=None
         )
+
+
+def merge(_: Merge, context: StepContext) -> MergeStep:
+    state = context.state if isinstance(context.state, MergeState) else MergeState()
+    return MergeStep(state, len(context.schemas), context.node.schema)

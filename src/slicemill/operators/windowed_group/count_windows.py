@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregate.compiler.prepare import Uda
+from slicemill.aggregate.calls import Uda
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
-from slicemill.operators.over.builtin_step import WindowsStep, builtin_windows
-from slicemill.operators.over.compiled_step import WindowCallsStep, window_calls
+from slicemill.operators.context import StepContext
+from slicemill.operators.over.builtin_step import WindowsStep
+from slicemill.operators.over.compiled_step import WindowCallsStep
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.over.step import over as over_step
 from slicemill.operators.select.step import FilterStep, ProjectStep
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
@@ -82,29 +84,26 @@ class CountWindowStep:
         return None
 
 
-def count_windows(making: Making) -> CountWindowStep | None:
+def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
     """The step of an aggregate over the last rows, if calls with OVER say the same."""
-    operator = making.node.operator
-    if not isinstance(operator, op.RelationAggregate) or operator.slide is not None:
+    if operator.slide is not None:
         return None
     (_, rows), *_ = operator.windows
     if rows.frame is not FrameUnit.ROWS or not all(
-        same_over(call, making.catalog) for call in operator.calls
+        same_over(call, context.catalog) for call in operator.calls
     ):
         return None
     assert rows.extent is not None, "the binder asks for a window with a beginning"
     window = Window(FrameUnit.RANGE, rows.extent - 1)
-    state = making.state if isinstance(making.state, CountWindowState) else CountWindowState()
+    state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
     over = over_calls(operator, window)
-    (source,) = making.schemas
+    (source,) = context.schemas
     schema = Schema((*source.columns, *(column for call in over for column in call.columns)))
-    node = replace(making.node, operator=op.WindowAggregate(over), schema=schema)
-    inner = replace(making, node=node, state=state.calls)
-    calls = window_calls(inner) or builtin_windows(inner)
-    if calls is None:
-        return None
+    calls = WindowAggregate(over)
+    node = replace(context.node, operator=calls, schema=schema)
+    step = over_step(calls, replace(context, node=node, state=state.calls))
     where = None if operator.where is None else FilterStep(operator.where, source)
-    return CountWindowStep(state, calls, where, ProjectStep(shown_items(operator), schema))
+    return CountWindowStep(state, step, where, ProjectStep(shown_items(operator), schema))
 
 
 def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:

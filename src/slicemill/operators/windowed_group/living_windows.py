@@ -20,13 +20,13 @@ from slicemill.columns.pieces import kept_from
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit
-from slicemill.operators import specs as op
-from slicemill.operators.making import Making
+from slicemill.operators.context import StepContext
 from slicemill.operators.panes.step import has_group_kernel
 from slicemill.operators.partitioned import Columns
+from slicemill.operators.registry import partition_keys
 from slicemill.operators.select.step import FilterStep
 from slicemill.operators.windowed_group.lives import END, TIME, Found, Lives, LivesState
-from slicemill.plan.log_keys import partition_keys
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
@@ -54,9 +54,9 @@ class LivingState:
 class _Windows:
     """What both kinds have in common: rows for the kernel, and results from its answers."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making) -> None:
-        schema = making.schemas[0]
-        self.state = making.state if isinstance(making.state, LivingState) else LivingState()
+    def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
+        schema = context.schemas[0]
+        self.state = context.state if isinstance(context.state, LivingState) else LivingState()
         self._names = [item.name for item in operator.group_by]
         keys = [item.expr for item in operator.group_by]
         given = [call.arguments[: stored_arguments(call)] for call in operator.calls]
@@ -67,7 +67,7 @@ class _Windows:
         places = [[self._argument_columns[exprs.index(expr)] for expr in of_call] for of_call in given]
         self._lives = Lives(operator.calls, self._key_columns, places, operator.slide, self.state.lives)
         self._results = [call.columns[0].name for call in operator.calls]
-        self._schema = with_system_columns(to_arrow(making.node.schema))
+        self._schema = with_system_columns(to_arrow(context.node.schema))
 
     def _rows(self, table: pa.Table, times: Integers, ends: Integers) -> pa.Table:
         columns = {
@@ -99,8 +99,8 @@ class _Windows:
 class JoinedWindowsStep(_Windows):
     """A joined tuple counts while each of its members is in its own window."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making) -> None:
-        super().__init__(operator, making)
+    def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
+        super().__init__(operator, context)
         self._slide = operator.slide
         self._members = [
             (column, window.extent)
@@ -108,7 +108,7 @@ class JoinedWindowsStep(_Windows):
             if column is not None and window.extent is not None
         ]
         self._numbering = (
-            None if partition_keys(operator) is None else Numbering(making.seq_bits, ranks=True, fans=True)
+            None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
         )
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -134,10 +134,10 @@ class JoinedWindowsStep(_Windows):
 class SlidingRowsStep(_Windows):
     """Every so many tuples, a row for each group among the last ones. Time is counted in tuples."""
 
-    def __init__(self, operator: op.RelationAggregate, making: Making, rows: int) -> None:
-        super().__init__(operator, making)
+    def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
+        super().__init__(operator, context)
         self._extent = rows
-        self._where = None if operator.where is None else FilterStep(operator.where, making.schemas[0])
+        self._where = None if operator.where is None else FilterStep(operator.where, context.schemas[0])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, table = self.state, tables[0]
@@ -164,15 +164,14 @@ class SlidingRowsStep(_Windows):
         return None
 
 
-def living_windows(making: Making) -> JoinedWindowsStep | SlidingRowsStep | None:
+def living_windows(
+    operator: RelationAggregate, context: StepContext
+) -> JoinedWindowsStep | SlidingRowsStep | None:
     """The step of an aggregate over such windows, unless a call is of a user's own, or has no kernel."""
-    operator = making.node.operator
-    if not isinstance(operator, op.RelationAggregate) or not all(
-        has_group_kernel(call, making.catalog) for call in operator.calls
-    ):
+    if not all(has_group_kernel(call, context.catalog) for call in operator.calls):
         return None
     column, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
-        return SlidingRowsStep(operator, making, window.extent) if operator.slide is not None else None
-    return JoinedWindowsStep(operator, making) if column is not None else None
+        return SlidingRowsStep(operator, context, window.extent) if operator.slide is not None else None
+    return JoinedWindowsStep(operator, context) if column is not None else None

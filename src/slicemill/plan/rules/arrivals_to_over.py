@@ -22,7 +22,9 @@ from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import DOUBLE, Column, Kind, Schema
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Project, RelationAggregate, WindowAggregate
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.select.spec import Project
+from slicemill.operators.windowed_group.spec import RelationAggregate
 
 # In a window they know how many tuples came before it, or left it.
 _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")

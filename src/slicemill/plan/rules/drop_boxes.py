@@ -11,8 +11,10 @@ from dataclasses import replace
 from slicemill.esl.types.catalog import Catalog, QueryDefinition
 from slicemill.esl.types.load_budget import AGE, WINDOWS
 from slicemill.esl.types.query import SelectQuery
+from slicemill.operators.drop.spec import Drop, WholeWindows
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import AgeLimit, Drop, Scan, WholeWindows, WindowJoin
+from slicemill.operators.join.spec import AgeLimit, WindowJoin
+from slicemill.operators.streams.spec import Scan
 from slicemill.plan.content import digest
 from slicemill.plan.logs import log_of
 

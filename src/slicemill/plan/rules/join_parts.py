@@ -19,7 +19,8 @@ from slicemill.esl.types.expression import (
 from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Filter, WindowJoin
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.select.spec import Filter
 from slicemill.plan.logs import log_of
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]

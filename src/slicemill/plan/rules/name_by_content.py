@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators import specs as op
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.kind import Role
+from slicemill.operators.operator import Operator
+from slicemill.operators.registry import kind_of
 from slicemill.plan.content import digest_of_calls
 from slicemill.plan.logs import log_of
 
@@ -38,9 +39,9 @@ def _owners(graph: QueryGraph) -> dict[str, str]:
     """The query, stream or view that each node was made for; for one of many, the last."""
     owners: dict[str, str] = {}
     for node in reversed(list(graph)):
-        operator = node.operator
-        if isinstance(operator, op.Materialize):
-            owners[node.id] = operator.view
+        kind = kind_of(node.operator)
+        if kind.relation is not None:
+            owners[node.id] = kind.relation(node.operator)
         elif (log := log_of(node, graph)) is not None:
             owners[node.id] = log
         else:
@@ -52,33 +53,22 @@ def _owners(graph: QueryGraph) -> dict[str, str]:
 
 def _named(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed: dict[str, Node]) -> Node:
     operator, inputs = node.operator, tuple(renamed[source] for source in node.inputs)
-    if isinstance(operator, op.Source):
-        return replace(node, id=operator.stream, label=operator.stream)
-    if isinstance(operator, op.Scan):
-        return replace(node, id=operator.relation, label=operator.relation)
+    kind = kind_of(operator)
     made = replace(node, inputs=tuple(source.id for source in inputs))
-    if isinstance(operator, op.Sink):
-        return replace(made, id=operator.query, label=operator.query, owner=operator.query)
-    if isinstance(operator, op.WholeWindows):
-        operator = op.WholeWindows(renamed[operator.box].id)
+    if kind.own_name is not None:
+        name = kind.own_name(operator)
+        return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
+    if kind.refer is not None:
+        operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
     # A log is a stream like any other, whatever writes it.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
-    own = owner if owned or log_of(node, graph) is not None or not _keeps_nothing(node, graph) else ""
+    stays = log_of(node, graph) is not None or not kind.for_all(operator, node, graph)
+    own = owner if owned or stays else ""
     label = f"{own}: {_word(operator)}" if own else f"{_first_log(node, graph)}: {_words(operator)}"
     content = digest_of_calls(catalog, own, operator, given)
     return replace(made, id=f"{label} #{content}", operator=operator, label=label, owner=own)
-
-
-def _keeps_nothing(node: Node, graph: QueryGraph) -> bool:
-    """Is what becomes of a tuple independent of when a query came?
-
-    Queries with the same budget have one drop box, so that they can share what is behind it.
-    """
-    if isinstance(node.operator, op.Lookup):
-        return isinstance(graph[node.inputs[1]].operator, op.Scan)
-    return isinstance(node.operator, (op.Filter, op.Project, op.Drop))
 
 
 def _first_log(node: Node, graph: QueryGraph) -> str:
@@ -87,33 +77,14 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
     return log
 
 
-def _words(operator: op.Operator) -> str:
+def _words(operator: Operator) -> str:
     """What a selection does, in a few words; many queries may share it."""
-    text = _word(operator)
-    if isinstance(operator, op.Filter):
-        text = f"where {render(operator.condition)}"
-    elif isinstance(operator, op.Project):
-        text = f"select {', '.join(item.name for item in operator.items)}"
+    shared = kind_of(operator).shared_label
+    text = _word(operator) if shared is None else shared(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
 
 
-def _word(operator: op.Operator) -> str:
-    if isinstance(operator, op.Lookup):
-        return f"look up {operator.alias}"
-    return _WORDS[type(operator)]
-
-
-_WORDS: dict[type, str] = {
-    op.Filter: "where",
-    op.Project: "project",
-    op.Drop: "drop box",
-    op.WholeWindows: "whole windows",
-    op.Merge: "union",
-    op.WindowJoin: "join",
-    op.GroupAggregate: "aggregate",
-    op.RelationAggregate: "aggregate",
-    op.WindowAggregate: "window",
-    op.Coalesce: "coalesce",
-    op.Classify: "classify",
-    op.Materialize: "view",
-}
+def _word(operator: Operator) -> str:
+    label = kind_of(operator).label
+    assert label is not None, "what is shared and its parts come later, from nodes that have names"
+    return label(operator)

@@ -10,7 +10,9 @@ from dataclasses import replace
 from slicemill.esl.types.expression import Expr, as_in_input, conjunction, conjuncts, origins_of
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import Filter, Lookup, WindowJoin
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.lookup.spec import Lookup
+from slicemill.operators.select.spec import Filter
 
 
 def push_selections(graph: QueryGraph) -> QueryGraph:

@@ -22,12 +22,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import (
-    JoinMember,
-    Part,
-    SharedJoin,
-    WindowJoin,
-)
+from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
+from slicemill.operators.part.spec import Part
 from slicemill.plan.content import digest, short
 from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import (

@@ -15,7 +15,8 @@ from __future__ import annotations
 from slicemill.aggregate.model_calls import asked_by
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import ModelMember, SharedModels, WindowAggregate
+from slicemill.operators.models.spec import ModelMember, SharedModels
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,

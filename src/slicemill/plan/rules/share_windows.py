@@ -20,15 +20,12 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.operator import Operator
+from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.grids import kept_in_panes
-from slicemill.operators.specs import (
-    Filter,
-    Operator,
-    RelationAggregate,
-    SharedWindows,
-    WindowAggregate,
-    WindowMember,
-)
+from slicemill.operators.panes.spec import SharedWindows, WindowMember
+from slicemill.operators.select.spec import Filter
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.logs import log_of
 from slicemill.plan.rules.sharing import (
     SharedByKey,

@@ -9,18 +9,13 @@ from typing import Generic, TypeVar
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Column
+from slicemill.operators.drop.spec import Drop, WholeWindows
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import (
-    Drop,
-    Filter,
-    Lookup,
-    Operator,
-    Part,
-    Project,
-    Scan,
-    Sink,
-    WholeWindows,
-)
+from slicemill.operators.lookup.spec import Lookup
+from slicemill.operators.operator import Operator
+from slicemill.operators.part.spec import Part
+from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.streams.spec import Scan, Sink
 from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.logs import log_of
 

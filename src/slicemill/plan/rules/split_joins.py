@@ -21,7 +21,7 @@ from slicemill.esl.types.expression import Expr, columns_of, conjuncts
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.specs import InOrder, JoinMember, SharedJoin, WindowJoin
+from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
 from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import columns_read
 

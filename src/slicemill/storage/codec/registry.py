@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from operator import attrgetter, getitem
@@ -33,7 +33,7 @@ C = TypeVar("C", bound=type)
 Upgrade = Callable[[Any], Any]
 
 # Importing this imports every class that a step keeps.
-_ALL_STEPS = "slicemill.operators.registry"
+_ALL_STATES = "slicemill.operators.state_codecs"
 _HINT = "run `slicemill home upgrade` with the version of slicemill that wrote it"
 
 
@@ -57,6 +57,7 @@ class Codec:
     from_plain: Callable[[Any], Any] | None
     upgrades: Mapping[int, Upgrade]
     named_tuple: bool = False
+    unstored: Mapping[str, Any] = field(default_factory=dict)  # fields with the value that they always have
 
     def upgraded(self, plain: Any, version: int) -> Any:
         """What an earlier version stored, as this one would have stored it."""
@@ -87,7 +88,7 @@ class Codec:
     def fill(self, made: Any, plain: Mapping[str, Any]) -> None:
         """Set the fields of a new object."""
         self._check_fields(plain)
-        for name, value in plain.items():
+        for name, value in (*plain.items(), *self.unstored.items()):
             object.__setattr__(made, name, value)
 
     def named(self, plain: Mapping[str, Any]) -> Any:
@@ -117,8 +118,8 @@ def stored_as(
 ) -> Callable[[C], C]:
     """Register the decorated class: its fields are what is stored, by their names.
 
-    The fields are those of a dataclass, a named tuple or `__slots__`; of other classes `fields` names them.
-    Of an enumeration the member's name is stored.
+    The fields are those of a dataclass that are compared (the others get their defaults again), of a named
+    tuple, or `__slots__`; of other classes `fields` names them. Of an enumeration the member's name is.
     """
 
     def registered(cls: C) -> C:
@@ -130,7 +131,8 @@ def stored_as(
         names = _fields_of(cls) if fields is None else fields
         is_tuple = issubclass(cls, tuple)
         by_value = is_tuple or _is_frozen(cls)
-        _add(Codec(name, version, cls, by_value, names, _getter(names), None, upgrade or {}, is_tuple))
+        getter, unstored = _getter(names), _unstored(cls) if fields is None else {}
+        _add(Codec(name, version, cls, by_value, names, getter, None, upgrade or {}, is_tuple, unstored))
         return cls
 
     return registered
@@ -158,7 +160,7 @@ def codec_of(cls: type) -> Codec | None:
     """The codec of objects of exactly this class."""
     found = _by_class.get(cls)
     if found is None and cls.__module__.startswith("slicemill."):
-        importlib.import_module(_ALL_STEPS)
+        importlib.import_module(_ALL_STATES)
         found = _by_class.get(cls)
     return found
 
@@ -166,7 +168,7 @@ def codec_of(cls: type) -> Codec | None:
 def codec_named(name: str) -> Codec:
     """The codec of a name that a checkpoint has."""
     if name not in _by_name:
-        importlib.import_module(_ALL_STEPS)
+        importlib.import_module(_ALL_STATES)
     if name not in _by_name:
         raise StorageError(f"this slicemill knows no state called {name}: {_HINT}")
     return _by_name[name]
@@ -174,7 +176,7 @@ def codec_named(name: str) -> Codec:
 
 def registered_names() -> dict[str, int]:
     """All names with their present versions."""
-    importlib.import_module(_ALL_STEPS)
+    importlib.import_module(_ALL_STATES)
     return {name: codec.version for name, codec in sorted(_by_name.items())}
 
 
@@ -191,7 +193,7 @@ def _add(codec: Codec) -> None:
 
 def _fields_of(cls: type) -> tuple[str, ...]:
     if is_dataclass(cls):
-        return tuple(field.name for field in fields(cls))
+        return tuple(one.name for one in fields(cls) if one.compare)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return tuple(cls._fields)
     slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
@@ -201,6 +203,10 @@ def _fields_of(cls: type) -> tuple[str, ...]:
             f"with fields="
         )
     return tuple(slots)
+
+
+def _unstored(cls: type) -> dict[str, Any]:
+    return {one.name: one.default for one in fields(cls) if not one.compare} if is_dataclass(cls) else {}
 
 
 def _is_frozen(cls: type) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicemill.esl import bind
 from slicemill.explain.text import explain_text
 from slicemill.operators.join.slices.shared import planned_chain
-from slicemill.operators.specs import SharedJoin
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 

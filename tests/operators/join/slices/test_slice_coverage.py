@@ -6,7 +6,7 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.operators.join.slices.coverage import complete_from, covers, members_behind
-from slicemill.operators.specs import JoinMember
+from slicemill.operators.join.spec import JoinMember
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 

@@ -173,7 +173,7 @@ class ScaledProduct(AccumulatorCode):
 
 
 class TruthCount(AccumulatorCode):
-    """all, any and xor: whole numbers, which nothing wears."""
+    """all, any and xor: integers, which nothing wears."""
 
     def fields(self) -> dict[str, str]:
         return {self.place.name("kept"): "i8"}

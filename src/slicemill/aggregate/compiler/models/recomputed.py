@@ -12,7 +12,7 @@ from slicemill.model.core import Core
 from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Expr, Parameter, Symbol, walk
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
-_WHOLE = ("xor", "gcd")  # of whole numbers of 64 bits
+_WHOLE = ("xor", "gcd")  # of integers of 64 bits
 _SORTING = ("median", "quantile", "topk")
 
 

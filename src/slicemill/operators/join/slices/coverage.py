@@ -12,7 +12,8 @@ from typing import TypeAlias
 from slicemill.esl.types.expression import columns_of, origins_of
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.specs import JoinMember, Part, SharedJoin
+from slicemill.operators.join.spec import JoinMember, SharedJoin
+from slicemill.operators.part.spec import Part
 
 # By member that is new: on each side, the member whose rows are for it as well.
 Covers: TypeAlias = Mapping[str, tuple[str | None, str | None]]

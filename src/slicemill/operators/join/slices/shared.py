@@ -7,7 +7,7 @@ from slicemill.operators.join.slices.chain import PlannedChain, mem_opt
 from slicemill.operators.join.slices.members import Member, Side
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
 from slicemill.operators.join.slices.workload import Workload
-from slicemill.operators.specs import JoinMember, SharedJoin
+from slicemill.operators.join.spec import JoinMember, SharedJoin
 
 _SECOND_US = 1_000_000
 

@@ -7,14 +7,19 @@ with the rows it produces, in timestamp order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from slicemill.rows import Timed
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import Schema
+from slicemill.rows import Row, Timed
+from slicemill.scalar.rows import compile_expression
+from slicemill.shedding.report import Report
 
 
 @runtime_checkable
-class Operator(Protocol):
+class RowOperator(Protocol):
     """What the cycle asks of every operator.
 
     `waits_for_time` marks idle-waiting-prone operators (IWP, M21): union, window join, aggregates whose
@@ -72,3 +77,28 @@ class Holding(Protocol):
     def due(self) -> int | None:
         """The timestamp `advance` must reach to release something; None when nothing is held."""
         ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """What an operator that drops tuples adds."""
+
+    @property
+    def report(self) -> Report: ...
+
+
+def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
+    """A condition as a function of a row: neither FALSE nor NULL selects it."""
+    if condition is None:
+        return lambda _: True
+    evaluate = compile_expression(condition, schema)
+    return lambda row: evaluate(row) is True
+
+
+def row_of_items(items: Sequence[SelectItem], schema: Schema) -> Callable[[Row], Row]:
+    return row_of_expressions([item.expr for item in items], schema)
+
+
+def row_of_expressions(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+    parts = [compile_expression(expr, schema) for expr in expressions]
+    return lambda row: tuple(part(row) for part in parts)

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.types.budget import Budget, Slot
+from slicemill.operators.coalesce.rows import SheddingCoalesce
+from slicemill.operators.coalesce.rows_windows import Temporal
 from slicemill.reference.coalesce import Coalesce
-from slicemill.reference.coalesce_shedding import SheddingCoalesce
-from slicemill.reference.coalesce_windows import Temporal
 from slicemill.rows import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.methods import METHODS

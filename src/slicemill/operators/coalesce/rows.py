@@ -13,8 +13,12 @@ from typing import Any
 
 from slicemill.aggregate.definition import comparable, shown
 from slicemill.esl.types.budget import Budget
-from slicemill.reference.coalesce_accuracy import Exactness, Fragment, Newest, Partition
-from slicemill.reference.coalesce_windows import SlidingPartitions, Temporal
+from slicemill.esl.types.query import FrameUnit
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.coalesce.rows_accuracy import Exactness, Fragment, Newest, Partition
+from slicemill.operators.coalesce.rows_windows import SlidingPartitions, Temporal
+from slicemill.operators.coalesce.spec import Coalesce
+from slicemill.operators.row_operator import predicate, row_of_items
 from slicemill.rows import Row, Timed
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.memories import memory_of
@@ -163,3 +167,25 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
             else:
                 found.append(Fragment(run, values, (begin, end)))
         return found
+
+
+def temporal(operator: Coalesce, schema: Schema) -> Temporal:
+    """A temporal query as functions of rows."""
+    attributes = [schema.index(name) for name in operator.attributes]
+    # A partition column that is coalesced on as well is shown once, as the attribute.
+    head = [item for item in operator.partition_by if item.name not in operator.attributes]
+    window = operator.window
+    assert window.slide is not None, "the grammar asks for SLIDES"
+    return Temporal(
+        lambda row: tuple(row[place] for place in attributes),
+        row_of_items(head, schema),
+        row_of_items(operator.partition_by, schema),
+        window.extent,
+        window.slide,
+        window.frame is FrameUnit.ROWS,
+        predicate(operator.where, schema),
+    )
+
+
+def shedding_rows(operator: Coalesce, budget: Budget, schema: Schema, output: Schema) -> SheddingCoalesce:
+    return SheddingCoalesce(temporal(operator, schema), budget, predicate(operator.wanted, output))

@@ -12,9 +12,8 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
-from slicemill.reference.operator import Holding, Operator
-from slicemill.reference.relation_aggregate import RelationAggregate
-from slicemill.reference.relation_arrival import ArrivalAggregate
+from slicemill.operators.row_operator import Holding, RowOperator
+from slicemill.operators.windowed_group.rows import ArrivalGroups, SlidingGroups
 from slicemill.rows import Row, Timed
 
 
@@ -42,7 +41,7 @@ def key_of(row: Row) -> Row:
     return (row[0],)
 
 
-def every(operator: RelationAggregate, tuples: list[Timed], advance: bool = False) -> list[Timed]:
+def every(operator: SlidingGroups, tuples: list[Timed], advance: bool = False) -> list[Timed]:
     out: list[Timed] = []
     for tuple_ in tuples:
         if advance:
@@ -80,7 +79,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 def test_every_window_with_a_tuple_gives_its_groups_once(
     tuples: list[Timed], range_us: int, slide_us: int, advance: bool
 ) -> None:
-    operator = RelationAggregate([COLLECT, COUNT], key_of, range_us, slide_us)
+    operator = SlidingGroups([COLLECT, COUNT], key_of, range_us, slide_us)
     assert every(operator, tuples, advance) == by_definition(tuples, range_us, slide_us)
 
 
@@ -89,7 +88,7 @@ def test_g4_no_window_of_a_slow_stream_is_lost() -> None:
     #  end 100   [0 .................. 80)
     #  end 110       [20 ................ 100)      due at 110, although no tuple comes then
     #  end 120       [20 ................ 100)
-    operator = RelationAggregate([COUNT], lambda row: (), 100, 10)
+    operator = SlidingGroups([COUNT], lambda row: (), 100, 10)
     for ts in range(0, 101, 20):
         operator.process(0, Timed(ts, (ts,)))
     assert (operator.due(), operator.held_from()) == (110, 110)
@@ -100,7 +99,7 @@ def test_g4_no_window_of_a_slow_stream_is_lost() -> None:
 
 
 def test_g4_the_clock_alone_brings_results_out() -> None:
-    operator = RelationAggregate([COUNT], lambda row: (), 100, 10)
+    operator = SlidingGroups([COUNT], lambda row: (), 100, 10)
     operator.process(0, Timed(0, (0,)))
     assert operator.advance(9) == []
     assert operator.advance(20) == [Timed(10, (1, -90, 10)), Timed(20, (1, -80, 20))]
@@ -111,36 +110,36 @@ def test_g4_the_clock_alone_brings_results_out() -> None:
 
 def test_g3_every_tuple_is_in_range_by_slide_windows() -> None:
     tuples = [Timed(n, ("k", n)) for n in range(300)]
-    out = every(RelationAggregate([COLLECT], key_of, 100, 5), tuples)
+    out = every(SlidingGroups([COLLECT], key_of, 100, 5), tuples)
     windows_of = Counter(n for t in out for n in t.row[1])
     assert set(windows_of.values()) == {20}
-    out = every(RelationAggregate([COLLECT], key_of, 100, 7), tuples)
+    out = every(SlidingGroups([COLLECT], key_of, 100, 7), tuples)
     assert set(Counter(n for t in out for n in t.row[1]).values()) == {14, 15}
 
 
 def test_time_without_tuples_gives_nothing_however_long() -> None:
-    operator = RelationAggregate([COUNT], key_of, 10, 1)
+    operator = SlidingGroups([COUNT], key_of, 10, 1)
     assert operator.advance(10**15) == []
     operator.process(0, Timed(10**15, ("a", 1)))
     assert len(operator.advance(2 * 10**15)) == 10
 
 
 def test_it_is_an_operator_that_waits_for_time() -> None:
-    operator = RelationAggregate([COUNT], key_of, 10, 10)
-    assert isinstance(operator, Operator) and isinstance(operator, Holding)
+    operator = SlidingGroups([COUNT], key_of, 10, 10)
+    assert isinstance(operator, RowOperator) and isinstance(operator, Holding)
     assert (operator.inputs, operator.waits_for_time) == (1, True)
 
 
 @pytest.mark.parametrize(("range_us", "slide_us"), [(0, 1), (1, 0)])
 def test_a_window_or_slide_of_no_length_is_refused(range_us: int, slide_us: int) -> None:
     with pytest.raises(SlicemillError, match="longer than 0"):
-        RelationAggregate([COUNT], key_of, range_us, slide_us)
+        SlidingGroups([COUNT], key_of, range_us, slide_us)
 
 
 def test_nans_are_one_group_and_the_zeros_are_one() -> None:
     tuples = [Timed(0, (value, 1)) for value in (float("nan"), -0.0, float("nan"), 0.0)]
-    sliding = every(RelationAggregate([COUNT], key_of, 10, 10), tuples)
+    sliding = every(SlidingGroups([COUNT], key_of, 10, 10), tuples)
     assert repr([t.row[:2] for t in sliding]) == "[(nan, 2), (0.0, 2)]"
-    arriving = ArrivalAggregate([COUNT], key_of, rows=9)
+    arriving = ArrivalGroups([COUNT], key_of, rows=9)
     out = [made for t in tuples for made in arriving.process(0, t)]
     assert repr([t.row for t in out]) == "[(nan, 1), (0.0, 1), (nan, 2), (0.0, 2)]"

@@ -18,10 +18,14 @@ from typing import Any, cast
 
 from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.query import FrameUnit
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.row_operator import predicate, row_of_items
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.rows import Row, Timed
 
 
-class RelationAggregate:
+class SlidingGroups:
     """Output row: the group's values, the columns of each call, window_start and window_end.
 
     Its timestamp is window_end. Only groups with a tuple in the window give rows, by first appearance in it.
@@ -104,3 +108,101 @@ class RelationAggregate:
                 self._definitions, [evaluate(base, map(arguments, rows)) for base, arguments in self._calls]
             )
         ]
+
+
+class ArrivalGroups:
+    """Output row: the group's values and the columns of each call; with a slide, also the window's bounds.
+
+    `rows` is the length of a ROWS window; else a tuple counts while each of its `members` (places of their
+    timestamps in the row, None for the tuple's own) is younger than its window. `where` selects from what the
+    window holds.
+    """
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(
+        self,
+        calls: Sequence[RowCall],
+        group: Callable[[Row], Row],
+        *,
+        rows: int | None = None,
+        members: Sequence[tuple[int | None, int]] = (),
+        slide: int | None = None,
+        where: Callable[[Row], bool] = lambda _: True,
+    ) -> None:
+        self._definitions = [call.definition for call in calls]
+        self._calls = [(base_of(call.definition), call.arguments) for call in calls]
+        self._group = group
+        self._rows = rows
+        self._members = tuple(members)
+        self._slide = slide
+        self._where = where
+        self._content: list[Timed] = []
+        self._arrivals = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._content.append(tuple_)
+        self._arrivals += 1
+        if self._rows is not None:
+            self._content = self._content[-self._rows :]
+        else:
+            self._content = [stored for stored in self._content if self._is_in(stored, tuple_.ts)]
+        if self._slide is not None:
+            return self._every_group(tuple_.ts) if self._arrivals % self._slide == 0 else ()
+        if not self._where(tuple_.row):
+            return ()
+        key = shown(self._group(tuple_.row))
+        return [Timed(tuple_.ts, (*key, *values)) for values in self._values(key)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def state(self) -> Any:
+        return {"content": self._content, "arrivals": self._arrivals}
+
+    def restore(self, state: Any) -> None:
+        self._content, self._arrivals = state["content"], state["arrivals"]
+
+    def _is_in(self, stored: Timed, now: int) -> bool:
+        times = (
+            (stored.ts if place is None else stored.row[place], length) for place, length in self._members
+        )
+        return all(now - cast(int, ts) < length for ts, length in times)
+
+    def _values(self, key: Row) -> list[Row]:
+        wanted = comparable(key)
+        rows = [t.row for t in self._content if self._where(t.row) and self._key(t) == wanted]
+        returned = [evaluate(base, map(arguments, rows)) for base, arguments in self._calls]
+        return align(self._definitions, returned)
+
+    def _every_group(self, now: int) -> list[Timed]:
+        keys = {self._key(t): shown(self._group(t.row)) for t in self._content if self._where(t.row)}
+        bounds = (self._content[0].ts, now)
+        return [Timed(now, (*key, *values, *bounds)) for key in keys.values() for values in self._values(key)]
+
+    def _key(self, tuple_: Timed) -> Row:
+        return comparable(self._group(tuple_.row))
+
+
+def group_rows(
+    aggregate: RelationAggregate, calls: Sequence[RowCall], schema: Schema
+) -> SlidingGroups | ArrivalGroups:
+    """The row form; `calls` are those of the aggregate, as functions of rows."""
+    group, first = row_of_items(aggregate.group_by, schema), aggregate.windows[0][1]
+    if first.frame is FrameUnit.ROWS:
+        where = predicate(aggregate.where, schema)
+        return ArrivalGroups(calls, group, rows=first.extent, slide=aggregate.slide, where=where)
+    members = [
+        (None if column is None else schema.index(column), window.extent)
+        for column, window in aggregate.windows
+        if window.extent is not None
+    ]
+    if aggregate.slide is None:
+        return ArrivalGroups(calls, group, members=members)
+    longest = max(length for _, length in members)
+    placed = [(place, length) for place, length in members if place is not None]
+    return SlidingGroups(calls, group, longest, aggregate.slide, placed)

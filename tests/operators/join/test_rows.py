@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.join import CountWindow, JoinWindow, TimeWindow, UnboundedWindow, WindowJoin
-from slicemill.reference.operator import Operator
+from slicemill.operators.join.rows import CountWindow, JoinByRows, JoinWindow, TimeWindow, UnboundedWindow
+from slicemill.operators.row_operator import RowOperator
 from slicemill.rows import Row, Timed
 
 Arrival = tuple[int, int, Row]  # timestamp, port, row
 
 
-def run(join: WindowJoin, arrivals: list[Arrival], advance: bool = False) -> list[Timed]:
+def run(join: JoinByRows, arrivals: list[Arrival], advance: bool = False) -> list[Timed]:
     out: list[Timed] = []
     for ts, port, row in arrivals:
         if advance:
@@ -87,14 +87,14 @@ def test_a_join_gives_the_nested_loop_definition_oldest_partners_first(
     case: tuple[list[JoinWindow], list[Arrival]], advance: bool
 ) -> None:
     windows, arrivals = case
-    assert run(WindowJoin(windows, keys_agree), arrivals, advance) == nested_loops(windows, arrivals)
+    assert run(JoinByRows(windows, keys_agree), arrivals, advance) == nested_loops(windows, arrivals)
 
 
 def test_a_time_window_is_half_open() -> None:
     #  b at   0     1     2     3          b's window: length 3
     #  a at   .     .     .     3          ages 3, 2, 1, 0: the first one is out
     arrivals: list[Arrival] = [(ts, 0, (f"b{ts}",)) for ts in range(4)] + [(3, 1, ("a3",))]
-    join = WindowJoin([TimeWindow(3), TimeWindow(3)], anything)
+    join = JoinByRows([TimeWindow(3), TimeWindow(3)], anything)
     assert run(join, arrivals) == [Timed(3, (b, "a3")) for b in ("b1", "b2", "b3")]
 
 
@@ -113,7 +113,7 @@ def test_the_binary_trace_of_the_state_slice_spec_comes_out_pair_by_pair() -> No
         7: [("a4", "b2"), ("a4", "b3")],
         9: [("a3", "b4"), ("a4", "b4")],
     }
-    join = WindowJoin([TimeWindow(4), TimeWindow(4)], anything)
+    join = JoinByRows([TimeWindow(4), TimeWindow(4)], anything)
     assert run(join, arrivals) == [Timed(ts, pair) for ts, at in pairs.items() for pair in at]
 
 
@@ -125,7 +125,7 @@ def test_the_results_of_one_arrival_vary_the_first_input_slowest() -> None:
         (2, 2, ("c2",)),
         (3, 1, ("b",)),
     ]
-    join = WindowJoin([UnboundedWindow()] * 3, anything)
+    join = JoinByRows([UnboundedWindow()] * 3, anything)
     assert [timed.row for timed in run(join, arrivals)] == [
         ("a1", "b", "c1"),
         ("a1", "b", "c2"),
@@ -143,7 +143,7 @@ def test_in_a_self_join_every_ordered_pair_within_the_window_appears_once(
     arrivals: list[Arrival] = sorted(
         ((ts, port, row) for port in (0, 1) for ts, row in stream), key=lambda arrival: arrival[:2]
     )
-    pairs = [timed.row for timed in run(WindowJoin([TimeWindow(length)] * 2, anything), arrivals)]
+    pairs = [timed.row for timed in run(JoinByRows([TimeWindow(length)] * 2, anything), arrivals)]
     assert sorted(map(str, pairs)) == sorted(
         str(left + right) for t, left in stream for u, right in stream if abs(t - u) < length
     )
@@ -156,25 +156,25 @@ def test_a_binary_join_is_the_union_of_its_two_one_way_joins(
 ) -> None:
     windows, arrivals = case[0][:2], [arrival for arrival in case[1] if arrival[1] < 2]
     nothing = CountWindow(0)
-    both = run(WindowJoin(windows, keys_agree), arrivals)
-    left = run(WindowJoin([windows[0], nothing], keys_agree), arrivals)
-    right = run(WindowJoin([nothing, windows[1]], keys_agree), arrivals)
+    both = run(JoinByRows(windows, keys_agree), arrivals)
+    left = run(JoinByRows([windows[0], nothing], keys_agree), arrivals)
+    right = run(JoinByRows([nothing, windows[1]], keys_agree), arrivals)
     assert sorted(both) == sorted(left + right)
 
 
 def test_time_alone_empties_the_windows() -> None:
-    join = WindowJoin([TimeWindow(5), TimeWindow(5)], anything)
+    join = JoinByRows([TimeWindow(5), TimeWindow(5)], anything)
     join.process(0, Timed(1, ("a",)))
     assert join.advance(6) == ()
     assert join.process(1, Timed(6, ("b",))) == []
 
 
 def test_it_is_an_operator_that_waits_for_time() -> None:
-    join = WindowJoin([TimeWindow(5)] * 3, anything)
-    assert isinstance(join, Operator)
+    join = JoinByRows([TimeWindow(5)] * 3, anything)
+    assert isinstance(join, RowOperator)
     assert (join.inputs, join.waits_for_time) == (3, True)
 
 
 def test_a_join_of_one_input_is_refused() -> None:
     with pytest.raises(SlicemillError, match="two or more inputs"):
-        WindowJoin([TimeWindow(5)], anything)
+        JoinByRows([TimeWindow(5)], anything)

@@ -17,6 +17,12 @@ from itertools import chain, product
 from typing import Any
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.row_operator import predicate
+from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
 
 
@@ -49,7 +55,7 @@ def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
             stored.popleft()
 
 
-class WindowJoin:
+class JoinByRows:
     """Output row: the inputs' rows one after the other, in FROM order, where `condition` holds on it.
 
     The results of one arrival come out oldest partner first, the first input varying slowest. With
@@ -100,3 +106,19 @@ class WindowJoin:
 
     def restore(self, state: Any) -> None:
         self._stored = state
+
+
+def join_window(window: Window) -> JoinWindow:
+    if window.extent is None:
+        return UnboundedWindow()
+    return CountWindow(window.extent) if window.frame is FrameUnit.ROWS else TimeWindow(window.extent)
+
+
+def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:
+    windows = [join_window(window) for window in join.windows]
+    return JoinByRows(windows, predicate(join.condition, output), join.member_times)
+
+
+def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
+    """The joins that are not split into joins of two: of three and more streams over counts of rows."""
+    return row_step(join_rows(join, context.node.schema), context)

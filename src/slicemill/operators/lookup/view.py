@@ -18,9 +18,9 @@ from slicemill.columns.pieces import kept_from
 from slicemill.columns.slice import Slice
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
-from slicemill.operators import specs as op
+from slicemill.operators.context import StepContext
 from slicemill.operators.lookup.matching import Matching, Stretch
-from slicemill.operators.making import Making
+from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.step import END
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
@@ -105,17 +105,12 @@ class ViewLookupStep:
         return int(np.searchsorted(times, max(until - self._extent, _EARLIEST), side="right"))
 
 
-def view_lookup(making: Making) -> ViewLookupStep | None:
-    operator = making.node.operator
-    if not isinstance(operator, op.Lookup):
-        return None
-    relation = making.graph[making.node.inputs[1]]
-    assert isinstance(relation.operator, op.Materialize), "tables are looked up by a step without state"
-    columns, own = making.node.schema.columns, len(making.schemas[1])
+def view_lookup(lookup: Lookup, view_of: Materialize, context: StepContext) -> ViewLookupStep:
+    columns, own = context.node.schema.columns, len(context.schemas[1])
     stream, view = Schema(columns[:own]), Schema(columns[own:])
-    state = making.state if isinstance(making.state, ViewState) else ViewState()
-    matching = Matching(stream, view, operator.condition, operator.left)
-    return ViewLookupStep(state, relation.operator.window, matching, stream, view, making.seq_bits)
+    state = context.state if isinstance(context.state, ViewState) else ViewState()
+    matching = Matching(stream, view, lookup.condition, lookup.left)
+    return ViewLookupStep(state, view_of.window, matching, stream, view, context.seq_bits)
 
 
 def _times(table: pa.Table) -> Places:

@@ -1,0 +1,40 @@
+"""What each node of a graph is called: shared by the text, JSON and SVG of a graph."""
+
+from __future__ import annotations
+
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.kind import Role
+from slicemill.operators.operator import Operator
+from slicemill.operators.registry import kind_of
+from slicemill.operators.words import Words
+
+
+def role_of(node: Node) -> Role:
+    return kind_of(node.operator).role
+
+
+def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
+    """Does this input bring rows to look up, not tuples that flow?"""
+    operator = graph[target].operator
+    return kind_of(operator).looked_up(operator, port)
+
+
+def words_of(node: Node, graph: QueryGraph) -> Words:
+    """The description of one node."""
+    return kind_of(node.operator).words(node.operator, node, graph)
+
+
+def operator_name(operator: Operator) -> str:
+    """The class of an operator in snake case.
+
+    >>> from slicemill.operators.union.spec import Merge
+    >>> operator_name(Merge())
+    'merge'
+    """
+    name = type(operator).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def port_name(node: Node, port: int) -> str:
+    """What the operator calls an input: its alias, or nothing where there is none."""
+    return kind_of(node.operator).alias(node.operator, port)

@@ -1,0 +1,52 @@
+"""Classifiers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.esl.types.classifier import Classifier
+from slicemill.operators.kind import ColumnsRead, OperatorKind, Role
+from slicemill.operators.operator import Operator
+from slicemill.operators.words import Words, many
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class Classify(Operator):
+    """Decides on every task in every time unit, and looks at few of its features (M49-M57).
+
+    Its inputs are the streams of features, in order, and the table of examples.
+    """
+
+    classifier: Classifier
+
+
+def _words(classifier: Classifier) -> Words:
+    options = classifier.options
+    facts = [("features", ", ".join(classifier.features))]
+    facts += [("per", classifier.key)] if classifier.key is not None else []
+    facts += [
+        ("learn", f"{classifier.label} from {classifier.training}"),
+        ("every", format_us(classifier.every_us)),
+        ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
+    ]
+    return Words("", "Classify", tuple(facts))
+
+
+KINDS = (
+    OperatorKind(
+        spec=Classify,
+        role=Role.STATEFUL,
+        words=lambda classify, *_: _words(classify.classifier),
+        label=lambda _: "classify",
+        waits_for_time=lambda *_: True,
+        # The examples, the last of its inputs, are known.
+        fed_by=lambda _, node, __: node.inputs[:-1],
+        looked_up=lambda classify, port: port == len(classify.classifier.inputs),
+        columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),
+        history_us=lambda *_: None,
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.classify.step:classify",
+    ),
+)

@@ -1,0 +1,75 @@
+"""What a step is made of: a node of the query graph, and all there is to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slicemill.aggregate.definition import RowAggregate, declared
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
+from slicemill.esl.types.catalog import Catalog, View
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall, RelationQuery
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.numbering import input_bits
+from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.step import SharedStep, StatefulStep, Step
+from slicemill.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """A node, where it stands, and what its step kept in the last run."""
+
+    node: Node
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    state: object | None
+    newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
+
+    @property
+    def schemas(self) -> list[Schema]:
+        """Those of the inputs whose tuples the step takes."""
+        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
+
+    @property
+    def seq_bits(self) -> int:
+        """How many bits the numbers of its inputs' rows have at most (`columns.order`)."""
+        return input_bits(self.node, self.graph, self.catalog)
+
+    def rows_of(self, relation: str) -> Sequence[Row]:
+        return relation_rows(relation, self.catalog, self.tables)
+
+    def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
+        """What an aggregate means, row by row, with results of the call's type."""
+        definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        return definition
+
+
+def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
+    """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
+    operator = context.node.operator
+    name = kind_of(operator).step
+    if name is None:
+        return None
+    step: Step | StatefulStep | SharedStep = imported(name)(operator, context)
+    return step
+
+
+def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
+    """The nodes whose tuples an operator takes, in the order of its inputs."""
+    return kind_of(node.operator).fed_by(node.operator, node, graph)
+
+
+def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
+    """The rows of a table, or of a view over tables."""
+    relation = catalog.relation(name)
+    if isinstance(relation, View):
+        assert isinstance(relation.query, RelationQuery), "views over streams are joined, not scanned"
+        return evaluate_relation(relation.query, catalog, lambda inner: relation_rows(inner, catalog, tables))
+    return tables[name]

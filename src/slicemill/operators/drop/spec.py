@@ -1,0 +1,84 @@
+"""Drop boxes, and what lets whole windows pass behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.load_budget import METHODS
+from slicemill.operators.kind import ColumnsRead, OperatorKind
+from slicemill.operators.words import Words
+from slicemill.time import format_us
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+from dataclasses import dataclass
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.operators.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Operator):
+    """A drop box: under load, only a share of the tuples goes on (S54).
+
+    `weight` is that of the queries behind it; `utility` says which tuples they would miss most; `range_us` is
+    that of their windows, where whole windows go.
+    """
+
+    budget: LoadBudget
+    weight: float
+    utility: Expr | None = None
+    range_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeWindows(Operator):
+    """Lets pass the results of windows of which the drop box `box` has dropped nothing."""
+
+    box: str
+
+
+def _drop_words(drop: Drop) -> Words:
+    budget = drop.budget
+    facts = [("under load", METHODS[budget.method])]
+    if drop.utility is not None:
+        facts.append(("utility", render(drop.utility)))
+    if budget.lag_us is not None:
+        facts.append(("lag", f"at most {format_us(budget.lag_us).lower()}"))
+    if budget.memory is not None:
+        facts.append(("state", f"at most {budget.memory:,} bytes"))
+    if budget.least:
+        facts.append(("keeps", f"{budget.least:.0%} at least"))
+    return Words("", "Drop box", tuple(facts))
+
+
+def _whole_words(whole: WholeWindows, _: Node, graph: QueryGraph) -> Words:
+    return Words("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
+
+
+KINDS = (
+    OperatorKind(
+        spec=Drop,
+        words=lambda drop, *_: _drop_words(drop),
+        label=lambda _: "drop box",
+        # Queries with the same budget have one drop box, so that they can share what is behind it.
+        for_all=lambda *_: True,
+        columns_read=lambda drop, _, wanted: ColumnsRead(
+            [] if drop.utility is None else [drop.utility], wanted
+        ),
+        computes=False,
+        keys_below=lambda *given: given[-1],
+        step="slicemill.operators.drop.step:drop",
+    ),
+    OperatorKind(
+        spec=WholeWindows,
+        words=_whole_words,
+        label=lambda _: "whole windows",
+        refer=lambda whole, renamed: WholeWindows(renamed(whole.box)),
+        keeps_state=False,
+        step="slicemill.operators.drop.step:whole_windows",
+    ),
+)

@@ -1,0 +1,239 @@
+"""Joins of streams over windows: as a query asks for one, and as many share one chain of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import columns_of
+from slicemill.operators.join.slices.statistics import ASSUMED
+from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us
+from slicemill.operators.words import Fact, Words, each, many
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+from dataclasses import dataclass, field
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.operators.join.slices.statistics import Statistics
+from slicemill.operators.operator import Operator, SharedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class AgeLimit:
+    """Under load, pairs of tuples that are far apart in time are not looked for (S55)."""
+
+    budget: LoadBudget
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin(Operator):
+    """Joins two or more streams over a window each; output columns are `alias.column`.
+
+    `member_times` adds a column `alias._ts` per input: a joined tuple carries its members' timestamps (S1)
+    where an aggregate needs to know when it leaves the windows.
+    """
+
+    aliases: tuple[str, ...]
+    windows: tuple[Window, ...]
+    condition: Expr | None
+    member_times: bool = False
+    limit: AgeLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMember:
+    """One of the joins that share a chain of state slices (S14, S19).
+
+    `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
+    equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: a name,
+    the input and the column there, `_ts` for the tuple's timestamp, `_number` for its number in the stream.
+    """
+
+    name: str
+    windows: tuple[Window, Window]
+    selections: tuple[Expr | None, Expr | None]
+    residual: Expr | None
+    columns: tuple[tuple[str, int, str], ...]
+    limit: AgeLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedJoin(SharedOperator):
+    """Joins of the same two inputs on equal `keys`, which are in the inputs' own columns, run as one.
+
+    `deadlines` are for tuples of input 0 that are joined themselves: columns with their members' timestamps,
+    and for how long after it each member can be met (S2: windows are those of the streams).
+    `measured` is for those who explain the plan.
+    """
+
+    keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
+    members: tuple[JoinMember, ...]
+    deadlines: tuple[tuple[str, int], ...] = ()
+    measured: Statistics | None = field(default=None, compare=False)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Is there a window that holds so many rows, whatever their keys are?"""
+        windows = (window for member in self.members for window in member.windows)
+        return any(window.frame is FrameUnit.ROWS for window in windows)
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder(Operator):
+    """Joined tuples in the order in which one join of all streams gives them.
+
+    `members` are columns, for each stream in the order of FROM: its timestamp, and its number in the stream.
+    Tuples come by their latest member, then by the numbers of the others.
+    """
+
+    members: tuple[tuple[str, str], ...]
+
+
+def _join_words(join: WindowJoin) -> Words:
+    condition = "every combination" if join.condition is None else render(join.condition)
+    windows = each(join.aliases, [str(window) for window in join.windows])
+    return Words("⋈", "Join", (("on", condition), ("windows", windows)))
+
+
+def _shared_words(join: SharedJoin) -> Words:
+    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+    facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
+    if len(join.members) == 1:
+        return Words("⋈", "Join", (*facts, *_own_part(join.members[0])))
+    return Words("⋈", f"{many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+
+
+def _chain(join: SharedJoin) -> tuple[Fact, ...]:
+    """Where the slices end, and what they should keep and compare beside the ways without slices."""
+    from slicemill.operators.join.slices.shared import planned_chain  # it plans for this class
+
+    chain = planned_chain(join)
+    if chain is None:
+        return ()
+    ends = [", ".join(f"{end:g} s" for end in dict.fromkeys(side)) for side in chain.ends]
+    costs = {"slices": chain.expected, **chain.baselines}
+    kept = ", ".join(f"{name} {cost.memory:,.0f}" for name, cost in costs.items())
+    compared = ", ".join(f"{name} {cost.cpu:,.0f}" for name, cost in costs.items())
+    known = join.measured or ASSUMED
+    rates = " and ".join(f"{rate:,.0f}" for rate in known.rates)
+    passing = {
+        f"{known.passing.get((member.name, side), known.selected):.3g}"
+        for member in join.members
+        for side, selection in enumerate(member.selections)
+        if selection is not None
+    }
+    selected = f"of which {' or '.join(sorted(passing))} pass a condition, " if passing else ""
+    return (
+        ("slices end at", ends[0] if ends[0] == ends[1] else f"0: {ends[0]}; 1: {ends[1]}"),
+        ("tuples kept", kept),
+        ("comparisons/s", compared),
+        (
+            "measured" if known.measured else "assuming",
+            f"{rates} tuples/s, {selected}{known.matching:.3g} of pairs match",
+        ),
+    )
+
+
+def _own_part(member: JoinMember) -> tuple[Fact, ...]:
+    """What a join has of its own; the columns of its inputs are called 0.… and 1.…"""
+    facts = [("windows", each(("0", "1"), [str(window) for window in member.windows]))]
+    facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
+    facts += [("and", render(member.residual))] if member.residual is not None else []
+    return tuple(facts)
+
+
+def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
+    """Those of both inputs; windows that count rows count those of all keys."""
+    return None if join.counts_rows or not join.keys[0] else join.keys
+
+
+def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
+    """Expressions over one input, and the columns that results and conditions on pairs take of it."""
+    exprs = list(join.keys[port])
+    names: set[str] = set()
+    for member in join.members:
+        selection = member.selections[port]
+        exprs += [selection] if selection is not None else []
+        names |= {column for _, side, column in member.columns if side == port}
+        if member.residual is not None:
+            mine = f"{port}."
+            names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
+    return ColumnsRead(exprs, names)
+
+
+def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+    return tuple(member.selections[port] for member in join.members for port in ports)
+
+
+def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
+    """That of its only member; of several, their parts know."""
+    return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
+
+
+def stream_ranks(members: int) -> int:
+    """How many bits it takes to number so many streams."""
+    return (members - 1).bit_length()
+
+
+def _joined_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
+    """Streams that are joined one by one: the order of results goes by the numbers of their tuples."""
+    found = []
+    for _ in in_order.members[1:]:
+        node = graph[node.inputs[0]]
+        found.append(node.inputs[1])
+    return [*found, node.inputs[0]]
+
+
+KINDS = (
+    OperatorKind(
+        spec=WindowJoin,
+        role=Role.STATEFUL,
+        words=lambda join, *_: _join_words(join),
+        label=lambda _: "join",
+        waits_for_time=lambda *_: True,
+        alias=lambda join, port: join.aliases[port],
+        columns_read=lambda join, _, wanted: ColumnsRead(
+            [] if join.condition is None else [join.condition], wanted
+        ),
+        history_us=lambda join, *_: longest_us(join.windows),
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.join.rows:join_by_rows",
+    ),
+    OperatorKind(
+        spec=SharedJoin,
+        role=Role.STATEFUL,
+        words=lambda join, *_: _shared_words(join),
+        waits_for_time=lambda *_: True,
+        selections=_selections,
+        columns_read=lambda join, port, _: _columns_read(join, port),
+        unit=UnitOf.PARTS,
+        keys=_keys,
+        history_us=_history_us,
+        seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
+        member=MemberKind(
+            words=lambda member: Words("⋈", "From slices", _own_part(member)),
+            history_us=lambda member: longest_us(member.windows),
+            seq_bits=lambda _, bits, __: fanned_bits(ranked_bits(bits)),
+        ),
+        stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},
+        step="slicemill.operators.join.step:shared_join",
+        warm="slicemill.operators.join.warm:warm",
+    ),
+    OperatorKind(
+        spec=InOrder,
+        words=lambda *_: Words("", "In order", (("by", "the latest of the joined tuples"),)),
+        keeps_state=False,
+        numbered_by=_joined_streams,
+        seq_bits=lambda in_order, bits, *_: fanned_bits(
+            ranked_bits(bits, stream_ranks(len(in_order.members)))
+        ),
+        step="slicemill.operators.join.order:in_order_step",
+    ),
+)

@@ -1,0 +1,111 @@
+"""Look-ups in finite relations: tables, and views over streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import ColumnRef, columns_of, transform
+from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, longest_us
+from slicemill.operators.streams.spec import Scan
+from slicemill.operators.words import Fact, Words
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+from dataclasses import dataclass
+
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import Window
+from slicemill.operators.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Operator):
+    """Joins each tuple of a stream (input 0) with the matching rows of a finite relation (input 1).
+
+    `stream_alias` is empty where the stream's columns are qualified already. With `left`, a tuple without a
+    match goes on with NULLs.
+    """
+
+    stream_alias: str
+    alias: str
+    condition: Expr | None
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Materialize(Operator):
+    """A view over a stream: what its window holds, which other tuples look up at their own time (M40)."""
+
+    view: str
+    window: Window
+
+
+def _words(lookup: Lookup, node: Node, graph: QueryGraph) -> Words:
+    relation = graph[node.inputs[1]].operator
+    assert isinstance(relation, Scan | Materialize), "no other relation is finite"
+    name = relation.relation if isinstance(relation, Scan) else relation.view
+    title = f"Look up {name}" if lookup.alias == name else f"Look up {name} AS {lookup.alias}"
+    condition = "every row" if lookup.condition is None else render(lookup.condition)
+    facts: list[Fact] = [("on", condition)]
+    if lookup.left:
+        facts.append(("no match", "keep the tuple, with NULLs"))
+    return Words("⋈", title, tuple(facts))
+
+
+def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
+    """Is a table looked up, not a view over a stream?"""
+    return isinstance(graph[node.inputs[1]].operator, Scan)
+
+
+def _fed_by(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
+    """A view is joined with the stream of its content, which comes first, a table is no input.
+
+    At equal timestamps a tuple meets those of its own time.
+    """
+    stream, relation = node.inputs
+    return (stream,) if in_table(_, node, graph) else (graph[relation].inputs[0], stream)
+
+
+def _keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> Keys | None:
+    """Keys that are the stream's alone, under the names they have there."""
+    prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
+    own = {prefix + name for name in graph[node.inputs[0]].schema.names}
+    if not in_table(lookup, node, graph) or not all(columns_of(key) <= own for key in keys):
+        return None
+    return tuple(transform(key, lambda e: _without(e, prefix)) for key in keys)
+
+
+def _without(expr: Expr, prefix: str) -> Expr | None:
+    return replace(expr, name=expr.name.removeprefix(prefix)) if isinstance(expr, ColumnRef) else None
+
+
+KINDS = (
+    OperatorKind(
+        spec=Lookup,
+        words=_words,
+        label=lambda lookup: f"look up {lookup.alias}",
+        for_all=in_table,
+        fed_by=_fed_by,
+        alias=lambda lookup, port: lookup.alias if port == 1 else lookup.stream_alias,
+        looked_up=lambda _, port: port == 1,
+        columns_read=lambda lookup, _, wanted: ColumnsRead(
+            [] if lookup.condition is None else [lookup.condition], wanted
+        ),
+        keeps_state=False,
+        keys_below=_keys_below,
+        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        step="slicemill.operators.lookup.step:lookup",
+    ),
+    OperatorKind(
+        spec=Materialize,
+        role=Role.TABLE,
+        words=lambda view, *_: Words("", f"View {view.view}", (("window", str(view.window)),)),
+        relation=lambda view: view.view,
+        label=lambda _: "view",
+        history_us=lambda view, *_: longest_us([view.window]),
+    ),
+)

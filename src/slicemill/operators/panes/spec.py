@@ -1,0 +1,114 @@
+"""Aggregates over sliding windows of time that share panes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import Expr, conjunction
+from slicemill.esl.types.schema import Column
+from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us
+from slicemill.operators.operator import SharedOperator
+from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.panes.grids import KEPT, edge_grids
+from slicemill.operators.windowed_group.spec import RelationAggregate, words_of_windows
+from slicemill.operators.words import Words, many, partition, window_calls
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMember:
+    """One of the aggregates that share panes (M35): what selects its tuples, and what it computes of them.
+
+    `name` is the same as long as its query lives. `columns` are those of its output that somebody reads.
+    `partial`: results are put together from partial results of panes; else from the values of their tuples.
+    """
+
+    name: str
+    conditions: tuple[Expr, ...]
+    operator: RelationAggregate | WindowAggregate
+    columns: tuple[Column, ...]
+    partial: bool
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """The lengths and slides of its windows, in microseconds."""
+        if isinstance(self.operator, RelationAggregate):
+            found = [(self.operator.windows[0][1].extent, self.operator.slide)]
+        else:
+            found = [(call.window.extent, call.window.slide) for call in self.operator.calls]
+        return tuple((length, slide) for length, slide in found if length is not None and slide is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWindows(SharedOperator):
+    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
+
+    keys: tuple[Expr, ...]
+    members: tuple[WindowMember, ...]
+
+
+def _words(shared: SharedWindows) -> Words:
+    """What panes are kept: where they are cut, and what they hold of the tuples."""
+    edges = edge_grids(window for member in shared.members for window in member.windows)
+    panes = " and ".join(
+        f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
+    )
+    kept: dict[str, list[str]] = {}
+    for member in shared.members:
+        for call in member.operator.calls:
+            partials = KEPT[call.name] if member.partial else ("values",)
+            found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
+            found += [partial for partial in partials if partial not in found]
+    facts = [("in", f"panes cut {panes}")]
+    facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
+    facts += partition(shared.keys)
+    return Words("γ", f"Windows of {many(len(shared.members), 'aggregate')}", tuple(facts))
+
+
+def _member_words(member: WindowMember) -> Words:
+    if isinstance(member.operator, RelationAggregate):
+        facts = words_of_windows(member.operator).facts
+    else:
+        facts = window_calls(member.operator.calls)
+    where = conjunction(member.conditions)
+    selected = (("where", render(where)),) if where is not None else ()
+    return Words("γ", "From panes", (*facts, *selected))
+
+
+def _member_history_us(member: WindowMember) -> int | None:
+    if isinstance(member.operator, RelationAggregate):
+        return longest_us(window for _, window in member.operator.windows)
+    return longest_us(call.window for call in member.operator.calls)
+
+
+def _columns_read(shared: SharedWindows) -> ColumnsRead:
+    exprs, names = [*shared.keys], set()
+    for member in shared.members:
+        exprs += [*member.conditions, *(part for call in member.operator.calls for part in call.arguments)]
+        names |= {column.name for column in member.columns}
+    return ColumnsRead(exprs, names)
+
+
+KINDS = (
+    OperatorKind(
+        spec=SharedWindows,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _words(shared),
+        waits_for_time=lambda *_: True,
+        selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
+        columns_read=lambda shared, *_: _columns_read(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=_member_words,
+            history_us=_member_history_us,
+            # A user's aggregate may return several rows for a window.
+            seq_bits=lambda member, bits, _: bits if member.partial else fanned_bits(bits),
+        ),
+        stored={"plan.window_member": WindowMember},
+        step="slicemill.operators.panes.step:shared_windows",
+        compiles=True,
+    ),
+)

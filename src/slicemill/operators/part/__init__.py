@@ -1,0 +1,1 @@
+"""What one member gets of a shared operator."""

@@ -1,0 +1,69 @@
+"""What one member gets of a shared operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.kind import MemberKind, OperatorKind
+from slicemill.operators.words import Words
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+from dataclasses import dataclass
+from typing import Any
+
+from slicemill.operators.operator import Operator, SharedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Operator):
+    """What a shared operator, its input, gives for the member of this name."""
+
+    member: str
+
+
+def member_of(shared: SharedOperator, part: Part) -> Any:
+    """The member that a part is of."""
+    return next(member for member in shared.members if member.name == part.member)
+
+
+def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
+    """The member, and who answers for it."""
+    from slicemill.operators.registry import kind_of  # it lists this kind too
+
+    shared = graph[node.inputs[0]].operator
+    assert isinstance(shared, SharedOperator), "a part is of what is shared"
+    kind = kind_of(shared).member
+    assert kind is not None, "what is shared has members"
+    return kind, member_of(shared, part)
+
+
+def _words(part: Part, node: Node, graph: QueryGraph) -> Words:
+    """A member in the words of the operator it was before it was shared."""
+    kind, member = _asked(part, node, graph)
+    return kind.words(member)
+
+
+def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
+    kind, member = _asked(part, node, graph)
+    return kind.history_us(member)
+
+
+def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+    """What one member of a shared operator gives does not depend on the others."""
+    kind, member = _asked(part, node, graph)
+    return kind.seq_bits(member, bits, catalog)
+
+
+KINDS = (
+    OperatorKind(
+        spec=Part,
+        words=_words,
+        keeps_state=False,
+        history_us=_history_us,
+        numbered_by=lambda _, node, graph: graph[node.inputs[0]].inputs,
+        seq_bits=_seq_bits,
+    ),
+)

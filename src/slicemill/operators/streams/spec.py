@@ -1,0 +1,65 @@
+"""Where tuples enter the query graph and where they leave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.esl.types.catalog import TimestampKind
+from slicemill.operators.kind import OperatorKind, Role
+from slicemill.operators.operator import Operator
+from slicemill.operators.words import Words
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Operator):
+    """A declared stream: its tuples enter here, put in order if they come late by no more than the slack."""
+
+    stream: str
+    kind: TimestampKind
+    slack_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Operator):
+    """A table or a view over tables: a finite relation that stays as it is."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(Operator):
+    query: str
+
+
+TIMESTAMPS = {
+    TimestampKind.EXTERNAL: "external timestamp",
+    TimestampKind.INTERNAL: "internal timestamp",
+    TimestampKind.LATENT: "no timestamp (latent)",
+}
+
+KINDS = (
+    OperatorKind(
+        spec=Source,
+        role=Role.SOURCE,
+        words=lambda source, *_: Words("", f"Stream {source.stream}", (("time", TIMESTAMPS[source.kind]),)),
+        own_name=lambda source: source.stream,
+        seq_bits=lambda *_: SEQ_BITS,
+    ),
+    OperatorKind(
+        spec=Scan,
+        role=Role.TABLE,
+        words=lambda scan, *_: Words("", f"Table {scan.relation}"),
+        own_name=lambda scan: scan.relation,
+        relation=lambda scan: scan.relation,
+        keeps_state=False,
+    ),
+    OperatorKind(
+        spec=Sink,
+        role=Role.SINK,
+        words=lambda sink, *_: Words("", f"Query {sink.query}"),
+        own_name=lambda sink: sink.query,
+        keeps_state=False,
+        step="slicemill.operators.streams.step:sink",
+    ),
+)

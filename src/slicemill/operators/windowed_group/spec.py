@@ -1,0 +1,82 @@
+"""GROUP BY over windows of FROM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
+from slicemill.operators.operator import Operator
+from slicemill.operators.words import Words, each, grouped, length_of
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class RelationAggregate(Operator):
+    """Base aggregates over the windows of FROM: a row per group at each slide, or per arrival without one.
+
+    `windows` belong to the inputs of the join below, in order, with the column of each member's timestamp;
+    a single stream's own timestamp has no column. `where` selects from the content of a ROWS window: before
+    it, a condition would change which rows are the last ones.
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    windows: tuple[tuple[str | None, Window], ...]
+    slide: int | None
+    where: Expr | None = None
+
+
+def words_of_windows(aggregate: RelationAggregate) -> Words:
+    windows = [window for _, window in aggregate.windows]
+    aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
+    extents = each(aliases, [length_of(window) for window in windows])
+    report = "at each arrival"
+    if aggregate.slide is not None:
+        frame = next(window.frame for window in windows if window.slide is not None)
+        report = format_us(aggregate.slide) if frame is FrameUnit.RANGE else f"{aggregate.slide} tuples"
+    facts = [*grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
+    if aggregate.where is not None:
+        facts.append(("where", render(aggregate.where)))
+    return Words("γ", "Aggregate", (*facts, ("every", report)))
+
+
+def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
+    """Its groups; windows that count rows count those of all groups."""
+    if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
+        return None
+    return (tuple(item.expr for item in aggregate.group_by),)
+
+
+def _columns_read(aggregate: RelationAggregate) -> ColumnsRead:
+    exprs = [item.expr for item in aggregate.group_by]
+    exprs += [argument for call in aggregate.calls for argument in call.arguments]
+    exprs += [aggregate.where] if aggregate.where is not None else []
+    return ColumnsRead(exprs, {column for column, _ in aggregate.windows if column is not None})
+
+
+KINDS = (
+    OperatorKind(
+        spec=RelationAggregate,
+        role=Role.STATEFUL,
+        words=lambda aggregate, *_: words_of_windows(aggregate),
+        label=lambda _: "aggregate",
+        waits_for_time=lambda aggregate, _: (
+            aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
+        ),
+        columns_read=lambda aggregate, *_: _columns_read(aggregate),
+        unit=UnitOf.KEYS,
+        keys=keys_of_windows,
+        history_us=lambda aggregate, *_: longest_us(window for _, window in aggregate.windows),
+        seq_bits=lambda aggregate, bits, *_: (
+            SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
+        ),
+        stored={"plan.relation_aggregate": RelationAggregate},
+        step="slicemill.operators.windowed_group.step:windowed_group",
+        compiles=True,
+    ),
+)
