@@ -97,16 +97,8 @@ def main() -> None:
         for unit, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     _keep("by-hand", _by_hand())
-    _keep(
-        "column-origins",
-        {"schema": t.Schema((t.Column("price", t.DOUBLE).of("bid"),)), "read": _price_of_bid()},
-    )
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
-
-
-def _price_of_bid() -> ColumnRef:
-    return ColumnRef("bid.price", t.DOUBLE, t.ColumnOrigin("bid", "price"))
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:

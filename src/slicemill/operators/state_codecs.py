@@ -8,8 +8,6 @@ is still the same goes on with what it has; another one begins anew. All of thes
 
 from __future__ import annotations
 
-from typing import Any
-
 from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
@@ -22,8 +20,9 @@ from slicemill.storage.codec import register, stored_as
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "type": types.Type,
-    "column.origin": types.ColumnOrigin,
+    "column": types.Column,
     "schema": types.Schema,
+    "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,
     "expr.call": expression.Call,
     "expr.cast": expression.Cast,
@@ -49,15 +48,6 @@ for _kind in KINDS:
         imported(_kind.step)  # the classes of its state are registered where they are
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
-
-
-def _without_origin(plain: dict[str, Any]) -> dict[str, Any]:
-    return plain | {"origin": None}
-
-
-# Version 1 found a column's origin in its name.
-stored_as("column", version=2, upgrade={1: _without_origin})(types.Column)
-stored_as("expr.column", version=2, upgrade={1: _without_origin})(expression.ColumnRef)
 
 # A model is its text: what follows from it is computed again.
 register(
