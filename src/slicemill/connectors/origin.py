@@ -1,4 +1,4 @@
-"""What a declaration's source clause means, however it was spelled.
+"""The origin of a stream or table: the format and options that its source clause names.
 
 A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
 `rfid://reading?tags=5`, `highway://road?days=7`, `kafka://host:9092/topic`, a path with options like

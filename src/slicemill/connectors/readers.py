@@ -1,4 +1,4 @@
-"""Which sources have readers of ours, and how they are opened: files, sockets and generators.
+"""The registry of source readers: files, sockets and generators.
 
 Every other format comes through Spark (`connectors/spark`).
 """

@@ -1,4 +1,4 @@
-"""What the command line does with a mill."""
+"""Running scripts with a mill for the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
-from slicemill.engine.live import RowRates, queries_table, troubles, watch
+from slicemill.engine.live import RowRates, queries_table, problems, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run a script: for how long, where and how, and what to print at the end."""
+    """Options of `slicemill run`: duration, session, home, and what to print at the end."""
 
     seconds: float | None = None
     home: Path | None = None
@@ -95,14 +95,14 @@ def _summary(mill: Mill) -> None:
     for name, stream in mill.streams.items():
         show_counts(name, stream.counts.rows, stream.counts.bad, stream.counts.late)
     console = Console()
-    for trouble in troubles(mill):
-        console.print(trouble, style="red", highlight=False)
+    for problem in problems(mill):
+        console.print(problem, style="red", highlight=False)
     console.print()
     console.print(queries_table(mill, RowRates(), 0.0))
 
 
 def logs_table(folder: Path) -> Table:
-    """What the logs of a home hold."""
+    """A table of the logs of a home: rows, bytes, time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log")

@@ -1,4 +1,4 @@
-"""The exchange: a task of a cell gets the rows of its cell, and no task reads those of another.
+"""The exchange (shuffle): a cell reads the rows of its keys, and no others.
 
     rows as stored             _order_4c…  _cell_4c…       part of cell 1: rows 1, 4, in the order of time
     0  12:00:01  k = 7             0           0
@@ -42,7 +42,7 @@ _LARGE, _LARGE_PER_CELL = 16_000, 1_000
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Is it worth while to store the order of so many rows, if anybody asks for it?"""
+    """Whether the order by cell of so many rows is stored with them."""
     cells = max((exchange.cells for exchange in exchanges), default=None)
     return cells is not None and rows >= max(_LARGE, _LARGE_PER_CELL * cells)
 

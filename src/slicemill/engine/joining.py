@@ -1,4 +1,4 @@
-"""Queries that come to a unit and leave it: what is set in the unit's fields between two runs."""
+"""Adding queries to a unit and removing them: the changes of its fields between two runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.time import BEGINNING, END
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """The fields of a unit that starts now: it reads what comes after what is in the logs."""
+    """The fields of a new unit: it reads epochs that come after those that are in the logs now."""
     cursors = {log: home.logs[log].head for log in plan.unit.inputs}
     written = _written(plan)
     return {
@@ -30,14 +30,14 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
 
 
 def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
-    """The plan without the queries that its state does not know: they must not count what is old."""
+    """The plan without the queries that have no state yet: they must not read older rows."""
     new = [log for log in _written(plan) if log not in known]
     unit, graph = without_outputs(plan.unit, plan.graph, new)
     return replace(plan, unit=unit, graph=graph)
 
 
 def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
-    """What changes when a unit that has read all there is gets the members of a plan.
+    """The changed fields of a unit, which has read all epochs, when it gets the members of a plan.
 
     Queries that come count what comes from now on; joins among them also get what is stored for others, where
     it serves them (S23).

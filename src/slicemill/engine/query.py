@@ -1,4 +1,4 @@
-"""A query's handle: its results so far, news of more, and how it is doing."""
+"""A query's handle: its results, subscriptions and metrics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Running units: what waits at each unit, in columns, kept up to date by what has changed.
+"""Running units: rows that wait at each unit and its costs, as columns that are updated incrementally.
 
-A decision asks for all units that could run. Asking each of a thousand units would take longer than many of
-them run, so this table looks at each log once, adds what is new to all units that read it, and works out
-anew only the unit that has run.
+A decision needs all units that could run. Asking each of a thousand units would take longer than many of
+them run, so this table looks at each log once, adds new epochs to all units that read it, and recomputes
+only the unit that has run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class ResultPath:
-    """From a unit's input to the results that come of it, its own and those of units behind it (P2).
+    """The cost and yield from a unit's input to results, its own and those of downstream units (P2).
 
     All queries of a unit get their results in the same run, so they count together, with the shared work
     once: Sum, of the ways to rank a shared operator (P26). Max and PDT would leave some for later.

@@ -1,4 +1,4 @@
-"""A quiet Spark session with slots for the workers that stay and for Spark's own tasks beside them."""
+"""Spark sessions, with slots for long-running workers and for Spark's other tasks."""
 
 from __future__ import annotations
 

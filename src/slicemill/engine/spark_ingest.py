@@ -1,4 +1,4 @@
-"""Streams that only Spark can read: one Structured Streaming query brings their rows to the workers.
+"""Ingest through Spark: one Structured Streaming query reads the streams that have no reader of ours.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake

@@ -1,4 +1,4 @@
-"""A declared stream as the dispatcher sees it: when to read its source, what a read commits, its watermark.
+"""A declared stream in the dispatcher: when to read its source, what a read commits, its watermark.
 
 What lasts of a stream stands in the journal: how far its source has been read (`offsets`), and what the
 intake says (`ingest.intake`). The rows themselves never come here: a worker reads them, decides which are

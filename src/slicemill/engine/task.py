@@ -1,4 +1,4 @@
-"""What a worker does: reads sources and runs cells of units, and keeps in memory what it will need again.
+"""The handler of a worker: reads sources, runs cells of units, and keeps readers and state in memory.
 
 A worker keeps the programs of its cells with their state, the readers and intakes of its streams, compiled
 plans, and open segments. All of it can be lost at any time: a checkpoint and the logs bring it back.

@@ -1,4 +1,4 @@
-"""A unit as the dispatcher sees it: what waits for it, what a run of it asks of workers, what a run commits.
+"""A unit in the dispatcher: its pending epochs, the items of a run, and what a run commits.
 
 What lasts of a unit stands in the journal as the fields of one dictionary:
 
@@ -59,7 +59,7 @@ CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 
 @dataclass(slots=True)
 class UnitRun:
-    """A run under way: over which epochs, up to which watermarks, and the cells that have answered."""
+    """A run in progress: its epochs, its input watermarks, and the answers of its cells."""
 
     unit: RunningUnit
     number: int

@@ -1,4 +1,4 @@
-"""What the dispatcher asks of a worker, and what comes back: items of work, many to a message.
+"""The protocol between dispatcher and workers: items of work, many per message, and their answers.
 
 Messages live for milliseconds between processes of one version, so they are pickled as they are. Nothing of
 them is stored: what lasts is in the journal (`storage.changes`).
@@ -46,7 +46,7 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Where a cell's state comes from when a worker takes it over: a checkpoint, and what came after it.
+    """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
     The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
     """
@@ -118,7 +118,7 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Let go of a mill's units and streams; of all, if none is named."""
+    """Release a mill's units and streams from memory; all of them if none is named."""
 
     mill: str
     units: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ Reply: TypeAlias = tuple[ItemDone, ...]
 
 
 def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
-    """What is said of an item that could not be done; nothing of one that only lets go."""
+    """The answer for an item that failed; None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):

@@ -1,4 +1,4 @@
-"""The intake of a stream: finds the late tuples, puts the others in order and numbers them (M24-M27).
+"""The intake of a stream: separates late tuples, sorts the others and numbers them (M24-M27).
 
 It is a state machine without clock, files or threads. A worker gives it what a reader has read, batch by
 batch, and what it answers becomes one record of the journal. It decides tuple by tuple in arrival order, so
@@ -136,10 +136,10 @@ class Intake:
     ) -> Admitted:
         """Take the next batch of a partition, in arrival order; None or no rows: the read found nothing.
 
-        `watermark` is the watermark that was announced when the read was sent, `side_watermark` that of the
-        late and the error stream. `seen_us` is when the read began. With `more` there is more to read at
-        once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows that were
-        read, or one for each.
+        `watermark` is the stream's watermark that units were given when the read was sent, `side_watermark`
+        that of the late and the error stream. `seen_us` is when the read began. With `more` there is more to
+        read at once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows
+        that were read, or one for each.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -253,7 +253,7 @@ class Intake:
 
 
 class _HeldTuples:
-    """Tuples that are held back, as sorted runs; few and of growing size, so that each is merged seldom."""
+    """Tuples above the watermark, as sorted runs; few and of growing size, so that each is merged seldom."""
 
     __slots__ = ("_runs",)
 

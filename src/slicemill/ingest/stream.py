@@ -1,4 +1,4 @@
-"""A declared stream in the worker that reads it: readers of its partitions, its intake, what queries need.
+"""A declared stream in its worker: the readers of its partitions, its intake, the columns that queries need.
 
 reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
            (the others move time)

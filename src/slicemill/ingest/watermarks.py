@@ -1,6 +1,6 @@
-"""The watermark of a declared stream, from what its intake has recorded and the clock (M21-M26).
+"""The watermark of a declared stream, from its intake's progress and the clock (M21-M26).
 
-A watermark is the thesis's enabling timestamp: no later tuple of the stream will be below it. Data, silence
+A watermark is the thesis's enabling timestamp: no tuple that comes later is below it. Data, silence
 and the clock move it:
 
     external   the least, over the partitions that are not silent, of (greatest timestamp so far - SLACK).

@@ -1,4 +1,4 @@
-"""Where time goes between a source and a result, stage by stage, for whoever asks.
+"""Profiling: the time between a source and a result, by stage.
 
     with recording() as stages:
         ...

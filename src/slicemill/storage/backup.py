@@ -1,4 +1,4 @@
-"""Copies of homes, and homes of older formats brought forward."""
+"""Backup and upgrade of homes."""
 
 from __future__ import annotations
 

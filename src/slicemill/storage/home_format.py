@@ -1,4 +1,4 @@
-"""FORMAT: one line in a home that says how the home is laid out, and which slicemill can read it."""
+"""FORMAT: the version number of a home's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a log: which epochs it has, and in which extents their rows lie.
+"""The index of a log: its epochs, and the extents of their rows.
 
 A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
 are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in

@@ -1,4 +1,4 @@
-"""A snapshot: all that a home held before an epoch, in one file.
+"""Snapshots: the state of a home before an epoch, in one file.
 
     <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\\n
     Arrow stream: the epochs of all logs, one log after the other

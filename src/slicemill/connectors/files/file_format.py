@@ -1,4 +1,4 @@
-"""What a reader of files asks of a format."""
+"""The interface of a file format, for the reader of files."""
 
 from __future__ import annotations
 

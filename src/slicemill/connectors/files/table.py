@@ -1,4 +1,4 @@
-"""Static tables of files: all rows that are there now, without the JVM."""
+"""Static tables from files: all rows that exist now, without the JVM."""
 
 from __future__ import annotations
 

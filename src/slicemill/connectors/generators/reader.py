@@ -1,4 +1,4 @@
-"""A generator as a source of ours: rows appear when the clock has come to them, or as fast as they are taken.
+"""The reader of generators: rows appear by the clock, or as fast as they are read.
 
 An offset is `{"event": n, "since_us": t}`: events below n are out, and the clock began at t. After a stop,
 all events that the clock has passed meanwhile appear at once.

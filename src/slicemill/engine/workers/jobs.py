@@ -1,4 +1,4 @@
-"""The same messages as ordinary Spark jobs, for clusters where slots must not be held.
+"""A pool that sends messages as ordinary Spark jobs, for clusters where slots must not be held.
 
 What was sent since the last `wait` travels as one job with a task for each message. Nothing that a process
 remembers can be relied on: the next message to the same worker may reach another process. If a process dies,
@@ -89,7 +89,7 @@ class _Work:
                 faulthandler.cancel_dump_traceback_later()
         if not lives:
             retire()
-        return _JobAnswer(worker, bytes(answer), made.told())
+        return _JobAnswer(worker, bytes(answer), made.take_notices())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class _TaskHandler:
     handler: Handler
     notices: queue.SimpleQueue[object]
 
-    def told(self) -> tuple[object, ...]:
+    def take_notices(self) -> tuple[object, ...]:
         found = []
         with contextlib.suppress(queue.Empty):
             while True:

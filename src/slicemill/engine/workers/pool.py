@@ -1,4 +1,4 @@
-"""Workers that stay: long-lived Python tasks of Spark, a message to which takes microseconds.
+"""The pool of workers: long-running Python tasks of Spark that answer messages within microseconds.
 
 ```
  supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
@@ -89,7 +89,7 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """What is known of one worker over its incarnations."""
+    """The state of one worker over its incarnations."""
 
     newest: int = -1
     connection: _Connection | None = None

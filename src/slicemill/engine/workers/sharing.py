@@ -1,4 +1,4 @@
-"""Which pool a mill works with: workers of its session, started once and lent to one mill at a time."""
+"""Sharing of pools: the workers of a session are started once and used by one mill at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pool(Protocol):
 
 
 class _IdlePools:
-    """Pools that nobody works with now, of contexts whose workers are to stay."""
+    """Idle pools of Spark contexts whose workers are kept."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

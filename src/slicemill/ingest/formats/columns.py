@@ -1,4 +1,4 @@
-"""Tables that have typed columns already, checked against a declaration."""
+"""The check of typed tables against a declaration."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
 
 
 def split_fields(line: str, form: CsvFormat) -> list[str]:
-    """The texts of a line's fields."""
+    """The fields of a line as strings."""
     if not form.quote or form.quote not in line:
         return line.split(form.separator)
     return _with_quotes(line, form)

@@ -1,4 +1,4 @@
-"""Raw values to values of a declared type: numbers, texts and times as files and generators spell them.
+"""Raw values to values of a declared type: numbers, strings and times as files and generators write them.
 
 The patterns say how a text may be spelled. The Spark side (`connectors.spark.checks`) uses the same ones, so
 that both engines take and refuse the same values, for the same reason.
