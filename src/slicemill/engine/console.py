@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
-from slicemill.engine.live import RowRates, queries_table, problems, watch
+from slicemill.engine.live import RowRates, problems, queries_table, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
