@@ -52,7 +52,7 @@ def _root(expr: Expr) -> Expr:
 
 
 def _scatter(x: Expr, y: Expr) -> Expr:
-    """n²·cov(x, y): whole numbers stay whole numbers."""
+    """n²·cov(x, y): integers stay integers."""
     return _minus(_times(N, _sum(_times(x, y))), _times(_sum(x), _sum(y)))
 
 

@@ -2,7 +2,7 @@
 
 One tree serves both levels: over the elements of a window (inside an aggregate) and over single values.
 
->>> add(Column("x"), Number(Fraction(1, 2)))
+>>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5
 """
 

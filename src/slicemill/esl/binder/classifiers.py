@@ -194,5 +194,5 @@ def _policy(option: nodes.Option) -> str:
 def _number(name: str, option: nodes.Option) -> int:
     text, (least, greatest) = str(child(option, "value").name), _NUMBERS[name]
     if not text.isdigit() or not least <= int(text) <= greatest:
-        raise Mistake(f"{name} is a whole number from {least} to {greatest}", span_of(option))
+        raise Mistake(f"{name} is an integer from {least} to {greatest}", span_of(option))
     return int(text)

@@ -85,7 +85,7 @@ def _length(node: exp.Expression, frame: FrameUnit, what: str) -> int:
         if isinstance(node, nodes.Duration):
             raise Mistake(f"{what} by ROWS counts tuples", span_of(node), "use RANGE for a length of time")
         if not node.name.isdigit():
-            raise Mistake(f"{what} by ROWS is a whole number", span_of(node))
+            raise Mistake(f"{what} by ROWS is an integer", span_of(node))
         length = int(node.name)
         if length >= 2**63:
             raise Mistake("this is longer than slicemill can count", span_of(node), "shorten it")

@@ -74,7 +74,8 @@ def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
     """SQL lets two columns share a name; a stream's columns cannot, so later ones get a number.
 
     >>> from slicemill.esl.types.schema import INT
-    >>> [i.name for i in with_unique_names([Item("a", ColumnRef("a", INT)), Item("A", ColumnRef("b", INT))])]
+    >>> items = [SelectItem("a", ColumnRef("a", INT)), SelectItem("A", ColumnRef("b", INT))]
+    >>> [item.name for item in with_unique_names(items)]
     ['a', 'A_2']
     """
     taken: set[str] = set()

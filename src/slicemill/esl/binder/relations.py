@@ -285,5 +285,5 @@ def _outer_columns(outer: Scope | None) -> frozenset[str]:
 def _limit(node: exp.Limit) -> int:
     text = node.expression.name
     if not text.isdigit():
-        raise Mistake("LIMIT takes a whole number", span_of(node))
+        raise Mistake("LIMIT takes an integer", span_of(node))
     return int(text)

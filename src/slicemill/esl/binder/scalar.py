@@ -174,9 +174,9 @@ def _arithmetic(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     if type_ is None:
         hint = ""
         if operator == "+" and Kind.VARCHAR in (left.type.kind, right.type.kind):
-            hint = "join texts with ||"
+            hint = "concatenate strings with ||"
         elif Kind.VARCHAR in (left.type.kind, right.type.kind):
-            hint = "convert the text with CAST(… AS DOUBLE)"
+            hint = "convert the string with CAST(… AS DOUBLE)"
         raise Mistake(f"{operator} does not take {left.type} and {right.type}", span_of(node), hint)
     return Call(operator, (left, right), type_)
 

@@ -110,16 +110,16 @@ class Cursor:
         return self.advance().text
 
     def count(self) -> exp.Literal:
-        """Consume a whole number."""
+        """Consume an integer."""
         span = self.span()
         text = self.number()
         if text is None:
             self.fail()
         if not text.isdigit():
-            raise Mistake(f"{text} is no whole number", span)
+            raise Mistake(f"{text} is no integer", span)
         return at(exp.Literal(this=text, is_string=False), span)
 
-    def string(self, what: str = "a text in quotes") -> str | None:
+    def string(self, what: str = "a string in quotes") -> str | None:
         token = self.token()
         if token is not None and token.token_type is TokenType.STRING:
             return self.advance().text
@@ -211,7 +211,7 @@ class Cursor:
         if found is None:
             return ""
         if found.token_type is TokenType.IDENTIFIER:
-            return "double quotes are for names; a text stands in single quotes"
+            return "double quotes are for names; a string is written in single quotes"
         if found.token_type is TokenType.VAR and not found.text.isidentifier():
             return "only letters, digits and _ can stand in a name without quotes"
         keywords = [word for word in expected if word[0].isupper()]
@@ -243,7 +243,7 @@ def word_of(token: Token) -> str:
 
 def found_text(token: Token) -> str:
     if token.token_type is TokenType.STRING:
-        return f"the text '{token.text}'"
+        return f"the string '{token.text}'"
     return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quoted(token.text)
 
 

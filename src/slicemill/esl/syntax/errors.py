@@ -31,7 +31,7 @@ class Mistake(Exception):
 class EslError(SlicemillError):
     """All mistakes found in one ESL text.
 
-    >>> EslError(Source("SELEC 1"), [Diagnostic("unexpected SELEC", Span(0, 5), "did you mean SELECT?")])
+    >>> EslError(SourceText("SELEC 1"), [Diagnostic("unexpected SELEC", TextSpan(0, 5), "did you mean SELECT?")])
     EslError('<esl>:1:1: unexpected SELEC...')
     """
 

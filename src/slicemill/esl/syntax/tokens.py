@@ -51,7 +51,7 @@ def tokenize(text: str) -> list[Token]:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
         opening, start = unclosed(text)
-        what = {"'": "text", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
+        what = {"'": "string", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
         closing = _COMMENTS.get(opening, opening)
         end = text.find("\n", start)
         raise Mistake(
@@ -61,7 +61,7 @@ def tokenize(text: str) -> list[Token]:
         ) from None
     for token in tokens:
         if token.token_type is TokenType.NATIONAL_STRING:
-            # SQL's N'…': every text is Unicode here.
+            # SQL's N'…': every string is Unicode here.
             token.token_type = TokenType.STRING
     return tokens
 

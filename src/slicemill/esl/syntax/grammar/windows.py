@@ -145,7 +145,7 @@ def _reject_unknown_unit(c: Cursor) -> None:
 
 
 def _extent(c: Cursor) -> exp.Expression:
-    """A whole number, or a length of time."""
+    """An integer, or a length of time."""
     if c.looking_at("INTERVAL") or unit_name(c.word(1)):
         return duration(c)
     return c.count()
@@ -183,7 +183,7 @@ def duration(c: Cursor) -> nodes.Duration:
 def _part(number: str, span: TextSpan, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
         raise Mistake(
-            f"{number or 'an empty text'} is no length of time", span, "write a number, as in 5 MINUTES"
+            f"{number or 'an empty string'} is no length of time", span, "write a number, as in 5 MINUTES"
         )
     return _duration_part(number, c.advance().text)
 
