@@ -48,9 +48,9 @@ test: lint ## lint, then the whole test suite
 quick: $(READY) ## unit tests without Spark, under a minute
 	$(BIN)/python -m pytest -p no:cacheprovider -x --hypothesis-profile=quick -m "not spark" $(QUICK)
 
-test-slow: $(READY) ## kill drivers, workers and executors at every step of a commit, on clusters too (some minutes)
+test-slow: $(READY) ## kills at every step of a commit, clusters, the whole corpus as jobs (half an hour)
 	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
-	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py
+	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py tests/slow_corpus.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

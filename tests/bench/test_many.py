@@ -9,6 +9,7 @@ import pytest
 
 from slicemill.esl import bind
 from slicemill.reference.runner import run_script
+from slicemill_lab import bench
 from slicemill_lab.bench.benchmark import NAMES
 from slicemill_lab.bench.inputs.many import STREAMS, Batch, Expected, make_batches
 from slicemill_lab.bench.inputs.query_sets import mixed_queries
@@ -70,7 +71,7 @@ def test_memory_of_this_process_is_found() -> None:
 
 
 def test_every_module_with_a_benchmark_is_listed() -> None:
-    folder = Path(__file__).parents[2] / "src" / "slicemill" / "bench"
+    folder = Path(bench.__file__).parent
     having = [path.stem for path in sorted(folder.glob("*.py")) if "\nBENCHMARK = " in path.read_text()]
     assert having == list(NAMES)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-from slicemill.scheduling.dispatch import POLICIES
+from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.inputs.policies import CLASSES, group, queries
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.policies import PolicyBench, Sizes

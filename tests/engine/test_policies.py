@@ -14,7 +14,7 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
 from slicemill.reference.runner import run_script
-from slicemill.scheduling.dispatch import POLICIES
+from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 

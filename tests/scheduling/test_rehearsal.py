@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
-from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 from slicemill.scheduling.rehearsal import Outcome, rehearse
 from slicemill.scheduling.traffic import Poll, Traffic, polls, total_rows
 

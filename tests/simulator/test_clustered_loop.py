@@ -7,7 +7,7 @@ import pytest
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
-from slicemill_lab.policies.bsd import bsd
+from slicemill_lab.policies.registry import asked
 from slicemill_lab.simulator.clustered_loop import simulate_clusters
 from slicemill_lab.simulator.clusters import Clusters, apart, logarithmic
 from slicemill_lab.simulator.loop import simulate
@@ -17,12 +17,12 @@ from slicemill_lab.testbeds.quality import quality_of_service
 
 BED = quality_of_service(0.95, 3, queries=30, tuples=80)
 UNITS = cut(BED.work.paths, "query", Objective.OUTPUT_RESPONSE)
-GROWTH = bsd(UNITS.units).per_wait
+GROWTH = asked("bsd", UNITS.units).by_wait()[1].tolist()
 
 
 @pytest.mark.parametrize("pruned", [False, True])
 def test_every_query_on_its_own_is_the_policy_itself(pruned: bool) -> None:
-    exact = simulate(BED.work, UNITS, bsd(UNITS.units))
+    exact = simulate(BED.work, UNITS, asked("bsd", UNITS.units))
     found = simulate_clusters(BED.work, GROWTH, apart(GROWTH), pruned=pruned)
     norms = [objectives(run)["l2 slowdown"] for run in (exact, found)]
     assert norms[1] == pytest.approx(norms[0], rel=1e-9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import Level, cut
 from slicemill_lab.policies.policy import ByPriority, Queue
-from slicemill_lab.policies.registry import POLICIES, make
+from slicemill_lab.policies.registry import NAMES, make
 from slicemill_lab.simulator.loop import Run, simulate
 from slicemill_lab.simulator.measures import execution_order, mean_output_latency, output_latencies
 from slicemill_lab.simulator.workload import Load, Workload, draw
@@ -72,7 +72,7 @@ def test_operator_level_lets_a_steeper_operator_overtake_between_two_operators()
 
 def test_round_robin_at_operator_level_with_a_large_quantum_is_breadth_first() -> None:
     work = draw([Load(path("a", 1, 2, 3), [0, 0, 0])], 1)
-    order = execution_order(run(work, "rr", "operator", quantum=9))
+    order = execution_order(run(work, "rr-k", "operator", quantum=9))
     assert order == ["a1"] * 3 + ["a2"] * 3 + ["a3"] * 3
 
 
@@ -122,7 +122,7 @@ def test_compiled_and_plain_loop_take_the_same_steps(work: Workload, level: Leve
     assert compiled.decisions == plain.decisions
 
 
-@given(workloads(), st.sampled_from(LEVELS), st.sampled_from(sorted(POLICIES)))
+@given(workloads(), st.sampled_from(LEVELS), st.sampled_from(sorted(NAMES)))
 def test_every_policy_keeps_the_processor_busy_for_the_same_time_and_handles_every_tuple_in_order(
     work: Workload, level: Level, policy: str
 ) -> None:

@@ -27,7 +27,7 @@ def burst(level: str, tuples: int) -> tuple[float, float]:
     """Mean latency and buffered size over time of a burst at time 0, depth first or breadth first."""
     work = draw([Load(PATH, np.zeros(tuples))], 1)
     units = cut([PATH], "query" if level == "depth" else "operator", Objective.OUTPUT_RESPONSE)
-    policy = make("component", units.units) if level == "depth" else make("rr", units.units, quantum=tuples)
+    policy = make("component", units.units) if level == "depth" else make("rr-k", units.units, quantum=tuples)
     done = simulate(work, units, policy)
     return mean_output_latency(done), buffered_size_time(done)
 

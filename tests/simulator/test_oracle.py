@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator.queues import FixedQueue, unit
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import cut
-from slicemill_lab.policies.policy import Policy
+from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.testbeds.quality import quality_of_service
@@ -19,7 +19,7 @@ from slicemill_lab.testbeds.quality import quality_of_service
 class InPython:
     """The same choices, made outside of the compiled loop."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: TupleChooser) -> None:
         self.choose = policy.choose
 
 

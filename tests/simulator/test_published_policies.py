@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
 from slicemill.metrics.figures import Summary
+from slicemill.scheduling.policies import fas
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
-from slicemill_lab.policies.fas import fas_priority, staleness_probability
-from slicemill_lab.policies.policy import ByPriority, Policy, Unit
-from slicemill_lab.policies.registry import OBJECTIVES, POLICIES, make
+from slicemill_lab.policies.policy import TupleChooser, Unit
+from slicemill_lab.policies.registry import NAMES, OBJECTIVES, asked, make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
 from slicemill_lab.simulator.workload import Load, draw
@@ -33,9 +33,14 @@ def units_of(*figures: tuple[float, float, float]) -> list[Unit]:
 
 
 def priorities(name: str, units: list[Unit], wait: float = 0.0) -> list[float]:
-    policy = make(name, units)
-    assert isinstance(policy, ByPriority)
-    return [fixed + growth * wait for fixed, growth in zip(policy.fixed, policy.per_wait, strict=True)]
+    fixed, growth = asked(name, units).by_wait()
+    return list(fixed + growth * wait)
+
+
+def fas_priority(
+    selectivity: float, cost: float, pending: int, weight: float = 1.0, beta: float = 1.0
+) -> float:
+    return float(fas.value(float(pending), min(selectivity, 1 - 1e-16), 0.0, cost, weight, 1.0, beta))
 
 
 def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
@@ -165,7 +170,7 @@ def test_freshness_minimises_expected_weighted_staleness(
         start = total = 0.0
         for i in order:
             s, c, n, weight = cases[i]
-            total += weight * staleness_probability(s, n) * start
+            total += weight * (1 - (1 - s) ** n) * start
             start += n * c
         return total
 
@@ -183,7 +188,7 @@ def test_freshness_wants_a_beta_between_its_ends() -> None:
 class InPython:
     """The same choices, made outside of the compiled loop."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: TupleChooser) -> None:
         self.choose = policy.choose
 
 
@@ -212,4 +217,4 @@ def test_each_policy_is_best_at_its_own_objective(utilisation: float, seed: int)
 
 
 def test_objectives_name_policies() -> None:
-    assert set(OBJECTIVES.values()) <= set(POLICIES)
+    assert set(OBJECTIVES.values()) <= set(NAMES)

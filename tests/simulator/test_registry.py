@@ -3,29 +3,29 @@ from __future__ import annotations
 import pytest
 
 from simulator.queues import queue, unit
-from slicemill.scheduling.policy_names import UnknownPolicyError
-from slicemill_lab.policies.registry import POLICIES, make
+from slicemill.scheduling.policies.policy_registry import UnknownPolicyError
+from slicemill_lab.policies.registry import NAMES, make
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_policy_chooses_one_of_the_units_that_have_input(name: str) -> None:
     policy = make(name, [unit(time) for time in (3, 1, 2, 5)])
     assert policy.choose([queue(1), queue(3)], 0.0) in {1, 3}
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_policy_runs_the_only_unit_with_input(name: str) -> None:
     policy = make(name, [unit(1), unit(2)])
     assert [policy.choose([queue(1)], float(now)) for now in range(3)] == [1, 1, 1]
 
 
 def test_options_reach_the_policy() -> None:
-    policy = make("rr", [unit(1), unit(2)], quantum=2)
+    policy = make("rr-k", [unit(1), unit(2)], quantum=2)
     assert [policy.choose([queue(0), queue(1)], 0.0) for _ in range(4)] == [0, 0, 1, 1]
 
 
 def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownPolicyError, match="did you mean 'greedy'"):
+    with pytest.raises(UnknownPolicyError, match="did you mean greedy"):
         make("gredy", [])
-    with pytest.raises(UnknownPolicyError, match="known are brt, bsd, component, fas, fcfs, "):
+    with pytest.raises(UnknownPolicyError, match=r"there are fcfs, rr, srpt, .* component, greedy, "):
         make("zzz", [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slicemill.cli.common import File, read, seconds_of
-from slicemill.scheduling.policy_names import AIMS, parse_policy
+from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
 if TYPE_CHECKING:
     from slicemill.esl.types.catalog import Catalog
@@ -42,7 +42,7 @@ def run(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help=f"Which query runs next: {', '.join(AIMS)}; fcfs if nothing is set."
+            metavar="NAME", help=f"Which query runs next: {', '.join(POLICIES)}; fcfs if nothing is set."
         ),
     ] = None,
     execution: Annotated[
@@ -68,7 +68,7 @@ def run(
     source = read(file)
     catalog = bind(source).catalog
     if policy is not None:
-        parse_policy(policy)  # before Spark starts
+        policy_named(policy)  # before Spark starts
     if engine is EngineName.reference:
         _run_reference(catalog, rows, as_json)
         return

@@ -44,7 +44,7 @@ from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
-from slicemill.scheduling.dispatch import Chooser
+from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home

@@ -66,7 +66,8 @@ from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.units import Unit, part_of
 from slicemill.rows import Row
-from slicemill.scheduling.dispatch import Chooser, policy_named
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name

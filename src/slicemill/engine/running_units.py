@@ -182,12 +182,15 @@ class RunningUnits:
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
         results, overhead, per_row, weight, queries, within = self._figures[:, positions]
+        rows = np.maximum(self.rows[positions], 1).astype(np.float64)
         return positions, Batches(
-            rows=np.maximum(self.rows[positions], 1).astype(np.float64),
+            rows=rows,
+            pending=rows,
             wait=wait,
             selectivity=results,
             overhead=overhead,
             per_row=per_row,
+            ideal_time=overhead + per_row,
             weight=weight,
             outputs=queries,
             slack=within - wait,

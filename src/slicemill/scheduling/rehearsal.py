@@ -19,7 +19,7 @@ import numpy as np
 from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
-from slicemill.scheduling.dispatch import Chooser
+from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.traffic import Poll
 
 _JUST_COME_S = 1e-6
@@ -195,12 +195,15 @@ class _Rehearsal:
         known = np.array([self._paths[unit.id] for unit in ready], np.float64).T
         results, value, queries, overhead, per_row, within = known
         wait = np.array([max(now - queue.parts[0].came, _JUST_COME_S) for queue in queues])
+        rows = np.array([float(queue.rows) for queue in queues])
         return Batches(
-            rows=np.array([float(queue.rows) for queue in queues]),
+            rows=rows,
+            pending=rows,
             wait=wait,
             selectivity=results,
             overhead=overhead,
             per_row=per_row,
+            ideal_time=overhead + per_row,
             weight=np.divide(value, results, out=np.ones(len(ready)), where=results > 0),
             outputs=np.maximum(queries, 1.0),
             slack=within - wait,

@@ -21,7 +21,8 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.scheduling.capacity import Costs, costs_from_json
-from slicemill.scheduling.dispatch import Chooser, policy_named
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.scheduling.rehearsal import Outcome, rehearse
 from slicemill.scheduling.traffic import Poll, Traffic, mean_rates, polls
 from slicemill.simulate.rates import parse_rates

@@ -32,7 +32,7 @@ from slicemill.metrics.figures import StaleTime, Summary
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.arrays import Floats
-from slicemill.scheduling.dispatch import POLICIES
+from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.policies import (
     Recording,

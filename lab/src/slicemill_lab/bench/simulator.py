@@ -55,7 +55,7 @@ def loop_rates(tuples: int) -> dict[str, float]:
     work = draw([Load(path, arrivals) for path in paths], seed=1)
     units = cut(paths, "operator", Objective.OUTPUT_RESPONSE)
     rates = {}
-    for name in ("component", "rr"):
+    for name in ("component", "rr-k"):
         # A first small run compiles.
         simulate(draw([Load(path, [0.0]) for path in paths], seed=1), units, make(name, units.units))
         began = time.process_time()

@@ -30,9 +30,9 @@ POLICIES: Mapping[str, tuple[str, dict[str, int]]] = {
     "MSS": ("mss", {}),
     "component": ("component", {}),
     "greedy": ("greedy", {}),
-    "RR90": ("rr", {"quantum": 90}),
-    "RR60": ("rr", {"quantum": 60}),
-    "RR30": ("rr", {"quantum": 30}),
+    "RR90": ("rr-k", {"quantum": 90}),
+    "RR60": ("rr-k", {"quantum": 60}),
+    "RR30": ("rr-k", {"quantum": 30}),
 }
 PATHS = Path("A", (Stage("A", 1.0),)), Path("B", (Stage("B", 5.0),))
 EXACT = 1e-9

@@ -31,9 +31,9 @@ POLICIES: Mapping[str, tuple[str, Level, dict[str, int]]] = {
     "MSS for memory": ("mss", "operator", {}),
     "Chain": ("component", "chain", {}),
     "greedy": ("greedy", "operator", {}),
-    "RR90": ("rr", "operator", {"quantum": 90}),
-    "RR60": ("rr", "operator", {"quantum": 60}),
-    "RR30": ("rr", "operator", {"quantum": 30}),
+    "RR90": ("rr-k", "operator", {"quantum": 90}),
+    "RR60": ("rr-k", "operator", {"quantum": 60}),
+    "RR30": ("rr-k", "operator", {"quantum": 30}),
 }
 PATH = Path("path", (Stage("O1", 1.0, size_in=1.0, size_out=0.5), Stage("O2", 5.0, size_in=0.5)))
 

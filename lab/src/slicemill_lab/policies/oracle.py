@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill_lab.policies.hnr import hnr
-from slicemill_lab.policies.hr import hr
+from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
 from slicemill_lab.policies.policy import Unit
 
 
 def hr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
     """The highest rate, for units whose charts count results."""
-    return MaximumSlopeSegment(expected=hr(units).fixed)
+    return MaximumSlopeSegment(expected=_static("hr", units))
 
 
 def hnr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
     """The highest normalised rate."""
     weights = tuple(1 / float(unit.segment.ideal_time) for unit in units)
-    return MaximumSlopeSegment(weights, hnr(units).fixed)
+    return MaximumSlopeSegment(weights, _static("hnr", units))
+
+
+def _static(name: str, units: Sequence[Unit]) -> tuple[float, ...]:
+    return tuple(AskedPolicy(POLICIES[name], units).by_wait()[0].tolist())

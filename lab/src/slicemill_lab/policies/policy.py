@@ -1,8 +1,7 @@
-"""What a policy is: asked at each scheduling point which of the units with pending input runs next.
+"""What the simulator asks at each scheduling point: which of the units with pending input runs next.
 
-The dispatcher and the simulator ask the same question of the same objects. A policy is made for a list of
-units (see the registry) and may keep state, so each run needs a fresh one. Most policies rank units by a
-number; those are plain data (`ByPriority`), which the simulator runs in compiled code.
+A chooser is made for a list of units (see the registry) and may keep state, so each run needs a fresh one.
+Those of the product's policies are in `asked`; the others are for simulators only.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import Protocol
 from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
+
+LEAST_WAIT = 1e-9
+"""A tuple that has just come has waited so long: the rest of its priority still counts (A12)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Queue(Protocol):
     def __len__(self) -> int: ...
 
 
-class Policy(Protocol):
+class TupleChooser(Protocol):
     """Chooses a unit; it never has to choose among none."""
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:
@@ -72,8 +74,8 @@ class Policy(Protocol):
 class ByPriority:
     """The greatest `fixed + per_wait · wait` runs first, wait being the head tuple's time in the system.
 
-    Ties go to the greater `fixed + per_wait`, then to the oldest head, then to the first unit, so that units
-    of equal priority do not starve one another.
+    Ties go to the oldest head, then to the first unit, so that units of equal priority do not starve one
+    another.
     """
 
     fixed: tuple[float, ...]
@@ -82,10 +84,9 @@ class ByPriority:
     def choose(self, ready: Sequence[Queue], now: float) -> int:
         fixed, per_wait = self.fixed, self.per_wait
 
-        def key(queue: Queue) -> tuple[float, float, float, int]:
+        def key(queue: Queue) -> tuple[float, float, int]:
             unit, arrival = queue.unit, queue.arrival
-            base, growth = fixed[unit], per_wait[unit]
-            return (base + growth * (now - arrival), base + growth, -arrival, -unit)
+            return (fixed[unit] + per_wait[unit] * max(now - arrival, LEAST_WAIT), -arrival, -unit)
 
         return max(ready, key=key).unit
 

@@ -1,47 +1,38 @@
-"""The policies by name. A new policy is a module of its own and one line here."""
+"""Choosers for the simulator by name: the product's policies, and those that only a simulator can have.
+
+The latter see what a running system does not know (what every tuple will take and bring), follow the charts
+of another objective, or take turns tuple by tuple.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 
-from slicemill.scheduling.policy_names import UnknownPolicyError
-from slicemill_lab.policies.brt import brt
-from slicemill_lab.policies.bsd import bsd
+from slicemill.errors import did_you_mean
+from slicemill.scheduling.policies import policy_registry
+from slicemill.scheduling.policies.policy_registry import UnknownPolicyError, fas_with
+from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.component import component
-from slicemill_lab.policies.fas import fas
-from slicemill_lab.policies.fcfs import fcfs
 from slicemill_lab.policies.greedy import greedy
-from slicemill_lab.policies.hnr import hnr
-from slicemill_lab.policies.hr import hr
-from slicemill_lab.policies.lsf import lsf
 from slicemill_lab.policies.mss import mss
 from slicemill_lab.policies.oracle import hnr_oracle, hr_oracle
-from slicemill_lab.policies.policy import Policy, Unit
+from slicemill_lab.policies.policy import TupleChooser, Unit
 from slicemill_lab.policies.round_robin import round_robin
-from slicemill_lab.policies.srpt import srpt
 from slicemill_lab.policies.time_slices import time_slices
 
-POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
+SIMULATED: Mapping[str, Callable[..., TupleChooser]] = MappingProxyType(
     {
-        "brt": brt,
-        "bsd": bsd,
         "component": component,
-        "fas": fas,
-        "fcfs": fcfs,
         "greedy": greedy,
-        "hnr": hnr,
         "hnr-o": hnr_oracle,
-        "hr": hr,
         "hr-o": hr_oracle,
-        "lsf": lsf,
         "mss": mss,
-        "rr": round_robin,
+        "rr-k": round_robin,
         "slices": time_slices,
-        "srpt": srpt,
     }
 )
+NAMES = (*policy_registry.POLICIES, *SIMULATED)
 
 # What a user wants to be least, and the policy that is best at it (P39).
 OBJECTIVES: Mapping[str, str] = MappingProxyType(
@@ -57,10 +48,16 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def make(name: str, units: Sequence[Unit], **options: float) -> Policy:
-    """A fresh policy for these units; options are the policy's own, such as `quantum` of `rr`."""
-    if name not in POLICIES:
-        near = get_close_matches(name, POLICIES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(POLICIES)}"
-        raise UnknownPolicyError(f"no scheduling policy {name!r}; {hint}")
-    return POLICIES[name](units, **options)
+def make(name: str, units: Sequence[Unit], **options: float) -> TupleChooser:
+    """A fresh chooser for these units; options are its own, such as `quantum` of `rr-k`."""
+    if name in SIMULATED:
+        return SIMULATED[name](units, **options)
+    return asked(name, units, **options)
+
+
+def asked(name: str, units: Sequence[Unit], *, beta: float | None = None) -> AskedPolicy:
+    """One of the product's policies, for these units."""
+    if name not in policy_registry.POLICIES:
+        hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
+        raise UnknownPolicyError(f"there is no policy {name}; {hint}")
+    return AskedPolicy(policy_registry.POLICIES[name] if beta is None else fas_with(beta), units)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from slicemill.scheduling.arrays import Floats, Ints
-from slicemill_lab.policies.fas import FreshnessAware
+from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, queue_priority
 from slicemill_lab.simulator.compiled_loop import run_one
@@ -18,12 +18,12 @@ from slicemill_lab.simulator.workload import Workload
 
 
 def simulate_calendar(
-    work: Workload, policy: FreshnessAware, *, buckets: int = 64, operation: float = 0.0
+    work: Workload, policy: AskedPolicy, *, buckets: int = 64, operation: float = 0.0
 ) -> Run:
     """Play the workload; `operation` is what it takes to put a query into the queue or to take one out."""
     compiled = compiled_form(policy, len(work.paths))
     assert compiled is not None
-    greatest = max(weight / cost for weight, cost in zip(policy.weights, policy.costs, strict=True))
+    greatest = float((policy.figures.weight / policy.figures.cost).max())
     queue = calendar_queue(len(work.paths), greatest * 1e-6, greatest, buckets)
     times, leaves = arrivals_of(work)
     finished = np.empty(work.steps)

@@ -1,24 +1,28 @@
 """Policies as machine code: which unit is next, for the kinds of policy that are numbers per unit.
 
 `parameters` has a column per unit, its rows depend on the kind; `memory` is what the policy remembers between
-decisions. The same choices as the policies' own `choose`, hundreds of times as fast.
+decisions. The same choices as the choosers' own `choose`, hundreds of times as fast. Of the product's
+policies the numbers come from the policy itself; the priority of FAS, which depends on what waits, is the
+policy's function, compiled.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from slicemill.scheduling.arrays import Floats, Ints
-from slicemill_lab.policies.fas import FreshnessAware
+from slicemill.scheduling.policies import fas
+from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
-from slicemill_lab.policies.policy import ByPriority, Policy
+from slicemill_lab.policies.policy import LEAST_WAIT, ByPriority, TupleChooser
 from slicemill_lab.policies.time_slices import TimeSlices
 
 _PRIORITIES, _FRESHNESS, _SLICES, _FORESIGHT = 0, 1, 2, 3
+_freshness: Any = njit(cache=True)(fas.value)
 
 
 class Compiled(NamedTuple):
@@ -29,14 +33,17 @@ class Compiled(NamedTuple):
     memory: Floats
 
 
-def compiled_form(policy: Policy, units: int) -> Compiled | None:
+def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
     """The policy for the compiled loop, if it can run there."""
     match policy:
         case ByPriority():
             return Compiled(_PRIORITIES, np.array([policy.fixed, policy.per_wait]), np.zeros(1))
-        case FreshnessAware():
-            rows = [policy.selectivities, policy.costs, policy.weights]
-            return Compiled(_FRESHNESS, np.array(rows), np.array([policy.beta]))
+        case AskedPolicy() if policy.policy.linear:
+            return Compiled(_PRIORITIES, policy.by_wait(), np.zeros(1))
+        case AskedPolicy() if policy.policy.module == "fas":
+            known, beta = policy.figures, policy.policy.beta
+            figures = np.array([known.selectivity, known.cost, known.weight])
+            return Compiled(_FRESHNESS, figures, np.array([1.0 if beta is None else beta]))
         case TimeSlices():
             return Compiled(_SLICES, np.zeros((1, 1)), np.array([policy.quantum, 0.0, -math.inf]))
         case MaximumSlopeSegment():
@@ -69,11 +76,9 @@ def queue_priority(
     if first == stop:
         return 0.0
     if policy.kind == _FRESHNESS:
-        counted = float(stop - first) ** policy.memory[0]
-        likely = 1.0
-        if policy.parameters[0, unit] < 1.0:
-            likely = -math.expm1(counted * math.log1p(-policy.parameters[0, unit]))
-        priority: float = policy.parameters[2, unit] * likely / (counted * policy.parameters[1, unit])
+        figures, beta = policy.parameters[:, unit], policy.memory[0]
+        pending = float(stop - first)
+        priority: float = _freshness(pending, figures[0], 0.0, figures[1], figures[2], 1.0, beta)
         return priority
     if policy.kind == _FORESIGHT:
         policy.memory[unit] -= 1
@@ -110,8 +115,8 @@ def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats,
         if pending[unit] == 0:
             continue
         if policy.kind == _PRIORITIES:
-            base = parameters[0, unit] + parameters[1, unit]
-            value = parameters[0, unit] + parameters[1, unit] * (now - oldest[unit])
+            base = 0.0
+            value = parameters[0, unit] + parameters[1, unit] * max(now - oldest[unit], LEAST_WAIT)
         else:
             base = parameters[1, unit] if policy.kind == _FORESIGHT else 0.0
             value = by_queue[unit]

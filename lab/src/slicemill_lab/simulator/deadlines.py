@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from slicemill.scheduling.arrays import Floats
+from slicemill.scheduling.policies import hybrid
+
+_late: Any = njit(cache=True)(hybrid.late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,13 @@ def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> i
     for i in range(len(costs)):
         if np.isnan(costs[i]):
             continue
-        in_time = rule == Rule.EDF or (rule == Rule.HYBRID and now + costs[i] <= deadlines[i])
+        in_time = rule == Rule.EDF or (rule == Rule.HYBRID and not _late(costs[i], deadlines[i] - now))
         if in_time and (timely < 0 or deadlines[i] < deadlines[timely]):
             timely = i
         if not in_time and (late < 0 or costs[i] < costs[late]):
             late = i
     if timely >= 0 and late >= 0:
-        return late if now + costs[late] < deadlines[timely] else timely
+        return late if costs[late] < deadlines[timely] - now else timely
     return max(timely, late)
 
 

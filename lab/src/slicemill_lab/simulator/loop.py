@@ -14,7 +14,7 @@ import numpy as np
 
 from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.units import Cut
-from slicemill_lab.policies.policy import Policy
+from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled import compiled_form, sees_ahead
 from slicemill_lab.simulator.compiled_loop import Plan, Watch, run_compiled
 from slicemill_lab.simulator.foresight import true_drops, true_times
@@ -58,7 +58,7 @@ class Shared:
 def simulate(
     work: Workload,
     units: Cut,
-    policy: Policy,
+    policy: TupleChooser,
     *,
     overhead: float = 0.0,
     adapting: Adapting | None = None,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.units import Cut
-from slicemill_lab.policies.policy import Policy
+from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.foresight import true_drops, true_times
 from slicemill_lab.simulator.workload import Workload
@@ -75,7 +75,7 @@ _UNIT = attrgetter("unit")
 def run_plain(
     work: Workload,
     units: Cut,
-    policy: Policy,
+    policy: TupleChooser,
     overhead: float,
     heads: Ints,
     stops: Ints,
@@ -103,7 +103,7 @@ def _loop(
     state: _State,
     queues: Sequence[_Queue],
     stops: Sequence[int],
-    policy: Policy,
+    policy: TupleChooser,
     overhead: float,
 ) -> int:
     begin, end, at_root = state.begin, state.end, state.at_root

@@ -35,7 +35,7 @@ from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
 from slicemill.esl.types.service_level import MEASURES, service_level
-from slicemill.scheduling.policy_names import UnknownPolicyError, parse_policy
+from slicemill.scheduling.policies.policy_registry import UnknownPolicyError, policy_named
 
 CURRENT_TIME = "current_time"
 
@@ -257,7 +257,7 @@ def bind_setting(node: nodes.SetOption) -> Setting:
         hint = did_you_mean(name, ("policy",)) or "there is one setting, policy"
         raise Mistake(f"there is no setting {node.this.name}", span_of(node.this), hint)
     try:
-        return Setting(name, str(parse_policy(value.name)))
+        return Setting(name, policy_named(value.name).name)
     except UnknownPolicyError as error:
         message, _, hint = str(error).partition("; ")
         raise Mistake(message, span_of(value), hint) from None

@@ -15,7 +15,8 @@ from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.plan.units import cut
-from slicemill.scheduling.dispatch import POLICIES, Chooser
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home

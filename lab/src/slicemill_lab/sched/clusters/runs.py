@@ -8,7 +8,7 @@ from functools import lru_cache
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import cut
 from slicemill_lab.experiment import Scale
-from slicemill_lab.policies.bsd import bsd
+from slicemill_lab.policies.registry import asked
 from slicemill_lab.sched.runs import Service, bed_of, play
 from slicemill_lab.simulator.clustered_loop import simulate_clusters
 from slicemill_lab.simulator.clusters import Clusters
@@ -41,7 +41,8 @@ def charged(
     An operation of a decision costs so many times what the cheapest operator does.
     """
     bed = bed_of(SETTINGS[scale], seed, scale)
-    growth = bsd(cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units).per_wait
+    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units
+    growth = tuple(asked("bsd", units).by_wait()[1].tolist())
     run = simulate_clusters(
         bed.work,
         growth,

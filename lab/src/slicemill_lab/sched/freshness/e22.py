@@ -14,7 +14,7 @@ from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import cut
 from slicemill_lab.claims import Claim, ascending
 from slicemill_lab.experiment import Experiment, Result, Scale
-from slicemill_lab.policies.fas import fas
+from slicemill_lab.policies.registry import asked
 from slicemill_lab.sched.runs import DATA_LOADS, POISSON, Data, bed_of, by_policy, plot_sweep, sweep
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives
@@ -63,8 +63,8 @@ def _by_weight(seed: int, scale: Scale) -> Claim:
     for one in seeds(seed):
         bed = bed_of(Data(0.95, weighted=True), one, scale)
         units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
-        policy = fas(units.units)
-        plain = replace(policy, weights=(1.0,) * len(units.units))
+        policy = asked("fas", units.units)
+        plain = asked("fas", [replace(unit, weight=1.0) for unit in units.units])
         for found, one_policy in ((knows, policy), (does_not, plain)):
             found.append(objectives(simulate(bed.work, units, one_policy))["weighted staleness"])
     return lower("load 0.95, queries of different weight: weighted FAS below FAS", knows, does_not)

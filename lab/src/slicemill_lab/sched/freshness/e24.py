@@ -14,7 +14,7 @@ from slicemill_lab.charts.units import cut
 from slicemill_lab.claims import ascending, at_least, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.policies.fas import fas
+from slicemill_lab.policies.registry import asked
 from slicemill_lab.sched.runs import POISSON, Data, bed_of, samples
 from slicemill_lab.simulator.calendar_loop import simulate_calendar
 from slicemill_lab.simulator.measures import objectives
@@ -60,7 +60,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 def _with_calendar(seed: int, scale: Scale) -> float:
     bed = bed_of(Data(0.5), seed, scale)
-    policy = fas(cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units, beta=0.0)
+    policy = asked("fas", cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units, beta=0.0)
     return objectives(simulate_calendar(bed.work, policy, operation=bed.unit_cost))["mean response"]
 
 

@@ -1,7 +1,8 @@
-"""The batch forms of the policies, and the dispatcher's choice with them."""
+"""The policies over batches, and the choice with them: as the dispatcher asks, and as the simulator does."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -9,11 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.queues import queue
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.dispatch import POLICIES, Chooser, policy_named
-from slicemill.scheduling.policy_names import UnknownPolicyError
-from slicemill_lab.policies.fas import fas_priority
-from slicemill_lab.simulator.deadlines import Instant, Rule, play
+from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.policies.policy_registry import POLICIES, UnknownPolicyError, policy_named
+from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
+from slicemill_lab.charts.segments import SegmentFigures
+from slicemill_lab.charts.units import cut
+from slicemill_lab.policies.asked import AskedPolicy
+from slicemill_lab.policies.component import component
+from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.registry import asked
+from slicemill_lab.simulator.compiled import compiled_form, next_unit, queue_priority
+from slicemill_lab.simulator.deadlines import Instant, Rule, choose_instant, play
 
 
 def batches(n: int, **columns: object) -> Batches:
@@ -29,9 +38,8 @@ def batches(n: int, **columns: object) -> Batches:
         "slack": np.inf,
         "idle": 1.0,
     }
-    return Batches(
-        **{name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
-    )
+    made = {name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
+    return Batches(**made, pending=made["rows"], ideal_time=made["overhead"] + made["per_row"])
 
 
 def priorities(policy: str, given_batches: Batches) -> list[float]:
@@ -53,7 +61,8 @@ def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
 @pytest.mark.parametrize("beta", [0, 0.25, 0.5, 1])
 def test_freshness_is_that_of_single_tuples(beta: float) -> None:
     given_batches = batches(3, selectivity=[0.5, 1, 0.01], per_row=[4, 2, 1], rows=10)
-    expected = [fas_priority(s, c, 10, beta=beta) for s, c in ((0.5, 4), (1, 2), (0.01, 1))]
+    counted = 10**beta
+    expected = [(1 - (1 - s) ** counted) / (counted * c) for s, c in ((0.5, 4), (1, 2), (0.01, 1))]
     assert priorities(f"fas({beta})", given_batches) == pytest.approx(expected)
 
 
@@ -80,10 +89,11 @@ def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
 def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
     """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
     time = given_batches.time
+    results = given_batches.selectivity * given_batches.rows
     stale = 1 - (1 - given_batches.selectivity) ** given_batches.rows
     counted = {
-        "hr": given_batches.weight * given_batches.results,
-        "hnr": given_batches.weight * given_batches.results / given_batches.ideal_time,
+        "hr": given_batches.weight * results,
+        "hnr": given_batches.weight * results / given_batches.ideal_time,
         "fas": given_batches.weight * stale,
         "chain": given_batches.rows,
         "srpt": np.ones(len(given_batches)),
@@ -115,6 +125,68 @@ def test_the_hybrid_picks_as_it_does_with_lists(given_batches: Batches) -> None:
     chosen = Chooser(policy_named("hybrid")).choose(given_batches, len(given_batches))
     keys = [(rate[i], given_batches.slack[i], work[i]) for i in chosen]
     assert keys == [(rate[i], given_batches.slack[i], work[i]) for i in expected]
+
+
+one_tuple = st.tuples(
+    st.floats(0.01, 2), st.floats(0.1, 10), st.floats(0.1, 30), st.floats(0.1, 5), st.integers(0, 40)
+)
+
+
+@given(
+    st.lists(one_tuple, min_size=1, max_size=6),
+    st.sampled_from([*POLICIES, "fas(0.5)"]),
+    st.lists(st.integers(0, 5), max_size=6),
+)
+def test_dispatcher_and_simulator_choose_the_same_unit_for_single_tuples(
+    tuples: list[tuple[float, float, float, float, int]], name: str, ran_before: list[int]
+) -> None:
+    """Asked as the dispatcher asks, tuple by tuple in plain Python, and in the simulator's compiled code."""
+    now, policy = 50.0, policy_named(name)
+    units = [
+        Unit(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a) for i, (s, c, t, a, _) in enumerate(tuples)
+    ]
+    selectivity, cost, ideal, weight, arrival = np.array(tuples, float).T
+    simulated, ran = AskedPolicy(policy, units), np.zeros(len(units))
+    for time, unit in enumerate(ran_before, 1):
+        if unit < len(units):
+            simulated.choose([queue(unit)], float(time))
+            ran[unit] = time
+    columns = {"selectivity": selectivity, "per_row": cost, "weight": weight, "wait": now - arrival}
+    dispatched = replace(batches(len(units), **columns, idle=now - ran), ideal_time=ideal)
+    chosen = Chooser(policy, patience=np.inf).choose(dispatched)
+    compiled = compiled_form(AskedPolicy(policy, units), len(units))
+    if compiled is not None:
+        waiting = np.array(
+            [
+                queue_priority(compiled, i, (0, 1), 0.0, False, np.ones(1), np.ones(1))
+                for i in range(len(units))
+            ]
+        )
+        assert next_unit(compiled, np.ones(len(units), np.int64), arrival, waiting, now) == chosen[0]
+    heads = [queue(unit, arrival=came) for unit, came in enumerate(arrival)]
+    assert simulated.choose(heads, now) == chosen[0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(-20, 60)), min_size=1, max_size=6),
+    st.sampled_from([("edf", Rule.EDF), ("hr", Rule.HIGHEST_RATE), ("hybrid", Rule.HYBRID)]),
+)
+def test_aggregate_instants_are_chosen_as_batches_are(
+    jobs: list[tuple[int, int]], rule: tuple[str, Rule]
+) -> None:
+    """One result a batch; whole numbers, for which the ways to compute agree to the last bit."""
+    now = 8.0
+    cost, deadline = np.array(jobs, float).T
+    given_batches = batches(len(jobs), per_row=cost, slack=deadline - now)
+    assert [choose_instant(rule[1], cost, deadline, now)] == Chooser(policy_named(rule[0])).choose(
+        given_batches
+    )
+
+
+def test_chain_is_the_slope_of_a_path_that_is_not_cut() -> None:
+    path = Path("q", (Stage("filter", 2.0, 0.5), Stage("project", 3.0)))
+    units = cut([path], "query", Objective.MEMORY).units
+    assert asked("chain", units).by_wait()[0].tolist() == list(component(units).fixed)
 
 
 def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:

@@ -1,0 +1,69 @@
+"""The choice that is made with a policy, by the dispatcher and by `slicemill simulate` (§4.3).
+
+chooser = Chooser(policy_named("hnr"))
+chooser.choose(batches, 2)      # positions of the two batches to run now, the first of them in front
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.policies.policy_registry import Policy
+
+PATIENCE_S = 30.0
+GUARDED_EVERY = 10
+
+
+def ranked(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
+    """Positions of up to `count` batches, the greatest priority first; of equals, the longest wait."""
+    priority = policy.priority(batches)
+    if count < len(batches):
+        # Sorting only those that can be among the first is quicker than sorting all.
+        least = np.partition(priority, len(batches) - count)[len(batches) - count]
+        best = np.flatnonzero(priority >= least)
+        order = best[np.lexsort((-batches.wait[best], -priority[best]))][:count]
+    else:
+        order = np.lexsort((-batches.wait, -priority))
+    positions: list[int] = order.tolist()
+    return positions
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Chooses by priority, with a guard against starving.
+
+    Where priorities are zero, or too low ever to be the greatest, one decision in `guarded_every` goes to the
+    unit that has waited longest, if that is more than `patience` seconds. Its wait is so bounded, however
+    overloaded the machine is, and the policy still decides nine times out of ten.
+    """
+
+    policy: Policy
+    patience: float = PATIENCE_S
+    guarded_every: int = GUARDED_EVERY
+    _since_guarded: int = 0
+
+    def choose(self, batches: Batches, count: int = 1) -> list[int]:
+        """Positions of up to `count` batches, in the order of the policy but for the guard."""
+        order = ranked(self.policy, batches, count)
+        self._since_guarded += 1
+        if order and self._since_guarded >= self.guarded_every:
+            oldest = int(np.argmax(batches.wait))
+            if batches.wait[oldest] > self.patience:
+                self._since_guarded = 0
+                order = [oldest, *(position for position in order if position != oldest)][:count]
+        return order
+
+    def choose_job(self, batches: Batches, tasks: Sequence[int], cores: int) -> list[int]:
+        """Positions of the batches of one job: the first, and those behind it whose tasks find a core."""
+        chosen: list[int] = []
+        free = cores
+        for position in self.choose(batches, cores):
+            free -= tasks[position]
+            if chosen and free < 0:
+                break
+            chosen.append(position)
+        return chosen

@@ -1,0 +1,10 @@
+"""Balance slowdown: normalised rate times the slowdown so far; best for the ℓ2 norm of slowdowns (P15)."""
+
+from __future__ import annotations
+
+from slicemill.scheduling.arrays import Floats
+from slicemill.scheduling.batches import Batches
+
+
+def priority(batches: Batches) -> Floats:
+    return batches.wait * (batches.rate / batches.ideal_time**2)

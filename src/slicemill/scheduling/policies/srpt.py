@@ -1,0 +1,10 @@
+"""Shortest remaining processing time: who is done soonest, if every row passes all of the way (P11)."""
+
+from __future__ import annotations
+
+from slicemill.scheduling.arrays import Floats
+from slicemill.scheduling.batches import Batches
+
+
+def priority(batches: Batches) -> Floats:
+    return 1 / (batches.ideal_time + batches.per_row * (batches.rows - 1))
