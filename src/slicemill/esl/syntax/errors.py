@@ -31,7 +31,8 @@ class Mistake(Exception):
 class EslError(SlicemillError):
     """All mistakes found in one ESL text.
 
-    >>> EslError(SourceText("SELEC 1"), [Diagnostic("unexpected SELEC", TextSpan(0, 5), "did you mean SELECT?")])
+    >>> mistake = Diagnostic("unexpected SELEC", TextSpan(0, 5), "did you mean SELECT?")
+    >>> EslError(SourceText("SELEC 1"), [mistake])
     EslError('<esl>:1:1: unexpected SELEC...')
     """
 

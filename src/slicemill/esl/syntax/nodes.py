@@ -1,7 +1,7 @@
 """Syntax nodes for what SQL has no words for, beside sqlglot's own expressions.
 
 The parse tree is sqlglot's, so its walking, diffing and printing work on ESL too. Every node that the
-grammar makes carries its place in the text as a Span in `meta["span"]`.
+grammar makes carries its place in the text as a TextSpan in `meta["span"]`.
 """
 
 from __future__ import annotations
