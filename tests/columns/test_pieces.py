@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.columns.pieces import kept, kept_from
-from slicemill.columns.slice import Slice
+from slicemill.storage.slice import Slice
 
 
 def numbers(pieces: list[Slice]) -> list[int]:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from slicemill.columns.keys import Keys
-from slicemill.columns.slice import Slice
 from slicemill.operators.join.state import JoinState
 from slicemill.storage.checkpoints import (
     SliceFile,
@@ -24,6 +23,7 @@ from slicemill.storage.checkpoints import (
 )
 from slicemill.storage.codec import StorageError, registered_names
 from slicemill.storage.files import LocalFiles
+from slicemill.storage.slice import Slice
 from slicemill.storage.state_size import state_bytes
 from storage.golden_states import GOLDEN, LISTED, golden_checkpoints
 

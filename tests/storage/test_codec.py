@@ -19,9 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from slicemill.columns.slice import Slice
 from slicemill.storage.codec import StorageError, decode, encode, register, registered_names, stored_as
 from slicemill.storage.codec import registry as codec_registry
+from slicemill.storage.slice import Slice
 from support.stored import stored
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.columns.slice import Slice
 from slicemill.storage.codec import decode, encode
+from slicemill.storage.slice import Slice
 
 
 def stored(value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.slice import Slice
+from slicemill.storage.slice import Slice
 
 # Pieces of this size are left as they are: they go as a whole when their time has passed.
 _LARGE = 100_000

@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar
 
 from rich.table import Table
 
-from slicemill.columns.slice import Cuts, Telling
 from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.inspection import Cuts, Inspectable
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
@@ -25,7 +25,7 @@ from slicemill.storage.home_reader import HomeReader
 T = TypeVar("T")
 
 # What one operator keeps in one cell: unit, node, cell and state.
-_Look: TypeAlias = Callable[[str, str, int, Telling], Iterable[T]]
+_Look: TypeAlias = Callable[[str, str, int, Inspectable], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def slices_of(home: Path | Home) -> list[StoredSlice]:
     return _looked(home, _slices)
 
 
-def _slices(unit: str, _node: str, cell: int, state: Telling) -> Iterable[StoredSlice]:
+def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
     for held in state.held():
         stored = held.slice.stored if held.slice is not None else None
         size = stored.bytes if isinstance(stored, SliceFile) else 0
@@ -93,7 +93,7 @@ def _looked_at(home: Home | HomeReader, unit: str, look: _Look[T]) -> list[T]:
                 seen
                 for cell, files in enumerate(cells)
                 for node, state in read_checkpoint(folder, files).items()
-                if isinstance(state, Telling)
+                if isinstance(state, Inspectable)
                 for seen in look(unit, node, cell, state)
             ]
         except StorageError:

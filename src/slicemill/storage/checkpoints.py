@@ -4,7 +4,7 @@
     files = write(folder, encoded)                # any thread, any time later
     states = read_checkpoint(folder, files)
 
-A slice (`slicemill.columns.slice`) never changes, so it is written once and only named again by later
+A slice (`slicemill.storage.slice`) never changes, so it is written once and only named again by later
 checkpoints; it is mapped when it is first looked at. All else is in the head file:
 
     SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers, each at a multiple of 64
@@ -26,9 +26,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.columns.slice import Slice
 from slicemill.storage.codec import Encoded, StorageError, decode, encode
 from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, unique_name
+from slicemill.storage.slice import Slice
 
 # Plain JSON: [path, bytes] of each file, relative to the folder, the head file first.
 CheckpointFiles: TypeAlias = list[list[Any]]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.columns.slice import Slice
 from slicemill.storage.checkpoints import SliceFile
 from slicemill.storage.codec.registry import codec_of
+from slicemill.storage.slice import Slice
 
 _SAMPLE = 64
 _VALUE_BYTES = 16

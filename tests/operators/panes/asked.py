@@ -27,7 +27,7 @@ from slicemill.operators.panes.members import Groups, KernelGroups, Member, Valu
 from slicemill.operators.panes.partials import Values
 from slicemill.operators.panes.selection import Input
 from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import Answer, SharedWindows
+from slicemill.operators.panes.windows import Answer, PaneWindows
 from slicemill.rows import Timed
 from slicemill.time import END
 
@@ -171,9 +171,9 @@ def table_of(events: Sequence[Event]) -> pa.Table:
     return to_table(rows, SCHEMA, [0] * len(rows), [event.seq for event in events])
 
 
-def windows_of(asked: dict[str, Asked], keys: Sequence[int], state: PaneState) -> SharedWindows:
+def windows_of(asked: dict[str, Asked], keys: Sequence[int], state: PaneState) -> PaneWindows:
     state.adopt({name: repr(member) for name, member in asked.items()})
-    return SharedWindows(
+    return PaneWindows(
         Input(SCHEMA, tuple(COLUMNS[key] for key in keys)),
         {name: member.member(keys) for name, member in asked.items()},
         {name: member.condition for name, member in asked.items()},

@@ -42,7 +42,7 @@ from slicemill.operators.panes.grids import edge_grids
 from slicemill.operators.panes.members import Groups
 from slicemill.operators.panes.selection import Input
 from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import Answer, SharedWindows
+from slicemill.operators.panes.windows import Answer, PaneWindows
 from slicemill.time import END
 from support.stored import stored
 
@@ -67,7 +67,7 @@ def check(asked: Sequence[Asked], keys: Sequence[int], runs: Runs, restarts: fro
         before = until
 
 
-def check_due(windows: SharedWindows, live: dict[str, Asked], keys: Sequence[int], runs: Runs) -> None:
+def check_due(windows: PaneWindows, live: dict[str, Asked], keys: Sequence[int], runs: Runs) -> None:
     """Nobody sleeps over a window that will end without further tuples."""
     due, until = windows.due(), runs[-1][1]
     assert due is None or due > until
@@ -220,7 +220,7 @@ def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) ->
         state = stored(state)
         state.adopt({"failing": "a", "counting": "b"})
         members = {"failing": failing(window), "counting": counting.member(())}
-        windows = SharedWindows(
+        windows = PaneWindows(
             Input(SCHEMA, ()), members, dict.fromkeys(members), edge_grids([window, (10, 10)]), state
         )
         answers.append(windows.run(table_of(events), until))

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slicemill.columns.slice import Telling
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
+from slicemill.operators.join.inspection import Inspectable
 from slicemill.operators.join.slices.baselines import isolated, pull_up, push_down
 from slicemill.operators.join.slices.chain import mem_opt
 from slicemill.operators.join.slices.members import member
@@ -221,7 +221,11 @@ def _measured(setting: Setting, way: str, seed: int) -> Measured:
             _run(programs, tables, until, Path(folder), measured)
             if until >= LONGEST_S * _US:
                 held = [
-                    h for p in programs for s in p.states.values() if isinstance(s, Telling) for h in s.held()
+                    h
+                    for p in programs
+                    for s in p.states.values()
+                    if isinstance(s, Inspectable)
+                    for h in s.held()
                 ]
                 measured.rows.append(sum(one.rows for one in held))
                 measured.bytes.append(sum(one.slice.table.nbytes for one in held if one.slice is not None))

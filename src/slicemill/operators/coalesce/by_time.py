@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from slicemill.columns.intervals import FOREVER, Numbers, Places
 from slicemill.columns.pieces import kept
-from slicemill.columns.slice import Slice
 from slicemill.operators.coalesce.coalescing import KEY, NUMBERED, TIME, Coalescing
 from slicemill.operators.coalesce.spans import Spans, windows_of_time
 from slicemill.scalar.vectors import numbers
+from slicemill.storage.slice import Slice
 
 _FEW_KEYS = 1000
 

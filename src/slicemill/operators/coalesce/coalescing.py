@@ -17,7 +17,6 @@ from slicemill.columns.intervals import Mask, Numbers, Places, by_partition
 from slicemill.columns.keys import distinct_keys
 from slicemill.columns.keys import shown as shown_values
 from slicemill.columns.pieces import kept
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
@@ -28,6 +27,7 @@ from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
 KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"

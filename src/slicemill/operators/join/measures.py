@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from slicemill.columns.slice import Cuts
+from slicemill.operators.join.inspection import Cuts
 from slicemill.operators.join.slices.set_wise import (
     Stream,
     cheapest_cuts,

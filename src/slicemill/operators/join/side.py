@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.slice import Slice
 from slicemill.operators.join import retain
 from slicemill.operators.join.arrays import Times, Words
 from slicemill.operators.join.block import (
@@ -38,6 +37,7 @@ from slicemill.operators.join.block import (
 from slicemill.operators.join.measures import Timed
 from slicemill.operators.join.state import SideState, Stored, table_of
 from slicemill.operators.join.windows import FOREVER, Reach, Seats, reach_of
+from slicemill.storage.slice import Slice
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
 _SLICES_PER_WINDOW = 8

@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.slice import Cuts, Held, Slice
 from slicemill.operators.join.arrays import Times
 from slicemill.operators.join.block import TS, Block, column_numbers, opened
+from slicemill.operators.join.inspection import Cuts, SliceContent
 from slicemill.operators.join.measures import Measures
 from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.join.windows import Seats, reach_of
 from slicemill.shedding.report import Report
 from slicemill.storage.codec import register, stored_as
+from slicemill.storage.slice import Slice
 
 
 class Stored:
@@ -58,12 +59,12 @@ class SideState:
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def held(self) -> list[Held]:
-        found = [Held("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
+    def held(self) -> list[SliceContent]:
+        found = [SliceContent("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
         for number, waiting in enumerate(self.waiting):
             stored = waiting if isinstance(waiting, Slice) else None
             times = column_numbers(table_of(waiting), TS)[0 if number else self.taken :]
-            found.append(Held(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
+            found.append(SliceContent(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
         return found
 
 
@@ -75,10 +76,12 @@ class JoinState:
     measures: Measures = field(default_factory=Measures)
     sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[SliceContent]:
         """What each side's slices hold, oldest first, and what waits."""
         return [
-            Held(f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted)
+            SliceContent(
+                f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
+            )
             for number, side in enumerate(self.sides)
             for part in side.held()
         ]

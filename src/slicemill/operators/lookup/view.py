@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out
 from slicemill.columns.pieces import kept_from
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
@@ -24,6 +23,7 @@ from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.step import END
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 Places = NDArray[np.int64]
 _EARLIEST = -(2**63)

@@ -20,7 +20,6 @@ from slicemill.columns.intervals import Places
 from slicemill.columns.keys import Keys, distinct_keys, whole
 from slicemill.columns.order import ranked
 from slicemill.columns.sequence_bits import SEQ_BITS
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Schema
@@ -40,6 +39,7 @@ from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
 _SYSTEM = (TS, SEQ, ARRIVAL)

@@ -24,11 +24,11 @@ from slicemill.columns.intervals import (
     starts_from,
 )
 from slicemill.columns.pieces import kept, kept_from
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.over.past import put_together
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)

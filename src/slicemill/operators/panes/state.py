@@ -15,11 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.keys import DistinctKeys, Keys, Numbers
-from slicemill.columns.slice import Slice
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.entries import Partials, from_table, joined, merged, no_entries, to_table
 from slicemill.operators.panes.partials import Columns
 from slicemill.storage.codec import register, stored_as
+from slicemill.storage.slice import Slice
 
 BEGINNING = -(2**63) + 1
 NEVER = 2**63 - 1

@@ -27,8 +27,8 @@ from slicemill.operators.over.compiled_step import WindowCallsStep
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.over.step import over as over_step
 from slicemill.operators.select.step import FilterStep, ProjectStep
+from slicemill.operators.windowed_group.as_over import over_calls, same_over, shown_items
 from slicemill.operators.windowed_group.spec import RelationAggregate
-from slicemill.plan.rules.arrivals_to_over import over_calls, same_over, shown_items
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
 

@@ -27,10 +27,10 @@ from slicemill.aggregate.functions import function_of
 from slicemill.columns.intervals import Mask, Places, by_partition
 from slicemill.columns.keys import distinct_keys, whole
 from slicemill.columns.pieces import kept
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 TIME, END = "time", "end"
 _BEGINNING, _NEVER = -(2**63), 2**63 - 1

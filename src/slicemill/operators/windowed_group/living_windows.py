@@ -17,7 +17,6 @@ from slicemill.aggregate.functions import stored_arguments
 from slicemill.columns.keys import shown
 from slicemill.columns.order import Numbering, renumbered
 from slicemill.columns.pieces import kept_from
-from slicemill.columns.slice import Slice
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.context import StepContext
@@ -30,6 +29,7 @@ from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
 
 Integers = NDArray[np.int64]
 _START, _END = "window_start", "window_end"

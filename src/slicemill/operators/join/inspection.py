@@ -1,36 +1,17 @@
-"""Slices: immutable pieces of an operator's state.
-
-State that grows is kept in slices, each a table that never changes once it is made. So it is stored once, and
-only referred to afterwards; one that comes back from storage is opened when it is first looked at.
-"""
+"""What a chain of slices holds, where it is cut and what it has measured: for people to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import pyarrow as pa
-
 from slicemill.operators.join.slices.statistics import Statistics
-
-
-class Slice:
-    """A table of state rows. `stored` is the storage's own note of where it lies, None while it is new."""
-
-    def __init__(self, table: pa.Table | Callable[[], pa.Table], stored: object = None) -> None:
-        self._table = table
-        self.stored = stored
-
-    @property
-    def table(self) -> pa.Table:
-        if not isinstance(self._table, pa.Table):
-            self._table = self._table()
-        return self._table
+from slicemill.storage.slice import Slice
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SliceContent:
     """What a slice holds, for people to look at: which part of the state it is, and who wants its rows."""
 
     part: str
@@ -59,10 +40,10 @@ class Cuts:
 
 
 @runtime_checkable
-class Telling(Protocol):
+class Inspectable(Protocol):
     """A state that can say what it holds, where it is cut, and what it has measured."""
 
-    def held(self) -> Sequence[Held]: ...
+    def held(self) -> Sequence[SliceContent]: ...
 
     def cuts(self) -> Sequence[Cuts]: ...
 

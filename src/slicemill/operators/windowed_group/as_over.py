@@ -1,0 +1,59 @@
+"""GROUP BY over windows of FROM that answers each tuple, in the words of OVER.
+
+GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates where these differ stay
+as they are: a user's own with both versions, and those that go by what has left a window.
+"""
+
+from __future__ import annotations
+
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
+from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.schema import DOUBLE, Column, Kind
+from slicemill.operators.windowed_group.spec import RelationAggregate
+
+# In a window they know how many tuples came before it, or left it.
+_KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
+
+
+def same_over(call: AggregateCall, catalog: Catalog) -> bool:
+    """Does a call give the same over what a window of FROM holds as it does with OVER?"""
+    base, own = catalog.aggregates(call.name)
+    if base is None and own is None:
+        return call.name.lower() not in _KNOWS_THE_PAST
+    return own is None or (base is not None and base.model is not None)
+
+
+def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
+    """The calls with OVER; their columns have names that no column of a tuple has."""
+    keys = tuple(item.expr for item in operator.group_by)
+    return tuple(
+        WindowCall(
+            call.name,
+            call.arguments,
+            call.distinct,
+            keys,
+            window,
+            tuple(Column(_over_name(column), column.type) for column in call.columns),
+        )
+        for call in operator.calls
+    )
+
+
+def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
+    """What is shown of a tuple with the answers of its calls: its group, which has one zero, and these."""
+    groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
+    columns = (column for call in operator.calls for column in call.columns)
+    return (
+        *groups,
+        *(SelectItem(column.name, ColumnRef(_over_name(column), column.type)) for column in columns),
+    )
+
+
+def _over_name(column: Column) -> str:
+    return f"over.{column.name}"
+
+
+def _with_one_zero(expr: Expr) -> Expr:
+    return Call("+", (expr, Literal(0.0, DOUBLE)), DOUBLE) if expr.type.kind is Kind.DOUBLE else expr
