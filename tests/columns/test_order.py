@@ -7,16 +7,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.columns.order import (
-    SEQ_BITS,
-    Numbering,
-    fanned_bits,
-    fanned_out,
-    put_together,
-    ranked,
-    ranked_bits,
-    renumbered,
-)
+from slicemill.columns.order import Numbering, fanned_out, put_together, ranked, renumbered
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 
 MOST = 62  # bits of a number
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from slicemill.columns.slice import Slice
+
+from slicemill.storage.slice import Slice
 
 
 def test_a_slice_of_rows_is_there_at_once_and_not_stored_yet() -> None:
