@@ -1,4 +1,4 @@
-"""A view of the state in a home: rows, bytes and ages, by slice and by query.
+"""What the state of a home holds: rows, bytes and ages, slice by slice and query by query.
 
 Only checkpoints are looked at, so this works beside a mill at work, and without one: what is shown is what
 held at each unit's last checkpoint.
@@ -59,12 +59,12 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """The cuts between slices, by unit and cell, and the reason of each."""
+    """Unit by unit and cell by cell, where slices are cut and why."""
     return _looked(home, lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
 
 
 def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
-    """The graph with the measures that a home has of its shared joins."""
+    """A graph whose shared joins know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in _looked(home, lambda _, node, __, state: [(node, state.statistics())]):
         if statistics is not None:
