@@ -5,9 +5,11 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-QUICK  := tests/esl tests/plan tests/explain tests/ingest tests/storage tests/metrics tests/scheduling \
-          tests/simulator \
-          --ignore=tests/esl/test_fuzz_syntax.py --ignore=tests/storage/test_home_scale.py
+# Unit tests without Spark in two halves, for two cores.
+QUICK_1 := tests/storage tests/esl tests/plan tests/explain tests/columns \
+           --ignore=tests/esl/test_fuzz_syntax.py --ignore=tests/storage/test_home_scale.py
+QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/shedding tests/test_house.py \
+           tests/test_spec_ids.py tests/test_corpus_reader.py
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo quick test test-slow lint bench lab lock clean
@@ -45,8 +47,12 @@ test: lint ## lint, then the whole test suite
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
 
 # Fewer examples of property tests than elsewhere, and nothing that starts Spark.
-quick: $(READY) ## unit tests without Spark, under a minute
-	$(BIN)/python -m pytest -p no:cacheprovider -x --hypothesis-profile=quick -m "not spark" $(QUICK)
+QUICKLY := $(BIN)/python -m pytest -p no:cacheprovider -x --hypothesis-profile=quick -m "not spark"
+quick: lint ## lint, types and unit tests without Spark, under a minute
+	@mkdir -p out
+	@$(QUICKLY) $(QUICK_1) > out/quick-tests.log 2>&1 & first=$$!; \
+	$(QUICKLY) $(QUICK_2); second=$$?; \
+	wait $$first; first=$$?; cat out/quick-tests.log; exit $$((first || second))
 
 test-slow: $(READY) ## kills at every step of a commit, clusters, the whole corpus as jobs (half an hour)
 	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
