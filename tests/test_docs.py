@@ -10,7 +10,12 @@ import pytest
 from slicemill.esl.syntax.dialect import parse
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "spec").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -38,3 +43,18 @@ def test_every_esl_example_is_good_syntax(where: str, text: str) -> None:
 def test_every_link_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_every_file_on_a_walk_is_there() -> None:
+    walks = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8").split("## Three walks")[1]
+    files = re.findall(r"^\d+\. `([\w/]+\.py)`", walks, re.MULTILINE)
+    assert len(files) > 30
+    assert [file for file in files if not (ROOT / "src" / "slicemill" / file).exists()] == []
+
+
+def test_every_room_is_in_the_table_and_the_table_has_no_other() -> None:
+    page = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
+    table = set(re.findall(r"^\| `([\w/]+)` \|", page.split("`lab/` is")[0], re.MULTILINE))
+    assert [room for room in sorted(table) if not (ROOT / "src" / "slicemill" / room).is_dir()] == []
+    rooms = {path.parent.name for path in (ROOT / "src" / "slicemill").glob("*/__init__.py")}
+    assert rooms - {room.split("/")[0] for room in table} == set()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys, keys_found_once
 from support.stored import stored
 
 INTS = st.none() | st.integers(-2, 2)
@@ -55,3 +57,53 @@ def test_zero_has_no_sign() -> None:
     keys, columns = Keys(), [pa.array([-0.0, 0.0])]
     keys.number(distinct_keys(columns, 2), columns)
     assert str(keys.values(np.array([0]))[0].to_pylist()) == "[0.0]"
+
+
+def test_without_columns_all_rows_have_one_key() -> None:
+    found = distinct_keys([], 3)
+    assert (found.codes.tolist(), found.values, found.rows.tolist()) == ([0, 0, 0], [()], [0])
+    assert distinct_keys([], 0).values == []
+
+
+@given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=12), st.integers(1, 3))
+def test_codes_are_places_of_distinct_keys_which_their_first_rows_have(rows: list[Any], width: int) -> None:
+    found = distinct_keys(_table(rows, width), len(rows))
+    known: dict[Any, int] = {}
+    codes = [known.setdefault(_canonical(row[:width]), len(known)) for row in rows]
+    assert found.codes.tolist() == codes and len(found.values) == len(known)
+    assert found.rows.tolist() == [codes.index(code) for code in range(len(known))]
+
+
+ENDS = pa.struct([("begin", pa.int64()), ("end", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("column", "codes"),
+    [
+        (pa.array([1, None, 1], pa.timestamp("us", "UTC")), [0, 1, 0]),
+        (pa.array([1, None, 1], pa.date32()), [0, 1, 0]),
+        (pa.array([1, None, 1], pa.duration("us")), [0, 1, 0]),
+        (pa.nulls(3), [0, 0, 0]),
+        (pa.array([True, None, False]), [0, 1, 2]),
+        (pa.array([Decimal("1.50"), Decimal("1.5"), None], pa.decimal128(9, 2)), [0, 0, 1]),
+        (pa.array([b"", None, b""]), [0, 1, 0]),
+        (pa.array([(1, 2), (1, 3), None, (1, 2), None], ENDS), [0, 1, 2, 0, 2]),
+        (pa.chunked_array([[1.0], [], [-0.0, 0.0, float("nan")], [-float("nan")]]), [0, 1, 1, 2, 2]),
+        (pa.array([0.0, -0.0, None, 1.5]).slice(1), [0, 1, 2]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array | pa.ChunkedArray) else "",
+)
+def test_equal_keys_of_every_type(column: pa.Array, codes: list[int]) -> None:
+    assert distinct_keys([column], len(column)).codes.tolist() == codes
+
+
+def test_within_a_run_the_keys_of_a_column_are_found_once() -> None:
+    column = pa.array(["a", "b", "a"])
+    assert distinct_keys([column], 3) is not distinct_keys([column], 3)
+    with keys_found_once():
+        found = distinct_keys([column], 3)
+        assert distinct_keys([column], 3) is found
+        # Another part of the same memory is another column.
+        assert distinct_keys([column.slice(1)], 2).codes.tolist() == [0, 1]
+        assert distinct_keys([column, column], 3).values == [("a", "a"), ("b", "b")]
+    assert distinct_keys([column], 3) is not found

@@ -35,7 +35,7 @@ _MODULE = re.compile(r"`((?:[a-z_]+/)+(?:[a-z_0-9]+\.py)?)`")
 EVERYWHERE = {
     "M28": ("esl/binder/queries.py", "plan/build.py"),
     "P1": ("plan/units.py",),
-    "P17": ("scheduling/dispatch.py",),
+    "P17": ("scheduling/chooser.py",),
     "L1": ("ingest/intake.py",),
     "L2": ("operators/coalesce/",),
 }

@@ -26,7 +26,7 @@ _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 
 def has_kernel(call: AggregateCall | WindowCall) -> bool:
-    """For a call of a built-in aggregate: can it be answered here?"""
+    """Whether a call of a built-in aggregate has a form over columns."""
     return call.name.lower() in BUILTINS and not any(
         argument.type.kind in _WITHOUT_KERNEL for argument in call.arguments
     )

@@ -58,3 +58,15 @@ def test_spans_that_are_taken_keep_their_columns_together() -> None:
     found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30).take(np.array([3, 0, 0]))
     assert found.end.tolist() == [30, 10, 10] and found.rank.tolist() == [1, 0, 0]
     assert found.lo.tolist() == [2, 0, 0] and found.hi.tolist() == [3, 1, 1]
+
+
+def test_a_silence_of_a_century_is_passed_over() -> None:
+    """Windows end at every microsecond; those that hold nothing are not looked at one by one."""
+    century = 36525 * 86_400_000_000
+    found = spans_of(np.array([0, 2, 3]), np.array([0, century, 5]), 3, 1, -(2**63) + 1, 2**63 - 1)
+    held = [(0, 0), (century, 0), (5, 1)]
+    assert list(zip(found.end.tolist(), found.rank.tolist(), strict=True)) == sorted(
+        (start + n, rank) for start, rank in held for n in (1, 2, 3)
+    )
+    assert (found.hi - found.lo == 1).all()
+    assert len(spans_of(np.array([0, 1]), np.array([century]), 3, 1, 0, century)) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.panes.brute import same_key
@@ -102,6 +102,7 @@ def test_single_tuples_stay_single_and_in_order(batches: list[Batch]) -> None:
 
 @settings(max_examples=50)
 @given(batches(), st.integers(0, 20), st.sampled_from([0, 1 << 12]))
+@example([[(0, 0, 0)], [(0, 1, 0)], [(0, 0, 1)], [(0, 0, 1)]], 0, 0)
 def test_needed_entries_are_kept_and_small_slices_hold_no_others(
     batches: list[Batch], since: int, small: int
 ) -> None:
@@ -115,7 +116,8 @@ def test_needed_entries_are_kept_and_small_slices_hold_no_others(
         store.keep(lambda start, pattern: (start >= since) & (pattern == 0))
     found = sums(store.all(PARTIALS))
     needed = {place: value for place, value in before.items() if place[0] >= since and place[2] == 0}
-    assert needed.items() <= found.items() <= before.items()
+    # Of others, parts may be left in slices that were not worth writing anew.
+    assert needed.items() <= found.items() and found.keys() <= before.keys()
     assert small == 0 or found == needed
     used = [any(place[1] == key for place in found) for key in range(3)]
     assert store.used("key", 3).tolist() == used

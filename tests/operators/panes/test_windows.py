@@ -100,6 +100,15 @@ def check_due(windows: PaneWindows, live: dict[str, Asked], keys: Sequence[int],
     ],
     frozenset(),
 )
+@example(  # one pane in two runs: what came first in it is in the first
+    [Asked("groups", (("first", V), ("last", V)), (10, 10))],
+    (K,),
+    [
+        ([Event(0, 0, (1, "", 0, None, None)), Event(1, 1, (0, "", 1, None, None))], 1),
+        ([Event(1, 2, (0, "", 2, None, None))], END),
+    ],
+    frozenset({1}),
+)
 @example([Asked("groups", (("count", None),), (3, 10))], (), [(simple(0, 6, 7, 9, 10), END)], frozenset())
 @example([Asked("over", (("sum", V),), (20, 30))], (K,), [(simple(0, 31), 30), ([], END)], frozenset({1}))
 def test_each_member_gives_the_figures_of_its_windows(

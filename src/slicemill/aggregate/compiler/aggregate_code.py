@@ -44,19 +44,19 @@ class AggregateCode(Protocol):
         ...
 
     def returns_at_steps(self) -> bool:
-        """Does it return rows when a tuple comes?"""
+        """Whether it returns rows when a tuple comes."""
         ...
 
     def needs_window(self) -> bool:
-        """Can the version tell what the window holds?"""
+        """Whether the version can tell what the window holds."""
         ...
 
     @property
     def one_body(self) -> bool:
-        """Do the first tuple and later ones share their statements?"""
+        """Whether the first tuple and later ones share their statements."""
         ...
 
     @property
     def answers_once(self) -> bool:
-        """Does every tuple return exactly one row when it comes?"""
+        """Whether every tuple returns exactly one row when it comes."""
         ...

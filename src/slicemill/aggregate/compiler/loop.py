@@ -43,7 +43,6 @@ class TupleLoop:
         self.out = Writer()
         self.fields: dict[str, str] = {}  # of k, with their types
         self.codes: dict[str, AggregateCode] = {}
-        self.window: WindowPool | None = None
         returns = self.base or self.version
         assert returns is not None
         self.returns = tuple(column.type for column in returns.returns)
@@ -80,7 +79,7 @@ class TupleLoop:
 
     @property
     def timed(self) -> bool:
-        """Do results wait for time?"""
+        """Whether results wait for time."""
         return self.frame is not None and self.frame.waits_for_time
 
     @property

@@ -23,7 +23,7 @@ class Code:
 
     @property
     def known(self) -> bool:
-        """Is it never NULL?"""
+        """Whether it is never NULL."""
         return self.null == "False"
 
     @property

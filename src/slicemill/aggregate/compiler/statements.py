@@ -85,12 +85,10 @@ class StatementCode:
         return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
 
     def needs_window(self) -> bool:
-        """Can the version tell what the window holds?"""
         return INWINDOW in self.version.schemas or bool(self.definition.bodies.get(State.EXPIRE))
 
     @property
     def answers_once(self) -> bool:
-        """Does every tuple return exactly one row when it comes?"""
         first, later = (self.definition.bodies.get(s, ()) for s in (State.INITIALIZE, State.ITERATE))
         before = frozenset() if self.version.one_body else self.version.filled
         return returns_one(first, frozenset()) and returns_one(later, before)

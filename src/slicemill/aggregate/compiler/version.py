@@ -237,7 +237,7 @@ class Version:
 
     @property
     def one_body(self) -> bool:
-        """Do the first tuple and later ones share their statements?"""
+        """Whether the first tuple and later ones share their statements."""
         bodies = self.definition.bodies
         return bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE)
 
@@ -268,5 +268,5 @@ class Version:
 
 
 def _always_fits(source: Type, target: Type) -> bool:
-    """Can a value that nobody reads be left unconverted, because it would convert?"""
+    """Whether a value that nobody reads can be left as it is, because it would convert."""
     return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT

@@ -25,7 +25,7 @@ class WindowCode:
     def __init__(self, loop: TupleLoop, types: tuple[Type, ...], derived: str) -> None:
         self.loop = loop
         self.out = loop.out
-        self.pool = loop.window = WindowPool(types)
+        self.pool = WindowPool(types)
         self.own: AggregateCode | None = None
         self.base: AggregateCode | None = None
         if loop.version is not None:
@@ -53,13 +53,13 @@ class WindowCode:
 
     @property
     def needed(self) -> bool:
-        """Can anybody tell what the window holds?"""
+        """Whether anybody can tell what the window holds."""
         keeps = any(fact.startswith("window keeps") for fact in self.loop.shared.facts)
         return keeps or self.own is None or self.own.needs_window()
 
     @property
     def counted(self) -> bool:
-        """Does the number of tuples in the window say which of them has expired?
+        """Whether the number of tuples in the window says which of them has expired.
 
         Positions are not kept then. Where the aggregate deletes tuples, expiry must go by arrival numbers.
         """

@@ -45,12 +45,17 @@ def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, unti
     first = max(after // slide, oldest // slide) * slide + slide
     last = min(until, newest + length) // slide * slide
     parts = []
-    for block in range(first, last + 1, _ENDS_AT_ONCE * slide):
-        count = min(_ENDS_AT_ONCE, (last - block) // slide + 1)
+    block = first
+    while block <= last:
+        # On to the first end behind the next entry: time may have been silent for years.
+        awaited = int(start[start >= block - length].min())
+        block = max(block, (awaited // slide + 1) * slide)
+        count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
         counts = _count(begin, start, length, slide, block, count)
         filled = _fill(begin, start, length, slide, block, np.cumsum(counts) - counts, int(counts.sum()))
         ends = np.repeat(block + slide * np.arange(count), counts)
         parts.append(Spans(ends, *filled))
+        block += _ENDS_AT_ONCE * slide
     if len(parts) == 1:
         return parts[0]
     return Spans(

@@ -48,7 +48,7 @@ class AccumulatorPlace:
 
 
 class AccumulatorCode(ABC):
-    """`worn`: does it need the second value?
+    """Keeps a core up to date; one that additions and removals wear (`worn`) needs the second value.
 
     When `came` is written, the element is counted already; when `left` is written, it is still counted.
     """

@@ -328,7 +328,7 @@ class ModelCode:
 
 
 def _may_overflow(accumulator: AccumulatorCode) -> bool:
-    """Can it be that a tuple is an element, but what the core sees of it is too great for a double?"""
+    """Whether what a core sees of an element may be too great for a double."""
     return not isinstance(accumulator, RecomputedCore) and not isinstance(
         accumulator.core.transform, Column | Number
     )

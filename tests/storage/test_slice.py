@@ -1,0 +1,24 @@
+"""Slices that come back from storage are opened when they are first looked at, once."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from slicemill.storage.slice import Slice
+
+
+def test_a_slice_of_rows_is_there_at_once_and_not_stored_yet() -> None:
+    table = pa.table({"n": [1, 2]})
+    assert Slice(table).table is table and Slice(table).stored is None
+
+
+def test_a_stored_slice_is_opened_once() -> None:
+    opened: list[pa.Table] = []
+
+    def open_() -> pa.Table:
+        opened.append(pa.table({"n": [1]}))
+        return opened[-1]
+
+    slice_ = Slice(open_, stored="where it lies")
+    assert slice_.stored == "where it lies" and not opened
+    assert slice_.table is slice_.table is opened[0] and len(opened) == 1
