@@ -47,6 +47,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.metrics.due import Arrivals, arrivals_of, dated
+from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
