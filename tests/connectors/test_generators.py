@@ -131,7 +131,7 @@ def test_rows_that_do_not_fit_the_declaration_are_bad_rows() -> None:
     ("source", "message"),
     [
         ("nexmark://bidder", "NEXMark has no stream 'bidder'; it has person, auction, bid"),
-        ("nexmark://bid?events=many", "events is a whole number, not 'many'"),
+        ("nexmark://bid?events=many", "events is an integer, not 'many'"),
         ("nexmark://bid?partitions=0", "partitions is at least 1, not 0"),
         ("nexmark://bid?rate=0", "rate is a number of events per second above 0, not '0'"),
         ("nexmark://bid?speed=slow", "speed is rate-limited or as fast as possible, not 'slow'"),

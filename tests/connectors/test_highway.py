@@ -61,7 +61,7 @@ def test_cars_stand_at_rush_hours_on_weekdays() -> None:
     [
         ("rail", {}, "highway:// has no stream 'rail'; it has road"),
         ("road", {"lanes": "2"}, "highway:// has no option lanes"),
-        ("road", {"days": "two"}, "highway:// takes whole numbers"),
+        ("road", {"days": "two"}, "highway:// takes integers"),
         ("road", {"days": "-1"}, "highway:// takes days and first from 0 on"),
         ("road", {"segments": "0"}, "highway:// takes 1 to 1000 segments, not 0"),
     ],

@@ -13,7 +13,7 @@ from slicemill.cli import app
 from slicemill.engine import console as engine_console
 from slicemill.engine import session
 from slicemill.engine.console import logs_table
-from slicemill.engine.live import RowRates, picture, troubles
+from slicemill.engine.live import RowRates, picture, problems
 from slicemill.errors import SlicemillError
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
@@ -114,10 +114,10 @@ def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
     with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
         mill.execute(SCRIPT)
         mill.open()
-        assert troubles(mill) == []
+        assert problems(mill) == []
         mill.streams["bid"].failed("no such file", 0)
-        mill.dispatcher.trouble = "no space is left"
-        assert troubles(mill) == [
+        mill.dispatcher.problem = "no space is left"
+        assert problems(mill) == [
             "no space is left",
             "bid cannot be read: no such file; its queries wait, and it is tried again",
         ]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.engine import exchange
-from slicemill.engine.exchange import Spread, ordered_by_cell
+from slicemill.engine.exchange import SpreadRows, ordered_by_cell
 from slicemill.engine.mill import Mill
 from slicemill.engine.program import RunOutcome, UnitProgram
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
@@ -65,7 +65,7 @@ def plain(table: pa.Table) -> list[str]:
 
 
 def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
-    spread = Spread(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
+    spread = SpreadRows(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
     found = [spread.part(cell) for cell in range(by.cells)]
     for part in found:
         positions = list(zip(part["_ts"].to_pylist(), part["_seq"].to_pylist(), strict=True))

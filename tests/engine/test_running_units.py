@@ -62,7 +62,7 @@ class Works:
         """What the table says, by asking."""
         reached = {log: self.mill.watermark(log)[0] for log in unit.plan.unit.inputs}
         held = unit.due is not None and min(reached.values()) >= unit.due
-        end = any(until == END and unit.told().get(log) != END for log, until in reached.items())
+        end = any(until == END and unit.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(unit.pending()) or held or end
 
     def check(self) -> list[RunningUnit]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import Source, bind_script
+from slicemill.esl import SourceText, bind_script
 from slicemill.esl.syntax.errors import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
@@ -34,7 +34,7 @@ VOCABULARY = """
 
 
 def answers_cleanly(text: str) -> None:
-    bound = bind_script(Source(text))
+    bound = bind_script(SourceText(text))
     for diagnostic in bound.diagnostics:
         assert 0 <= diagnostic.span.start <= diagnostic.span.end <= len(text)
         assert diagnostic.message

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import Source, bind, bind_script
-from slicemill.esl.syntax.source import Span
+from slicemill.esl import SourceText, bind, bind_script
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.model import PREDEFINED
 from slicemill.model import Nulls, expression
 
@@ -24,7 +24,7 @@ WORDS = TEXT.split(" ")
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14))
 def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: list[str]) -> None:
     text = f"CREATE MODEL m(x REAL, y REAL) AS {' '.join(words)}"
-    bound = bind_script(Source(text))
+    bound = bind_script(SourceText(text))
     assert bound.statements or bound.diagnostics
     for found in bound.diagnostics:
         assert 0 <= found.span.start <= found.span.end <= len(text)
@@ -47,8 +47,8 @@ def test_capitals_comments_and_lines_do_not_matter() -> None:
 
 def test_a_place_is_found_behind_comments_and_lines() -> None:
     text = "CREATE MODEL f(x REAL) AS\n  sum(x) /* all\n of it */ +\n  summ(x)"
-    (found,) = bind_script(Source(text)).diagnostics
-    assert found.span == Span(text.index("summ"), text.index("summ") + 4)
+    (found,) = bind_script(SourceText(text)).diagnostics
+    assert found.span == TextSpan(text.index("summ"), text.index("summ") + 4)
 
 
 def test_what_everybody_has_is_listed_and_can_be_called() -> None:

@@ -13,7 +13,7 @@ from slicemill.esl import bind
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import Select
+from slicemill.esl.types.query import SelectQuery
 
 COLUMNS = (
     "i int, b bigint, p double, s varchar, d decimal(10, 2), t timestamp, day date, ok boolean, "
@@ -25,7 +25,7 @@ CATALOG = bind(f"CREATE STREAM S({COLUMNS}) ORDER BY t").catalog
 def bound(text: str) -> Expr:
     """The typed form of an expression over the stream S."""
     query = bind(f"SELECT {text} AS x FROM S", CATALOG).catalog.queries["query_1"].query
-    assert isinstance(query, Select)
+    assert isinstance(query, SelectQuery)
     return query.items[0].expr
 
 
@@ -72,7 +72,7 @@ def test_esl_is_what_a_person_would_write(written: str, rendered: str) -> None:
         'a boolean, b boolean, c boolean, "order" int, "two words" int) ORDER BY start_time;'
     )
     query = bind(f"{declared} SELECT itemID FROM S WHERE {written}").catalog.queries["query_1"].query
-    assert isinstance(query, Select) and query.where is not None
+    assert isinstance(query, SelectQuery) and query.where is not None
     assert render(query.where) == rendered
 
 

@@ -12,7 +12,7 @@ from slicemill.esl import bind
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal, transform
-from slicemill.esl.types.query import Select
+from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.operator_types import arithmetic_type
 
@@ -26,7 +26,7 @@ CATALOG = bind(f"CREATE STREAM S({COLUMNS}) ORDER BY t").catalog
 def bound(text: str) -> Expr:
     """The typed form of an expression over the stream S."""
     query = bind(f"SELECT {text} AS x FROM S", CATALOG).catalog.queries["query_1"].query
-    assert isinstance(query, Select)
+    assert isinstance(query, SelectQuery)
     return query.items[0].expr
 
 

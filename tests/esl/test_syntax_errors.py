@@ -12,7 +12,7 @@ import sqlglot
 
 from slicemill.esl.syntax.dialect import parse
 from slicemill.esl.syntax.errors import EslError
-from slicemill.esl.syntax.source import Source
+from slicemill.esl.syntax.source import SourceText
 
 FIXTURE = Path(__file__).parent / "fixtures" / "syntax_errors.txt"
 
@@ -49,7 +49,7 @@ def _messages(text: str) -> list[str]:
 
 def test_the_place_names_the_file() -> None:
     with pytest.raises(EslError, match=r"^bids\.esl:2:8: error: "):
-        parse(Source("SELECT a FROM s;\nSELECT FROM s", "bids.esl"))
+        parse(SourceText("SELECT a FROM s;\nSELECT FROM s", "bids.esl"))
 
 
 def test_sqlglot_raises_our_error_too() -> None:

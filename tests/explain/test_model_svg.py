@@ -12,9 +12,9 @@ from slicemill.explain.layout import Rectangle
 from slicemill.explain.model_dimensions import dimensions, shown
 from slicemill.explain.model_shapes import INKS, PLAIN, outline, shape
 from slicemill.explain.model_svg import Use, model_svg
-from slicemill.model import Kind, expression
+from slicemill.model import CoreKind, expression
 from slicemill.model.graphs.canonical import blocking_graph
-from slicemill.model.graphs.graph import Node, Op, Phase, Storage
+from slicemill.model.graphs.graph import InstancePhase, ModelNode, Op, Storage
 from slicemill.model.graphs.kept import kept_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -58,7 +58,7 @@ def test_only_what_is_stored_for_the_next_slide_goes_back() -> None:
     for group in by_class(root, "arc"):
         line = next(path for path in group.iter(f"{SVG}path") if "line" in path.get("class", ""))
         into_store = str(group.get("data-target")).startswith("w")
-        first_window = group.get("data-phase") == Phase.INITIAL
+        first_window = group.get("data-phase") == InstancePhase.INITIAL
         assert ("marker-start" in line.keys()) is (into_store and not first_window)  # noqa: SIM118
         xs = [float(x) for x in re.findall(r"[MC, ]?(-?[0-9.]+) -?[0-9.]+", line.get("d", ""))]
         assert xs[0] <= xs[-1]
@@ -67,16 +67,16 @@ def test_only_what_is_stored_for_the_next_slide_goes_back() -> None:
 def test_arcs_of_later_slides_have_another_stroke() -> None:
     root = parsed("sum(x^2)")
     for group in by_class(root, "arc"):
-        assert bool(by_class(group, "successive")) is (group.get("data-phase") == Phase.SUCCESSIVE)
+        assert bool(by_class(group, "successive")) is (group.get("data-phase") == InstancePhase.SUCCESSIVE)
     style = root.findtext(f"{SVG}style") or ""
     assert "path.successive { stroke-dasharray" in style and "path.initial { stroke-dasharray" in style
 
 
 def test_classes_differ_in_shape_and_in_colour() -> None:
-    def path(kind: Kind | None) -> str:
+    def path(kind: CoreKind | None) -> str:
         return re.sub("#[0-9a-f]{6}", "", shape(kind, Rectangle(0, 0, 60, 30)))
 
-    kinds = (Kind.INCREMENTAL, Kind.SHIFT_INCREMENTAL, Kind.AUX_MEMORY, Kind.BLOCKING)
+    kinds = (CoreKind.INCREMENTAL, CoreKind.SHIFT_INCREMENTAL, CoreKind.AUX_MEMORY, CoreKind.BLOCKING)
     for one, other in combinations(kinds, 2):
         assert path(one) != path(other)
         assert INKS[one].edge != INKS[other].edge
@@ -85,7 +85,7 @@ def test_classes_differ_in_shape_and_in_colour() -> None:
 
 def test_storage_classes_have_different_borders() -> None:
     drawn = {
-        outline(Node("w", Op.W, {"storage": storage.value}), None, Rectangle(0, 0, 60, 30))
+        outline(ModelNode("w", Op.W, {"storage": storage.value}), None, Rectangle(0, 0, 60, 30))
         for storage in Storage
     }
     assert len(drawn) == len(Storage)

@@ -66,7 +66,7 @@ def test_tooltips_tell_everything() -> None:
         "⋈ Join",
         "on: O.item = C.item",
         "windows: RANGE 1 DAY each",
-        "waits until its inputs are complete up to a time",
+        "waits for the watermarks of its inputs",
         "columns: O.item INT, O.seller VARCHAR(10), O.price DOUBLE, O.ts TIMESTAMP, C.item INT, "
         "C.buyer VARCHAR(10), C.price DOUBLE, C.ts TIMESTAMP",
     ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import INT, TIMESTAMP, Column, Schema
-from slicemill.ingest.intake import Admitted, Intake, Passed
+from slicemill.ingest.intake import Admitted, BatchTimestamps, Intake
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.time import BEGINNING
 
@@ -65,7 +65,7 @@ class Kept:
 
 def batches_of(
     times: Sequence[int], borders: Iterable[int], wanted: Sequence[bool] | None = None
-) -> list[tuple[pa.Table, np.ndarray, Passed | None]]:
+) -> list[tuple[pa.Table, np.ndarray, BatchTimestamps | None]]:
     """Arrivals, one per microsecond, cut into batches: wanted rows, arrivals, and all that passed."""
     cuts = [0, *sorted({min(border, len(times)) for border in borders}), len(times)]
     found = []
@@ -75,7 +75,7 @@ def batches_of(
         mask = np.ones(last - first, bool) if wanted is None else np.asarray(wanted[first:last], bool)
         names = np.arange(first, last)[mask]
         stamps = np.asarray(times[first:last], np.int64)
-        passed = None if wanted is None else Passed(stamps, mask)
+        passed = None if wanted is None else BatchTimestamps(stamps, mask)
         found.append((rows(stamps[mask].tolist(), names.tolist()), np.arange(first, last), passed))
     return found
 

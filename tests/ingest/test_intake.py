@@ -11,7 +11,7 @@ import pytest
 from ingest.streams import SCHEMA, Kept, external, internal, rows, run, tuples
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import TimestampKind
-from slicemill.ingest.intake import Intake, Passed
+from slicemill.ingest.intake import BatchTimestamps, Intake
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING
 
@@ -65,7 +65,12 @@ def test_an_announced_watermark_lets_out_what_is_held_below_it() -> None:
 def test_rows_that_no_query_wants_move_time() -> None:
     times = np.array([1, 9, 5, 9])
     found = Intake(external(), {}).admit(
-        "", rows([1, 5, 9], [0, 2, 3]), 7, BEGINNING, 7, passed=Passed(times, np.array([1, 0, 1, 1], bool))
+        "",
+        rows([1, 5, 9], [0, 2, 3]),
+        7,
+        BEGINNING,
+        7,
+        passed=BatchTimestamps(times, np.array([1, 0, 1, 1], bool)),
     )
     assert tuples(found.rows, "_ts", "_seq", "n") == [(1, 0, 0), (9, 1, 3)]
     assert tuples(found.late, "_seq", "n") == [(2, 2)]
@@ -73,7 +78,7 @@ def test_rows_that_no_query_wants_move_time() -> None:
 
 def test_a_batch_that_nobody_wants_moves_time() -> None:
     intake = Intake(external(), {})
-    passed = Passed(np.array([9]), np.array([False]))
+    passed = BatchTimestamps(np.array([9]), np.array([False]))
     assert intake.admit("", rows([]), 7, BEGINNING, 7, passed=passed).progress["watermark"] == 9
     assert tuples(intake.admit("", rows([8]), 8, BEGINNING, 8).late, "_seq") == [(1,)]
 
@@ -90,7 +95,7 @@ def test_a_stream_without_timestamps_is_stamped_with_the_moment_of_reading(kind:
 
 
 def test_wanted_rows_of_an_internal_stream_are_numbered() -> None:
-    passed = Passed(np.zeros(3, np.int64), np.array([False, True, True]))
+    passed = BatchTimestamps(np.zeros(3, np.int64), np.array([False, True, True]))
     found = Intake(internal(), {}).admit("", rows([0, 0]), 30, BEGINNING, 50, passed=passed)
     assert tuples(found.rows, "_ts", "_seq") == [(50, 0), (50, 1)]
 
@@ -100,7 +105,7 @@ def test_bad_and_late_rows_are_streams_that_are_stamped_on_entry() -> None:
     bad = pa.table({"raw": ["x"], "reason": ["no number"]})
     intake = kept.open()
     intake.admit("", rows([9]), 1, BEGINNING, 50)
-    found = intake.admit("", rows([1]), 1, BEGINNING, 60, errors=bad, side_promised=65)
+    found = intake.admit("", rows([1]), 1, BEGINNING, 60, errors=bad, side_watermark=65)
     assert tuples(found.late, "_ts", "_seq") == [(65, 1)] and tuples(found.errors, "_ts", "_seq") == [(65, 0)]
     kept.keep(found)
     found = kept.open().admit("", None, 1, BEGINNING, 55, errors=bad)

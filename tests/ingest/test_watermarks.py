@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ingest.streams import Kept, external, internal, rows
 from slicemill.esl.types.catalog import TimestampKind
-from slicemill.ingest.watermarks import PARTITIONS, PartitionProgress, moment_of, watermark
+from slicemill.ingest.watermarks import PARTITIONS, PartitionProgress, time_of_watermark, watermark
 from slicemill.reference.ets import ets_now, moment_of_ets
 from slicemill.time import BEGINNING, END
 
@@ -20,12 +20,12 @@ def progress(*partitions: PartitionProgress) -> dict[str, object]:
 def test_g12_silence_moves_an_external_stream_by_its_length_less_the_skew() -> None:
     known = progress(PartitionProgress(100, 100, 112, True))
     assert watermark(external(skew=5), known, 200) == 107
-    assert moment_of(external(skew=5), known, 107) == 112
+    assert time_of_watermark(external(skew=5), known, 107) == 112
 
 
 @pytest.mark.parametrize("kind", [TimestampKind.INTERNAL, TimestampKind.LATENT])
 def test_g12_the_clock_moves_a_stream_that_is_stamped_on_entry(kind: TimestampKind) -> None:
-    assert watermark(internal(kind), {}, 250) == 250 == moment_of(internal(kind), {}, 250)
+    assert watermark(internal(kind), {}, 250) == 250 == time_of_watermark(internal(kind), {}, 250)
 
 
 def test_a_read_that_is_under_way_holds_the_clock_where_it_was_sent() -> None:
@@ -39,7 +39,7 @@ def test_an_ended_stream_has_no_more_time() -> None:
 
 def test_only_data_moves_an_external_stream_without_a_skew() -> None:
     known = {**progress(PartitionProgress(100, 100, 112, True)), "watermark": 100}
-    assert watermark(external(), known, 999) == 100 and moment_of(external(), known, 101) is None
+    assert watermark(external(), known, 999) == 100 and time_of_watermark(external(), known, 101) is None
 
 
 def test_nothing_is_known_of_a_stream_that_was_not_read() -> None:
@@ -73,7 +73,7 @@ def test_silence_lets_out_what_is_held_back() -> None:
     intake = kept.open()
     kept.keep(intake.admit("", rows([98, 100]), 50, BEGINNING, 50))
     assert kept.admitted == []
-    assert moment_of(kept.stream, kept.progress, 98) == 53
+    assert time_of_watermark(kept.stream, kept.progress, 98) == 53
     kept.keep(intake.admit("", None, 53, BEGINNING, 53))
     assert [ts for ts, *_ in kept.admitted] == [98] and kept.progress["held_from"] == 100
 
@@ -94,7 +94,10 @@ def test_silence_of_partitions() -> None:
     both = progress(quick._replace(silent=True), slow._replace(silent=True))
     assert watermark(stream, both, 500) == 240
     assert watermark(stream, progress(quick, PartitionProgress()), 500) == BEGINNING
-    assert moment_of(stream, progress(quick, slow), 250) == 240 and moment_of(stream, both, 250) == 160
+    assert (
+        time_of_watermark(stream, progress(quick, slow), 250) == 240
+        and time_of_watermark(stream, both, 250) == 160
+    )
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.integers(0, 9))
@@ -109,6 +112,6 @@ def test_the_reference_engine_offers_the_same(
     kept.progress.pop("held_from", None)
     found = watermark(kept.stream, kept.progress, arrival + wait, seen_us=arrival + wait)
     assert found == max(offered, ts - slack)
-    assert moment_of(kept.stream, kept.progress, 60) == moment_of_ets(
+    assert time_of_watermark(kept.stream, kept.progress, 60) == moment_of_ets(
         60, "external", ts, arrival, max(skew, slack)
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicemill.model import ModelError, expression
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase
+from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.model.graphs.interpret import Instance, asynchronous, run
 
 FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
@@ -47,10 +47,10 @@ def test_g14_the_incremental_graph_equals_the_blocking_one(values, first, steps,
 
 def test_a_graph_comes_back_from_json() -> None:
     for graph in (blocking_graph(expression("slope(x, y)")), incremental_graph(expression("prod(x)/n"))):
-        again = Graph.from_json(graph.to_json())
+        again = ModelGraph.from_json(graph.to_json())
         assert again == graph
     with pytest.raises(ModelError, match="no graph of a model"):
-        Graph.from_json('{"nodes": 3}')
+        ModelGraph.from_json('{"nodes": 3}')
 
 
 def test_what_cannot_be_kept_up_has_no_incremental_graph() -> None:
@@ -64,28 +64,32 @@ def test_what_cannot_be_kept_up_has_no_incremental_graph() -> None:
 
 GRAPH = incremental_graph(expression("sum(x)"))
 BROKEN = {
-    "two nodes named s": replace(GRAPH, nodes=(*GRAPH.nodes, Node("s", Op.S))),
+    "two nodes named s": replace(GRAPH, nodes=(*GRAPH.nodes, ModelNode("s", Op.S))),
     "which is no node": replace(GRAPH, result="nowhere"),
-    "has no node away": replace(GRAPH, edges=(*GRAPH.edges, Edge("s", "away"))),
-    "S takes 0 inputs": replace(GRAPH, edges=(*GRAPH.edges, Edge("g", "s"))),
-    "F has 2 outputs": replace(GRAPH, edges=(*GRAPH.edges, Edge("f", "to", src_port=2))),
-    "two arrows end at one input of g": replace(GRAPH, edges=(*GRAPH.edges, Edge("tn", "g"))),
-    "has 0 of 1 inputs": replace(GRAPH, nodes=(*GRAPH.nodes, Node("lost", Op.T, {"f": "x"}))),
+    "has no node away": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("s", "away"))),
+    "S takes 0 inputs": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("g", "s"))),
+    "F has 2 outputs": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("f", "to", src_port=2))),
+    "two arrows end at one input of g": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("tn", "g"))),
+    "has 0 of 1 inputs": replace(GRAPH, nodes=(*GRAPH.nodes, ModelNode("lost", Op.T, {"f": "x"}))),
     "a cycle that passes no register": replace(
         GRAPH,
-        nodes=(*GRAPH.nodes, Node("p", Op.T, {"f": "x"}), Node("q", Op.T, {"f": "x"})),
-        edges=(*GRAPH.edges, Edge("p", "q"), Edge("q", "p")),
+        nodes=(*GRAPH.nodes, ModelNode("p", Op.T, {"f": "x"}), ModelNode("q", Op.T, {"f": "x"})),
+        edges=(*GRAPH.edges, ModelEdge("p", "q"), ModelEdge("q", "p")),
     ),
     "needs both inputs at the same time": replace(
         GRAPH,
-        nodes=(*GRAPH.nodes, Node("z", Op.Z)),
-        edges=(*GRAPH.edges, Edge("s", "z"), Edge("s", "z", dst_port=1, phase=Phase.INITIAL)),
+        nodes=(*GRAPH.nodes, ModelNode("z", Op.Z)),
+        edges=(
+            *GRAPH.edges,
+            ModelEdge("s", "z"),
+            ModelEdge("s", "z", dst_port=1, phase=InstancePhase.INITIAL),
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize(("message", "graph"), BROKEN.items())
-def test_a_broken_graph_is_refused(message: str, graph: Graph) -> None:
+def test_a_broken_graph_is_refused(message: str, graph: ModelGraph) -> None:
     with pytest.raises(ModelError, match=message):
         graph.validate()
 
@@ -100,15 +104,15 @@ def test_transforms_by_position_need_windows_of_fixed_size() -> None:
 def test_two_streams_are_paired_by_z() -> None:
     """C23: each stream has its own S; Z pairs what they bring."""
     nodes = (
-        Node("s1", Op.S),
-        Node("s2", Op.S),
-        Node("z", Op.Z),
-        Node("t", Op.T, {"f": "a*b"}),
-        Node("ac", Op.AC, {"op": "sum"}),
+        ModelNode("s1", Op.S),
+        ModelNode("s2", Op.S),
+        ModelNode("z", Op.Z),
+        ModelNode("t", Op.T, {"f": "a*b"}),
+        ModelNode("ac", Op.AC, {"op": "sum"}),
     )
     arrows = [("s1", "z", 0), ("s2", "z", 1), ("z", "t", 0), ("t", "ac", 0)]
-    edges = tuple(Edge(src, dst, dst_port=port) for src, dst, port in arrows)
-    graph = Graph(nodes, edges, "ac", ("a", "b"))
+    edges = tuple(ModelEdge(src, dst, dst_port=port) for src, dst, port in arrows)
+    graph = ModelGraph(nodes, edges, "ac", ("a", "b"))
     assert list(run(graph, [Instance({"s1": (1, 2, 3), "s2": (4, 5, 6)})])) == [32]
     with pytest.raises(ModelError, match="equal dimension"):
         next(run(graph, [Instance({"s1": (1, 2), "s2": (4,)})]))

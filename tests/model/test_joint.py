@@ -8,9 +8,9 @@ from slicemill.model import expression
 from slicemill.model.catalogue import model
 from slicemill.model.joint import Condition, conditions_of, joint, with_columns
 from slicemill.model.model import Model, shared_cores
-from slicemill.model.terms import Column
+from slicemill.model.terms import Parameter
 
-X, Y = Condition(Column("x")), Condition(Column("y"))
+X, Y = Condition(Parameter("x")), Condition(Parameter("y"))
 
 
 def kept(*models: Model, finite: bool = True) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.model import Kind, expression
+from slicemill.model import CoreKind, expression
 from slicemill.model.catalogue import CATALOGUE
 from slicemill.model.graphs.canonical import incremental_graph
-from slicemill.model.graphs.graph import Op, Phase
+from slicemill.model.graphs.graph import InstancePhase, Op
 from slicemill.model.graphs.kept import kept_graph
 
 
@@ -40,13 +40,13 @@ def test_it_is_a_graph(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "ops"),
     [
-        ("sum(i*x)", Kind.SHIFT_INCREMENTAL, "T T T M M Ac W T"),
-        ("sum(0.5^i*x)", Kind.TWO_STACK, "T F M Ac W"),
-        ("max(x)", Kind.AUX_MEMORY, "T F M A W"),
-        ("sum(log(i)*x)", Kind.BLOCKING, "T Ac"),
+        ("sum(i*x)", CoreKind.SHIFT_INCREMENTAL, "T T T M M Ac W T"),
+        ("sum(0.5^i*x)", CoreKind.TWO_STACK, "T F M Ac W"),
+        ("max(x)", CoreKind.AUX_MEMORY, "T F M A W"),
+        ("sum(log(i)*x)", CoreKind.BLOCKING, "T Ac"),
     ],
 )
-def test_each_class_has_its_form(text: str, kind: Kind, ops: str) -> None:
+def test_each_class_has_its_form(text: str, kind: CoreKind, ops: str) -> None:
     model = expression(text)
     assert model.classes[0].kind is kind
     assert [node.op for node in kept_graph(model).nodes if node.core == 0] == ops.split()
@@ -54,6 +54,6 @@ def test_each_class_has_its_form(text: str, kind: Kind, ops: str) -> None:
 
 def test_a_blocking_core_reads_the_whole_window() -> None:
     graph = kept_graph(expression("sum(log(i)*x)"))
-    (edge,) = graph.into("tn", Phase.SUCCESSIVE)
+    (edge,) = graph.into("tn", InstancePhase.SUCCESSIVE)
     assert edge.src == "m1"
     assert [node.id for node in graph.nodes if node.op is Op.W] == ["wx"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model.memory import ConditionalMaximum, MonotoneDeque, OrderedWindow, TwoStacks
+from slicemill.model.memory import ConditionalMaximum, MonotoneDeque, OrderedWindow, TwoStackWindow
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
 
@@ -14,7 +14,7 @@ VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
 @given(values=VALUES, size=st.integers(1, 6))
 def test_all_structures_agree_with_the_window(values: list[int], size: int) -> None:
     conditional, deque, ordered = ConditionalMaximum(), MonotoneDeque(), OrderedWindow()
-    texts = TwoStacks(lambda a, b: a + b, "")  # not commutative
+    texts = TwoStackWindow(lambda a, b: a + b, "")  # not commutative
     for place, value in enumerate(values):
         window = values[max(0, place - size + 1) : place + 1]
         leaving = place >= size

@@ -4,46 +4,55 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.model import Kind, ModelError, Way, expression, shared_cores
+from slicemill.model import CoreKind, CoreMethod, ModelError, expression, shared_cores
 from slicemill.model.catalogue import CATALOGUE, decaying, fourier, geometric, hann, model, norm
 from slicemill.model.classify_flow import classify_flow
 from slicemill.model.cost import cost_table, estimate, ways_table
 from slicemill.model.flow import flow
 
 CLASSES = {
-    "sum(x^2)": (Kind.INCREMENTAL, "uniform"),
-    "prod(x)": (Kind.INCREMENTAL, "zeros are counted apart"),
-    "all(x > 0)": (Kind.INCREMENTAL, "elements that are false are counted apart"),
-    "xor(x)": (Kind.INCREMENTAL, "xor can be undone"),
-    "gcd(x)": (Kind.TWO_STACK, "gcd cannot be undone; it is associative"),
-    "max(x) - min(x)": (Kind.AUX_MEMORY, "a deque of candidates"),
-    "median(x)": (Kind.AUX_MEMORY, "two heaps of the elements"),
-    "sum(i^3*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 4 values"),
-    "sum(0.9^j*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
-    "sum(2^i*x)": (Kind.SHIFT_INCREMENTAL, "weights 1/2^j"),
-    "sum(0.9^i*x)": (Kind.TWO_STACK, "magnify rounding errors"),
-    "sum(cos(2*pi*i/16)*x)": (Kind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
-    "sum(exp(-age)*x)": (Kind.INCREMENTAL, "exponential decay by age"),
-    "sum(exp(-age)*age*x)": (Kind.SHIFT_INCREMENTAL, "uses age"),
-    "sum(exp(age)*x)": (Kind.BLOCKING, "uses age"),
-    "sum(x/(1 + age))": (Kind.BLOCKING, "uses age"),
-    "sum(x/i)": (Kind.BLOCKING, "not uniform: uses position i, and weights 1/i are not closed under shifts"),
-    "sum(sin(i*x))": (Kind.BLOCKING, "not uniform: uses position i, which cannot be told from the element"),
-    "sum(cos(2*pi*i/n)*x)": (Kind.BLOCKING, "the weight of each position changes with the dimension n"),
-    "max(i*x)": (Kind.BLOCKING, "not uniform: uses position i"),
-    "let m = mean(x) in sum((x - m)^2)": (Kind.INCREMENTAL, "+ can be undone"),
-    "let m = mean(x) in sum(abs(x - m))": (Kind.BLOCKING, "known only when the window has been read once"),
+    "sum(x^2)": (CoreKind.INCREMENTAL, "uniform"),
+    "prod(x)": (CoreKind.INCREMENTAL, "zeros are counted apart"),
+    "all(x > 0)": (CoreKind.INCREMENTAL, "elements that are false are counted apart"),
+    "xor(x)": (CoreKind.INCREMENTAL, "xor can be undone"),
+    "gcd(x)": (CoreKind.TWO_STACK, "gcd cannot be undone; it is associative"),
+    "max(x) - min(x)": (CoreKind.AUX_MEMORY, "a deque of candidates"),
+    "median(x)": (CoreKind.AUX_MEMORY, "two heaps of the elements"),
+    "sum(i^3*x)": (CoreKind.SHIFT_INCREMENTAL, "closed under shifts with 4 values"),
+    "sum(0.9^j*x)": (CoreKind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
+    "sum(2^i*x)": (CoreKind.SHIFT_INCREMENTAL, "weights 1/2^j"),
+    "sum(0.9^i*x)": (CoreKind.TWO_STACK, "magnify rounding errors"),
+    "sum(cos(2*pi*i/16)*x)": (CoreKind.SHIFT_INCREMENTAL, "closed under shifts with 1 value"),
+    "sum(exp(-age)*x)": (CoreKind.INCREMENTAL, "exponential decay by age"),
+    "sum(exp(-age)*age*x)": (CoreKind.SHIFT_INCREMENTAL, "uses age"),
+    "sum(exp(age)*x)": (CoreKind.BLOCKING, "uses age"),
+    "sum(x/(1 + age))": (CoreKind.BLOCKING, "uses age"),
+    "sum(x/i)": (
+        CoreKind.BLOCKING,
+        "not uniform: uses position i, and weights 1/i are not closed under shifts",
+    ),
+    "sum(sin(i*x))": (
+        CoreKind.BLOCKING,
+        "not uniform: uses position i, which cannot be told from the element",
+    ),
+    "sum(cos(2*pi*i/n)*x)": (CoreKind.BLOCKING, "the weight of each position changes with the dimension n"),
+    "max(i*x)": (CoreKind.BLOCKING, "not uniform: uses position i"),
+    "let m = mean(x) in sum((x - m)^2)": (CoreKind.INCREMENTAL, "+ can be undone"),
+    "let m = mean(x) in sum(abs(x - m))": (
+        CoreKind.BLOCKING,
+        "known only when the window has been read once",
+    ),
 }
 FLOWS = {
-    "T[sqrt(x)] · Ac[+] · T[x^2]": Kind.INCREMENTAL,
-    "Ac[+] · T[x] · P[sort]": Kind.INCREMENTAL,
-    "Ac[+] · F[where x > 0]": Kind.INCREMENTAL,
-    "Ac[+] · T[x; 2*x; …]": Kind.BLOCKING,
-    "Ac[+] · F[oldest 2]": Kind.BLOCKING,
-    "Ac[concat]": Kind.TWO_STACK,
-    "Ac[concat] · P[reverse]": Kind.BLOCKING,
-    "A[max] · T[x^2]": Kind.AUX_MEMORY,
-    "A[first x > 0]": Kind.AUX_MEMORY,
+    "T[sqrt(x)] · Ac[+] · T[x^2]": CoreKind.INCREMENTAL,
+    "Ac[+] · T[x] · P[sort]": CoreKind.INCREMENTAL,
+    "Ac[+] · F[where x > 0]": CoreKind.INCREMENTAL,
+    "Ac[+] · T[x; 2*x; …]": CoreKind.BLOCKING,
+    "Ac[+] · F[oldest 2]": CoreKind.BLOCKING,
+    "Ac[concat]": CoreKind.TWO_STACK,
+    "Ac[concat] · P[reverse]": CoreKind.BLOCKING,
+    "A[max] · T[x^2]": CoreKind.AUX_MEMORY,
+    "A[first x > 0]": CoreKind.AUX_MEMORY,
 }
 MISTAKES = {
     "sum(": "expected a number, a column or a function at the end",
@@ -65,13 +74,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "wanted"), CLASSES.items())
-def test_a_class_and_its_reason(text: str, wanted: tuple[Kind, str]) -> None:
+def test_a_class_and_its_reason(text: str, wanted: tuple[CoreKind, str]) -> None:
     found = expression(text).classification
     assert (found.kind, wanted[1] in found.reason) == (wanted[0], True), str(found)
 
 
 @pytest.mark.parametrize(("text", "kind"), FLOWS.items())
-def test_the_class_of_a_flow(text: str, kind: Kind) -> None:
+def test_the_class_of_a_flow(text: str, kind: CoreKind) -> None:
     assert classify_flow(flow(text)).kind is kind
 
 
@@ -110,12 +119,12 @@ def test_equal_cores_are_shared_however_they_are_written() -> None:
 def test_the_catalogue() -> None:
     kinds = {name: model(name).classification.kind for name in CATALOGUE}
     searching = {"l_infinity_norm", "max", "min", "range", "median"}
-    assert {name for name, kind in kinds.items() if kind is Kind.AUX_MEMORY} == searching
-    assert {name for name, kind in kinds.items() if kind is Kind.SHIFT_INCREMENTAL} == {"ramp_average"}
-    assert Kind.BLOCKING not in kinds.values()
+    assert {name for name, kind in kinds.items() if kind is CoreKind.AUX_MEMORY} == searching
+    assert {name for name, kind in kinds.items() if kind is CoreKind.SHIFT_INCREMENTAL} == {"ramp_average"}
+    assert CoreKind.BLOCKING not in kinds.values()
     for made in (*fourier(3, 64), hann(16), geometric("0.9")):
-        assert made.classification.kind is Kind.SHIFT_INCREMENTAL
-    assert decaying("3").classification.kind is Kind.INCREMENTAL
+        assert made.classification.kind is CoreKind.SHIFT_INCREMENTAL
+    assert decaying("3").classification.kind is CoreKind.INCREMENTAL
     assert norm(4).value([{"x": 2}, {"x": -1}]) == 17**0.25
 
 
@@ -150,5 +159,5 @@ def test_what_each_way_would_cost() -> None:
 
 def test_ways() -> None:
     assert [found.way for found in expression("max(x) + gcd(x) + sum(x) + first(x)").classes] == [
-        Way.DEQUE, Way.TWO_STACK, Way.DELTA, Way.QUEUE,
+        CoreMethod.DEQUE, CoreMethod.TWO_STACK, CoreMethod.DELTA, CoreMethod.QUEUE,
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from slicemill.model import Kind, expression
+from slicemill.model import CoreKind, expression
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
 from slicemill.model.graphs.interpret import Instance, run
 from slicemill.model.graphs.vectors import (
@@ -62,14 +62,14 @@ def slides(text: str, values: Sequence[object], size: int, *, incremental: bool 
 def test_g1_sum_of_squares() -> None:
     assert over("sum(x^2)", [1, 2, 3, 4, 5], 4) == [30, 54]
     assert slides("sum(x^2)", [1, 2, 3, 4, 5], 4) == [30, 54]
-    assert expression("sum(x^2)").classification.kind is Kind.INCREMENTAL
+    assert expression("sum(x^2)").classification.kind is CoreKind.INCREMENTAL
 
 
 def test_g2_arbitrary_weights_block() -> None:
     weights = "sum(x * where(i = 1, 0.1, where(i = 2, 0.2, where(i = 3, 0.3, 0.4))))"
     assert over(weights, [1, 2, 3, 4, 5], 4) == [3, 4]
     found = expression(weights).classification
-    assert found.kind is Kind.BLOCKING
+    assert found.kind is CoreKind.BLOCKING
     assert found.reason.startswith("not uniform: uses position i")
 
 
@@ -108,13 +108,13 @@ def test_g5_all_statistics_need_five_sums_and_n() -> None:
 def test_g6_linear_ramp() -> None:
     assert over("sum(i*x)", [1, 2, 3, 4, 5], 4) == [30, 40]
     found = expression("sum(i*x)").classification
-    assert (found.kind, found.state) == (Kind.SHIFT_INCREMENTAL, 2)
+    assert (found.kind, found.state) == (CoreKind.SHIFT_INCREMENTAL, 2)
 
 
 def test_g7_geometric_weights() -> None:
     assert over("sum(0.5^(n-i) * x)", [1, 2, 3, 4, 5], 4) == [Fraction(49, 8), 8]
     found = expression("sum(0.5^(n-i) * x)").classification
-    assert (found.kind, found.state) == (Kind.SHIFT_INCREMENTAL, 1)
+    assert (found.kind, found.state) == (CoreKind.SHIFT_INCREMENTAL, 1)
 
 
 def test_g8_fourier() -> None:
@@ -124,7 +124,7 @@ def test_g8_fourier() -> None:
             text = f"{'-' if name == 'sin' else ''}sum({name}(2*pi*{k}*(i-1)/4) * x)"
             values = over(text, [1, 2, 3, 4, 7], 4)
             assert values == pytest.approx([row[k] for row in wanted], abs=1e-9)
-            assert expression(text).classification.kind.rank <= Kind.SHIFT_INCREMENTAL.rank
+            assert expression(text).classification.kind.rank <= CoreKind.SHIFT_INCREMENTAL.rank
 
 
 def test_g9_product_counts_zeros() -> None:
@@ -134,14 +134,14 @@ def test_g9_product_counts_zeros() -> None:
 
 def test_g10_sliding_maximum() -> None:
     assert over("max(x)", [5, 3, 4, 1, 2, 6], 3) == [5, 4, 4, 6]
-    assert expression("max(x)").classification.kind is Kind.AUX_MEMORY
+    assert expression("max(x)").classification.kind is CoreKind.AUX_MEMORY
 
 
 def test_g11_decay() -> None:
     model = expression("sum(x * 0.5^age)")
     rows = [{"x": 8}, {"x": 4}, {"x": 2}]
     assert [model.value(rows[: k + 1], range(k + 1)) for k in range(3)] == [8, 8, 6]
-    assert model.classification.kind is Kind.INCREMENTAL
+    assert model.classification.kind is CoreKind.INCREMENTAL
 
 
 def test_g13_operators() -> None:

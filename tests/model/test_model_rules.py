@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.model import expression
-from slicemill.model.flow import Step, flow, run
+from slicemill.model.flow import FlowStep, flow, run
 from slicemill.model.graphs.canonical import blocking_graph
-from slicemill.model.graphs.graph import Edge, Graph, Node, Op
+from slicemill.model.graphs.graph import ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.model.graphs.interpret import Instance
 from slicemill.model.graphs.interpret import run as run_graph
 from slicemill.model.rules import RULES, merge_equal
@@ -56,7 +56,7 @@ def test_a_rule_keeps_the_value(
     rule: str, text: str, x: tuple[Fraction, ...], y: tuple[Fraction, ...], whole: tuple[Fraction, ...]
 ) -> None:
     before = flow(text)
-    assert isinstance(before, Step)
+    assert isinstance(before, FlowStep)
     after = RULES[rule](before)
     assert after is not None and after != before
     inputs = {"X": whole, "Y": whole[::-1]} if "gcd" in text else {"X": x, "Y": y}
@@ -68,7 +68,7 @@ def test_a_rule_keeps_the_value(
 )
 def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
     found = flow(text)
-    assert isinstance(found, Step)
+    assert isinstance(found, FlowStep)
     assert RULES[rule](found) is None
 
 
@@ -77,13 +77,13 @@ def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
 def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
     """T[x^2] twice, one for each of two sums."""
     nodes = (
-        Node("s", Op.S),
-        Node("t1", Op.T, {"f": "x^2"}),
-        Node("t2", Op.T, {"f": "x^2"}),
-        Node("a1", Op.AC, {"op": "sum"}),
-        Node("a2", Op.AC, {"op": "sum"}),
-        Node("m", Op.M),
-        Node("g", Op.T, {"f": "c0 + c1", "gather": ["c0", "c1"]}),
+        ModelNode("s", Op.S),
+        ModelNode("t1", Op.T, {"f": "x^2"}),
+        ModelNode("t2", Op.T, {"f": "x^2"}),
+        ModelNode("a1", Op.AC, {"op": "sum"}),
+        ModelNode("a2", Op.AC, {"op": "sum"}),
+        ModelNode("m", Op.M),
+        ModelNode("g", Op.T, {"f": "c0 + c1", "gather": ["c0", "c1"]}),
     )
     arrows = [
         ("s", "t1", 0),
@@ -93,8 +93,8 @@ def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
         ("a1", "m", 0),
         ("a2", "m", 1),
     ]
-    edges = (*(Edge(src, dst, dst_port=port) for src, dst, port in arrows), Edge("m", "g"))
-    graph = Graph(nodes, edges, "g")
+    edges = (*(ModelEdge(src, dst, dst_port=port) for src, dst, port in arrows), ModelEdge("m", "g"))
+    graph = ModelGraph(nodes, edges, "g")
     merged = merge_equal.rewrite(graph)
     assert merged is not None
     assert [node.id for node in merged.nodes] == ["s", "t1", "a1", "m", "g"]

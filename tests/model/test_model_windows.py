@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from slicemill.model import ModelError, expression
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
 from slicemill.model.graphs.interpret import Instance, run
-from slicemill.model.graphs.windows import DataWindow, TimeWindow
+from slicemill.model.graphs.windows import SlidingCountWindow, SlidingTimeWindow
 
 
 def contents(instances: list[Instance]) -> list[list[int]]:
@@ -28,12 +28,14 @@ def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int
     stream = [(k, k) for k in range(length)]
     values = list(range(length))
     ends = range(size, length + 1, step)
-    assert contents(list(DataWindow(size, step).instances(stream))) == [values[e - size : e] for e in ends]
-    partial = DataWindow(size, step, partial=True)
+    assert contents(list(SlidingCountWindow(size, step).instances(stream))) == [
+        values[e - size : e] for e in ends
+    ]
+    partial = SlidingCountWindow(size, step, partial=True)
     assert contents(list(partial.instances(stream))) == [
         values[max(0, e - size) : e] for e in range(step, length + 1, step)
     ]
-    agglomerative = DataWindow(None, step)
+    agglomerative = SlidingCountWindow(None, step)
     assert contents(list(agglomerative.instances(stream))) == [
         values[:e] for e in range(step, length + 1, step)
     ]
@@ -46,7 +48,7 @@ def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int
     step=st.integers(1, 6),
 )
 def test_a_time_window_holds_an_interval(times: list[int], length: int | None, step: int) -> None:
-    window = TimeWindow(length, step)
+    window = SlidingTimeWindow(length, step)
     instances = list(window.instances(list(enumerate(times))))
     first = -(-times[0] // step) * step
     ends = [first + k * step for k in range(len(instances))]
@@ -60,7 +62,11 @@ def test_a_time_window_holds_an_interval(times: list[int], length: int | None, s
 
 
 def test_windows_of_nothing_are_refused() -> None:
-    for make in (lambda: DataWindow(0), lambda: DataWindow(2, 0), lambda: TimeWindow(0, 1)):
+    for make in (
+        lambda: SlidingCountWindow(0),
+        lambda: SlidingCountWindow(2, 0),
+        lambda: SlidingTimeWindow(0, 1),
+    ):
         with pytest.raises(ModelError, match="at least one"):
             make()
-    assert list(TimeWindow(3, 1).instances([])) == []
+    assert list(SlidingTimeWindow(3, 1).instances([])) == []

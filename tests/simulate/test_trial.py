@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.scheduling.capacity import Output
 from slicemill.scheduling.traffic import Traffic, polls, total_rows
-from slicemill.simulate.trial import Samples, measure, opened_mill
+from slicemill.simulate.trial import TrialSamples, measure, opened_mill
 from slicemill.simulate.trial_data import read_sample
 from slicemill.simulate.trial_home import costs_of_home
 from slicemill.simulate.trial_run import try_policies
 from slicemill.storage.arrow_schema import TS
 
-SCRIPT = Source(
+SCRIPT = SourceText(
     """\
 CREATE STREAM bid (auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp)
   ORDER BY ts SKEW 1 SECOND SOURCE 'nexmark://bid?rate=100&events=1000';
@@ -39,7 +39,7 @@ def ignored(what: str, done: float) -> None:
 
 
 def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
-    samples = Samples(RATES)
+    samples = TrialSamples(RATES)
     costs = measure(spark, SCRIPT, 0.25, samples, ignored, counted=(1, 4, 16))
     assert costs.streams() == ["bid"]
     select, highest = costs.units
@@ -73,7 +73,7 @@ def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, t
     with Mill(spark, tmp_path / "home", cells=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
-        streams = Samples(RATES).of(mill)
+        streams = TrialSamples(RATES).of(mill)
         for number in range(1, 4):
             mill.feed("bid", streams["bid"].rows(50 * number, number * 1_000_000))
             mill.dispatcher.run_all()
@@ -91,11 +91,11 @@ def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, t
 
 
 def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark: SparkSession) -> None:
-    script = Source(
+    script = SourceText(
         SCRIPT.text.replace("CREATE STREAM even", "CREATE QUERY even").rpartition("CREATE")[0], "x"
     )
     with opened_mill(spark, script, lambda: 0) as mill:
-        stream = Samples(RATES).of(mill)["bid"]
+        stream = TrialSamples(RATES).of(mill)["bid"]
         for end_us in (2_000_000, 3_000_000, 9_000_000):
             mill.feed("bid", stream.rows(400, end_us))
         mill.dispatcher.admit_handed()
@@ -111,8 +111,8 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
 def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     text = SCRIPT.text.replace("weight = 3", f"sink = 'json:{out}'") + "SET policy = 'bsd';"
-    with opened_mill(spark, Source(text, "x"), lambda: 10_000_000, "rr") as mill:
-        stream = Samples(RATES).of(mill)["bid"]
+    with opened_mill(spark, SourceText(text, "x"), lambda: 10_000_000, "rr") as mill:
+        stream = TrialSamples(RATES).of(mill)["bid"]
         mill.feed("bid", stream.rows(400, 2_000_000))
         mill.dispatcher.run_all()
         assert mill.policy == "rr"

@@ -37,7 +37,7 @@ from slicemill.esl.types.expression import (
     ScalarQuery,
 )
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.operators.coalesce.rows_accuracy import Newest, Partition
 from slicemill.operators.drop.step import DropState
@@ -56,7 +56,7 @@ from slicemill.reference.operators.window_slide import Answer
 from slicemill.rows import Timed
 from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.chains import NewestTuple
-from slicemill.shedding.classify.policies.greedy import Greedy
+from slicemill.shedding.classify.policies.greedy import BestFeatureFirst
 from slicemill.shedding.classify.policies.loadstar import LoadStar
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
@@ -169,7 +169,7 @@ def _by_hand() -> dict[str, object]:
         ScalarQuery(inner, t.DOUBLE),
         t.DOUBLE,
     )
-    window = Window(Frame.RANGE, 5_000_000)
+    window = Window(FrameUnit.RANGE, 5_000_000)
     limit = AgeLimit(LoadBudget(lag_us=1_000_000), 2.0)
     selection = Literal(Decimal("1.50"), t.decimal(3, 2))
     member = JoinMember(
@@ -204,7 +204,7 @@ def _by_hand() -> dict[str, object]:
         "shedding": RowState(sheds, [[(Timed(4, (1.0, "a")), 3, 9)]]),
         "coalescing": RowState({"partitions": {(1,): _Partition((1,))}, "next_end": None}),
         "window": RowState({"waiting": [(1, (2,), [answer])], "running": [{"open": {(1,): answer}}]}),
-        "policies": [Greedy(True, Pruning()), LoadStar(), Uniform()],
+        "policies": [BestFeatureFirst(True, Pruning()), LoadStar(), Uniform()],
         "user": user,
     }
 

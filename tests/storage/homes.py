@@ -55,7 +55,7 @@ def view(home: Home | HomeReader) -> dict[str, Any]:
                 "columns": log.columns.names,
                 "first": log.first,
                 "head": log.head,
-                "frontier": log.frontier,
+                "max_ts": log.max_ts,
                 "rows": log.rows,
                 "epochs": [
                     (epoch.number, epoch.rows, epoch.min_ts, epoch.max_ts, epoch.arrival_us)

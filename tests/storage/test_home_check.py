@@ -43,7 +43,7 @@ def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path
     report = check_home(tmp_path)
     assert report.mistakes == []
     assert (report.epoch, report.logs, report.rows, report.units, report.statements) == (3, 1, 4, 1, 1)
-    assert report.bytes > 100 and report.torn == 0 and report.format == 1
+    assert report.bytes > 100 and report.torn == 0 and report.format == 2
     home.close()
 
 
@@ -121,6 +121,9 @@ def test_upgrading_says_what_is_to_be_done(tmp_path: Path) -> None:
     assert "nothing is to be done" in upgrade_home(tmp_path / "home")
     (tmp_path / "home" / "FORMAT").write_text("7\n")
     with pytest.raises(FormatError, match="a newer one made it"):
+        upgrade_home(tmp_path / "home")
+    (tmp_path / "home" / "FORMAT").write_text("1\n")
+    with pytest.raises(FormatError, match="has FORMAT 1: only the slicemill that wrote its state"):
         upgrade_home(tmp_path / "home")
     (tmp_path / "home" / "FORMAT").unlink()
     with pytest.raises(FormatError, match="made before there was a FORMAT"):

@@ -202,8 +202,8 @@ def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("2\n", "FORMAT 2, and this slicemill reads 1: a newer one made it.*slicemill home upgrade"),
-        ("0\n", "FORMAT 0, and this slicemill reads 1: run 'slicemill home upgrade"),
+        ("3\n", "FORMAT 3, and this slicemill reads 2: a newer one made it.*slicemill home upgrade"),
+        ("1\n", "FORMAT 1, and this slicemill reads 2: run 'slicemill home upgrade"),
         ("one\n", "says 'one', not a number"),
     ],
 )

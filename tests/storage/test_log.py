@@ -36,7 +36,7 @@ def numbers(log: Log, after: int = -1, upto: int | None = None) -> list[int]:
 
 def test_a_new_log_is_empty() -> None:
     log = new_log()
-    assert (log.first, log.head, log.frontier, log.rows, log.bytes, len(log)) == (0, -1, None, 0, 0, 0)
+    assert (log.first, log.head, log.max_ts, log.rows, log.bytes, len(log)) == (0, -1, None, 0, 0, 0)
     assert log.epochs() == [] and log.rows_after(-1) == 0
 
 
@@ -48,7 +48,7 @@ def test_epochs_are_found_by_cursor_although_their_numbers_have_gaps() -> None:
     assert numbers(log, after=5, upto=6) == []
     assert numbers(log, after=20) == []
     assert [log.rows_after(after) for after in (-1, 3, 19, 20)] == [30, 20, 10, 0]
-    assert (log.head, log.frontier) == (20, 20)
+    assert (log.head, log.max_ts) == (20, 20)
 
 
 def test_an_epoch_has_its_extents_and_totals() -> None:
@@ -59,14 +59,14 @@ def test_an_epoch_has_its_extents_and_totals() -> None:
     first, second = log.epochs()
     assert first == (5, extents, 5, 150, -4, 9, 77)
     assert second == (6, (), 0, 0, None, None, 78)
-    assert (log.rows, log.bytes, log.frontier) == (5, 150, 9)
+    assert (log.rows, log.bytes, log.max_ts) == (5, 150, 9)
 
 
-def test_the_frontier_never_steps_back_and_outlives_what_is_freed() -> None:
+def test_the_greatest_timestamp_never_steps_back_and_outlives_what_is_freed() -> None:
     log = filled(9)
     log.append(10, [Extent("w-0.arrows", 0, 1, 1)], 2, 4, 0)
     log.free(11)
-    assert (log.frontier, log.head, log.first) == (9, 10, 11)
+    assert (log.max_ts, log.head, log.first) == (9, 10, 11)
 
 
 @given(

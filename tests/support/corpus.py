@@ -20,7 +20,7 @@ from _pytest.mark import ParameterSet
 
 from slicemill.esl import bind
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.syntax.source import Source
+from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.types.catalog import Catalog, Stream, Table, TimestampKind
 from slicemill.esl.types.schema import Kind, Schema, Type
 
@@ -95,8 +95,8 @@ class Case:
         return self.path.relative_to(CORPUS).with_suffix("").as_posix() if inside else self.path.stem
 
     @property
-    def source(self) -> Source:
-        return Source(self.esl, self.name)
+    def source(self) -> SourceText:
+        return SourceText(self.esl, self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
         feed_rows(mill, stream, rows)
     for event in events:
         if event.row is None and event.ts_us is not None:
-            mill.streams[stream].promise_at_least(event.ts_us)
+            mill.streams[stream].announce_at_least(event.ts_us)
 
 
 def run_case(

@@ -12,7 +12,7 @@ import duckdb
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
-from slicemill.esl.types.query import Continuous, Input, Select, Union
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Type
 
@@ -52,14 +52,14 @@ class Oracle:
             self.database.executemany(f'INSERT INTO "{name}" VALUES ({places})', rows)
 
     def _sql(self, query: Continuous) -> str:
-        if isinstance(query, Union):
+        if isinstance(query, UnionQuery):
             return " UNION ALL ".join(f"({self._sql(branch)})" for branch in query.branches)
         if query.aggregates:
             return self._aggregate(query)
         source = f"({self._joined(query)})"
         return f"SELECT _ts, {_items(query)} FROM {source}"
 
-    def _joined(self, query: Select) -> str:
+    def _joined(self, query: SelectQuery) -> str:
         """All combinations of the inputs that meet, each with the timestamp of its latest member."""
         streams = [entry for entry in query.inputs if not entry.finite]
         single = len(query.inputs) == 1
@@ -80,7 +80,7 @@ class Oracle:
         where = f" WHERE {render(query.where, 'duckdb')}" if query.where is not None else ""
         return f"SELECT * FROM ({combined}){where}"
 
-    def _relation(self, entry: Input) -> str:
+    def _relation(self, entry: QueryInput) -> str:
         if entry.query is not None:
             return self._named(entry.query)
         assert entry.relation is not None
@@ -94,7 +94,7 @@ class Oracle:
         names = ", ".join(["_ts", *(f'"{name}"' for name in query.schema.names)])
         return f"(SELECT * FROM ({self._sql(query)}) AS d({names}))"
 
-    def _aggregate(self, query: Select) -> str:
+    def _aggregate(self, query: SelectQuery) -> str:
         """One query per slide over what the windows hold then."""
         streams = [entry for entry in query.inputs if not entry.finite]
         slide = query.slide
@@ -128,7 +128,7 @@ class Oracle:
         return f"WITH joined AS ({self._joined(query)}) SELECT _ts, {items} FROM ({inner}){having}"
 
 
-def _items(query: Select) -> str:
+def _items(query: SelectQuery) -> str:
     return ", ".join(render(item.expr, "duckdb") for item in query.items)
 
 

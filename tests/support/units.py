@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from slicemill.columns.order import put_together
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.exchange import Spread
+from slicemill.engine.exchange import SpreadRows
 from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
 from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
 from slicemill.plan.build import build_graph
@@ -84,7 +84,7 @@ def spread(table: pa.Table, plan: UnitPlan, log: str) -> list[pa.Table]:
     if log not in plan.exchanges:
         return [table] * plan.cells
     own = pa.schema([field for field in table.schema if not is_system_column(field.name)])
-    found = Spread(plan.exchanges[log], own, [(table, 0)])
+    found = SpreadRows(plan.exchanges[log], own, [(table, 0)])
     return [found.part(cell) for cell in range(plan.cells)]
 
 
@@ -161,5 +161,5 @@ def _run(
                     # Rows that come in a later run are not before those that are there.
                     positions = [(timed.ts, seq) for timed, seq, _ in memory.rows[log]]
                     assert positions == sorted(positions)
-                    memory.complete[log] = min(outcome.complete[log] for outcome in outcomes)
+                    memory.complete[log] = min(outcome.watermarks[log] for outcome in outcomes)
     return memory.rows

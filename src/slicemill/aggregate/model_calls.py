@@ -10,7 +10,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
-from slicemill.model.joint import Joint, joint, with_columns
+from slicemill.model.joint import JointModels, joint, with_columns
 from slicemill.model.model import Model
 
 
@@ -54,7 +54,7 @@ def argument_name(argument: Expr) -> str:
     return text if isinstance(argument, ColumnRef) else f"({text})"
 
 
-def jointly(asked: Sequence[Asked]) -> Joint:
+def jointly(asked: Sequence[Asked]) -> JointModels:
     """What is kept for models over one window, as long as all they are given are numbers."""
     return joint([each.over(each.arguments) for each in asked], finite=True)
 

@@ -12,14 +12,14 @@ import typer
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl import Source
+    from slicemill.esl import SourceText
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
 
 
-def read(file: Path) -> Source:
+def read(file: Path) -> SourceText:
     """The script in a file, or a message that says why there is none."""
-    from slicemill.esl import Source
+    from slicemill.esl import SourceText
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def read(file: Path) -> Source:
         raise SlicemillError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SlicemillError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
-    return Source(text, "<stdin>" if str(file) == "-" else str(file))
+    return SourceText(text, "<stdin>" if str(file) == "-" else str(file))
 
 
 def seconds_of(duration: str | None) -> float | None:

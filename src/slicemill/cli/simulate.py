@@ -42,10 +42,10 @@ def simulate(
     Without --home or --costs each unit of the script first runs alone on Spark, for a minute or so, over
     rows of the script's own sources.
     """
-    from slicemill.simulate.plan import Wish
+    from slicemill.simulate.plan import SimulationRequest
     from slicemill.simulate.plan import simulate as print_plan
 
-    wish = Wish(
+    wish = SimulationRequest(
         rate or [],
         policy or ["fcfs"],
         cores,

@@ -1,1 +1,1 @@
-"""Sources and sinks, a folder each."""
+"""Connectors: sources and sinks, one folder each."""

@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 
 from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.connectors.generators.generator import PACE_OPTIONS
-from slicemill.connectors.origin import Origin, origin_of
+from slicemill.connectors.origin import SourceOrigin, origin_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
 from slicemill.esl.types.schema import Schema
@@ -66,7 +66,7 @@ def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
     raise SlicemillError(f"cannot read {spec.url or origin.format} without Spark, only {readable}")
 
 
-def _files(origin: Origin, schema: Schema, folder: Path) -> Iterator[Entry]:
+def _files(origin: SourceOrigin, schema: Schema, folder: Path) -> Iterator[Entry]:
     path = origin.path(folder)
     if path is None:
         raise SlicemillError(f"cannot read {origin.option('path')} without Spark: it is not on this machine")

@@ -1,4 +1,4 @@
-"""Results of a home as they are committed, in another process than the mill's.
+"""The follower: reads results of a home as they are committed, from another process.
 
     for epoch, rows in follow(Path("work"), "hot_items"):
         print(rows.num_rows)

@@ -1,4 +1,4 @@
-"""What a declaration's source clause means, however it was spelled.
+"""The origin of a stream or table: the format and options that its source clause names.
 
 A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
 `rfid://reading?tags=5`, `highway://road?days=7`, `kafka://host:9092/topic`, a path with options like
@@ -23,7 +23,7 @@ _PORT = re.compile(r"port(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SourceOrigin:
     """A format and its options, in lower case where Spark does not care."""
 
     format: str
@@ -45,27 +45,29 @@ class Origin:
         return folder / (urlsplit(given).path if given.startswith("file:") else given)
 
 
-def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> Origin:
+def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
     """The origin that a source clause names; `name` is what is declared with it."""
     if spec.format is not None:
-        return Origin(spec.format.lower(), dict(spec.options))
+        return SourceOrigin(spec.format.lower(), dict(spec.options))
     if spec.url is None:
         raise SlicemillError(f"{name} has no SOURCE, so there is nothing to read; rows are fed by a program")
     port = _PORT.fullmatch(spec.url)
     url = urlsplit(f"tcp://localhost:{port[1]}" if port else spec.url)
     options = dict(parse_qsl(url.query))
     if url.scheme == "tcp":
-        return Origin("tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options})
+        return SourceOrigin(
+            "tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options}
+        )
     if url.scheme in ("highway", "nexmark", "rfid"):
-        return Origin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
+        return SourceOrigin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
     if url.scheme == "kafka":
-        return Origin(
+        return SourceOrigin(
             "kafka", {"kafka.bootstrap.servers": url.netloc, "subscribe": url.path.strip("/"), **options}
         )
     if url.scheme == "rate":
-        return Origin("rate", options)
+        return SourceOrigin("rate", options)
     path = unquote(url.path) if url.scheme == "file" else spec.url.partition("?")[0]
-    return Origin(options.pop("format", "") or _format_of(folder / path), {"path": path, **options})
+    return SourceOrigin(options.pop("format", "") or _format_of(folder / path), {"path": path, **options})
 
 
 def _format_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Which sources have readers of ours, and how they are opened: files, sockets and generators.
+"""The registry of source readers: files, sockets and generators.
 
 Every other format comes through Spark (`connectors/spark`).
 """
@@ -14,7 +14,7 @@ from slicemill.connectors.generators.reader import open_generator
 from slicemill.connectors.origin import LINES_IN_FILES, origin_of
 from slicemill.connectors.tcp.reader import open_tcp
 from slicemill.esl.types.catalog import SourceSpec, Stream
-from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.reader import SourceReader
 from slicemill.time import wall_clock_us
 
@@ -36,7 +36,7 @@ def open_readers(
     if stream.source == SourceSpec():
         return {}
     origin = origin_of(stream.source, stream.name, folder)
-    wanted = Wanted.of(stream, columns)
+    wanted = WantedColumns.of(stream, columns)
     reader: SourceReader | None = None
     if origin.format in (*LINES_IN_FILES, "parquet"):
         reader = open_files(origin, wanted, folder, spool, clock)

@@ -1,1 +1,1 @@
-"""The engine: a mill, its dispatcher, the workers that stay, and what they run."""
+"""The engine: the mill, its dispatcher, its long-running workers, and the units that they run."""

@@ -1,4 +1,4 @@
-"""What the dispatcher knows of its workers: who is there, what each has in memory, what each was asked.
+"""Assignments: which workers are connected, what each has in memory, and what each was sent.
 
 Cells of units and readers of streams are pinned: they stay with the worker that has them, since their state
 is in its memory. A worker that leaves gives all of them back, and whoever gets one next restores it.
@@ -23,7 +23,7 @@ At: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class AssignedWorker:
-    """One worker: which process it is now, what it has, what it was asked."""
+    """One worker: its process, the cells and readers in its memory, and the items it was sent."""
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
@@ -36,7 +36,7 @@ class AssignedWorker:
 
 
 class Assignments:
-    """The workers of a pool, as far as one mill uses them. `sync`: what they write must outlive power."""
+    """The workers of a pool that one mill uses. `sync`: their writes must survive a power loss."""
 
     def __init__(self, pool: Pool, *, sync: bool) -> None:
         self.resident = pool.resident

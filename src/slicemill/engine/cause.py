@@ -1,4 +1,4 @@
-"""What went wrong, in one line, out of the pages that Spark says about it."""
+"""The cause of an error of Spark, in one line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def last_words(text: str) -> str:
 
 
 def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
-    """A function for Spark to call, which passes on a failure of Spark as its cause alone.
+    """A function for Spark to call: it raises a failure of Spark with its cause only.
 
     Spark looks for patterns in what such a function fails with, and a few pages overflow its stack: a query
     that was stopped in the middle of a batch then prints some thousand lines on the terminal.

@@ -1,4 +1,4 @@
-"""What the command line does with a mill."""
+"""Running scripts with a mill for the command line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
-from slicemill.engine.live import RowRates, queries_table, troubles, watch
+from slicemill.engine.live import RowRates, problems, queries_table, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run a script: for how long, where and how, and what to print at the end."""
+    """Options of `slicemill run`: duration, session, home, and what to print at the end."""
 
     seconds: float | None = None
     home: Path | None = None
@@ -41,7 +41,7 @@ class RunOptions:
     metrics: Path | None = None
 
 
-def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession]) -> None:
+def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> None:
     """Run a script for a time, or until interrupted; then print results and figures.
 
     Without a home the streams are ended, so that windows still open report too. With one they go on next
@@ -72,7 +72,7 @@ def run_on_spark(source: Source, options: RunOptions, spark: Future[SparkSession
             options.metrics.write_text(content, encoding="utf-8")
 
 
-def _warm_up(source: Source) -> None:
+def _warm_up(source: SourceText) -> None:
     # What is wrong with a query is said when it is registered.
     with contextlib.suppress(Exception):
         warm_up_script(bind(source).catalog)
@@ -95,14 +95,14 @@ def _summary(mill: Mill) -> None:
     for name, stream in mill.streams.items():
         show_counts(name, stream.counts.rows, stream.counts.bad, stream.counts.late)
     console = Console()
-    for trouble in troubles(mill):
-        console.print(trouble, style="red", highlight=False)
+    for problem in problems(mill):
+        console.print(problem, style="red", highlight=False)
     console.print()
     console.print(queries_table(mill, RowRates(), 0.0))
 
 
 def logs_table(folder: Path) -> Table:
-    """What the logs of a home hold."""
+    """A table of the logs of a home: rows, bytes, time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log")

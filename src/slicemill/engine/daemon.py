@@ -1,4 +1,4 @@
-"""Spark's Python worker daemon with what tasks need imported before it forks: a new worker starts warm.
+"""Spark's Python worker daemon, with the modules of tasks imported before it forks, so workers start fast.
 
 Spark puts `pyspark.zip` before everything else on the path. It holds no compiled files, so that each import
 compiles the source anew. The same version is installed beside slicemill in the usual way: that one is taken.
@@ -66,7 +66,7 @@ def without_last_words(worker: Worker) -> Worker:
 
 
 class SparseCollector:
-    """What the daemon's loop takes for the garbage collector: it calls `collect` after every task."""
+    """Stands in for the `gc` module in the daemon's loop, which calls `collect` after every task."""
 
     def __init__(self, tasks_between_all: int = 32) -> None:
         self._tasks_between_all = tasks_between_all

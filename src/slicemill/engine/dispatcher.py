@@ -1,4 +1,4 @@
-"""The dispatcher: decides what workers do next, and commits what they have done (DESIGN §2).
+"""The dispatcher: chooses the next units, sends them to workers, and commits their answers (DESIGN §2).
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │
@@ -71,7 +71,7 @@ _TRIES = 3
 
 
 class Dispatcher:
-    """`watermark` says how far a log is complete; `after_run` sees every run that is committed."""
+    """`watermark` returns the watermark of a log; `after_run` sees every run that is committed."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Dispatcher:
         self.failure: BaseException | None = None
         self.decisions = Summary()
         self.rounds = 0
-        self.trouble: str | None = None  # what keeps it from going on
+        self.problem: str | None = None  # why it cannot go on
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
@@ -360,12 +360,12 @@ class Dispatcher:
                 with stage("commit"):
                     self._home.commit(change)
             except StorageFull as problem:
-                self.trouble = str(problem)
+                self.problem = str(problem)
                 if self._stop:
                     raise
                 time.sleep(_DISK_FULL_PAUSE_S)
             else:
-                self.trouble = None
+                self.problem = None
                 self.rounds += 1
                 return
 
@@ -423,7 +423,7 @@ class Dispatcher:
         if unit is None or unit.run is None or unit.run.number != done.run:
             return
         unit.run.done.append(done)
-        if unit.run.complete:
+        if unit.run.all_done:
             finished.append((unit, unit.finish(now, change)))
         elif unit.run.failed is not None and unit.run.answered == unit.cells:
             self._give_up(unit, unit.run.failed, change)
@@ -439,7 +439,7 @@ class Dispatcher:
             return
         self._assignments.unload(unit.id)
         if failed.disk_full or failed.item == "checkpoint":
-            self.trouble = failed.error
+            self.problem = failed.error
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
@@ -562,7 +562,7 @@ class Dispatcher:
         if self._alone_s is None:
             self._alone_s = now_s
         elif now_s - self._alone_s > _ALONE_S:
-            self.trouble = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
+            self.problem = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _ask(self, queues: Mapping[int, list[Item]]) -> None:
         self._assignments.ask(queues, self._pickled)

@@ -1,4 +1,4 @@
-"""The exchange: a task of a cell gets the rows of its cell, and no task reads those of another.
+"""The exchange (shuffle): a cell reads the rows of its keys, and no others.
 
     rows as stored             _order_4c…  _cell_4c…       part of cell 1: rows 1, 4, in the order of time
     0  12:00:01  k = 7             0           0
@@ -42,7 +42,7 @@ _LARGE, _LARGE_PER_CELL = 16_000, 1_000
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Is it worth while to store the order of so many rows, if anybody asks for it?"""
+    """Whether the order by cell of so many rows is stored with them."""
     cells = max((exchange.cells for exchange in exchanges), default=None)
     return cells is not None and rows >= max(_LARGE, _LARGE_PER_CELL * cells)
 
@@ -58,7 +58,7 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
 
 
 @dataclass(frozen=True)
-class _Ordered:
+class _OrderedRows:
     """Rows of several cells; those of a cell are at `order[borders[cell]:borders[cell + 1]]`."""
 
     table: pa.Table
@@ -70,7 +70,7 @@ class _Ordered:
         return self.table.take(pa.array(self.order[begin:end]))
 
 
-class Spread:
+class SpreadRows:
     """Rows of a log, spread over cells; `tables` are as they were stored, each with its arrival."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Spread:
     ) -> None:
         self._exchange = exchange
         self._schema = with_system_columns(columns)
-        self._pieces: list[_Ordered] = []
+        self._pieces: list[_OrderedRows] = []
         unordered = []
         for stored, arrival_us in tables:
             table = conform(stored, self._schema, arrival_us)
@@ -91,7 +91,7 @@ class Spread:
             table = merge_sorted(unordered).combine_chunks()
             cells = _Spreader.of(exchange, from_arrow(columns))(table)
             order = np.argsort(cells, kind="stable")
-            self._pieces.append(_Ordered(table, order, self._borders(cells[order])))
+            self._pieces.append(_OrderedRows(table, order, self._borders(cells[order])))
 
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
@@ -103,13 +103,13 @@ class Spread:
         """When the rows of all cells arrived."""
         return arrivals_of(piece.table for piece in self._pieces)
 
-    def _as_stored(self, stored: pa.Table, table: pa.Table) -> _Ordered | None:
+    def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
         """The order that was stored with the rows, if it was."""
         order, cells = _columns(self._exchange)
         if order not in stored.column_names:
             return None
         sorted_cells = whole(stored.column(cells)).to_numpy()
-        return _Ordered(table, whole(stored.column(order)).to_numpy(), self._borders(sorted_cells))
+        return _OrderedRows(table, whole(stored.column(order)).to_numpy(), self._borders(sorted_cells))
 
     def _borders(self, cells: Cells) -> NDArray[np.intp]:
         # Not of np.arange as it is: cells would be copied as the wider type.

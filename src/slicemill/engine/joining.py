@@ -1,4 +1,4 @@
-"""Queries that come to a unit and leave it: what is set in the unit's fields between two runs."""
+"""Adding queries to a unit and removing them: the changes of its fields between two runs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from slicemill.time import BEGINNING, END
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """The fields of a unit that starts now: it reads what comes after what is in the logs."""
+    """The fields of a new unit: it reads epochs that come after those that are in the logs now."""
     cursors = {log: home.logs[log].head for log in plan.unit.inputs}
     written = _written(plan)
     return {
         "cells": plan.cells,
         "cursors": cursors,
         "outputs": written,
-        "since": dict.fromkeys(written, _reached(plan, home)),
-        "told": {},
-        "complete": {},
-        "checkpoint": {"cursors": cursors, "told": {}, "files": []},
+        "since": dict.fromkeys(written, _newest_ts(plan, home)),
+        "input_watermarks": {},
+        "output_watermarks": {},
+        "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
     }
 
 
 def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
-    """The plan without the queries that its state does not know: they must not count what is old."""
+    """The plan without the queries that have no state yet: they must not read older rows."""
     new = [log for log in _written(plan) if log not in known]
     unit, graph = without_outputs(plan.unit, plan.graph, new)
     return replace(plan, unit=unit, graph=graph)
 
 
 def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
-    """What changes when a unit that has read all there is gets the members of a plan.
+    """The changed fields of a unit, which has read all epochs, when it gets the members of a plan.
 
     Queries that come count what comes from now on; joins among them also get what is stored for others, where
     it serves them (S23).
@@ -45,9 +45,9 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     graph, written = plan.graph, _written(plan)
     known = before.since
     new = frozenset(written).difference(known)
-    since = {log: known[log] if log in known else _reached(plan, home) for log in written}
+    since = {log: known[log] if log in known else _newest_ts(plan, home) for log in written}
     # The last run let go of what nobody wanted by then, which may be later than the last row.
-    passed = min(before.told().values(), default=BEGINNING)
+    passed = min(before.input_watermarks().values(), default=BEGINNING)
     if BEGINNING < passed < END:
         since |= {log: max(since[log] or passed, passed) for log in new}
     members = {log: list(members_behind(graph, root)) for root, log in plan.unit.outputs}
@@ -63,7 +63,9 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
         "since": since,
         "newcomers": {**alone, **served} or None,
         "failed": {log: why for log, why in before.failed.items() if log in written} or None,
-        "complete": {log: ts for log, ts in before.fields["complete"].items() if log in written},
+        "output_watermarks": {
+            log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
+        },
     }
 
 
@@ -71,7 +73,7 @@ def _written(plan: UnitPlan) -> list[str]:
     return sorted(log for _, log in plan.unit.outputs)
 
 
-def _reached(plan: UnitPlan, home: Home) -> int | None:
-    """How far the inputs have come: a query that comes now has seen all that is later."""
-    reached = [ts for log in plan.unit.inputs if (ts := home.logs[log].frontier) is not None]
-    return max(reached, default=None)
+def _newest_ts(plan: UnitPlan, home: Home) -> int | None:
+    """The greatest timestamp of the inputs: a query that is added now reads all that is later."""
+    newest = [ts for log in plan.unit.inputs if (ts := home.logs[log].max_ts) is not None]
+    return max(newest, default=None)

@@ -1,4 +1,4 @@
-"""A mill at work, as a table that renews itself: rates, lag, response times, slowdown, staleness, trouble."""
+"""A live table of a running mill: rates, lag, response times, slowdown, staleness, problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RENEWALS_PER_SECOND = 2
 
 @dataclass(slots=True)
 class RowRates:
-    """Rows per second of things that are counted, over the time between two looks."""
+    """Rows per second of counters, between two refreshes."""
 
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _rates: dict[str, float] = field(default_factory=dict)
@@ -46,29 +46,29 @@ def watch(mill: Mill, seconds: float | None, console: Console) -> None:
             if console.is_terminal:
                 live.update(picture(mill, rates, time.monotonic() - began), refresh=True)
             else:
-                found = troubles(mill)
-                for trouble in found:
-                    if trouble not in told:
-                        console.print(trouble, highlight=False, soft_wrap=True)
+                found = problems(mill)
+                for problem in found:
+                    if problem not in told:
+                        console.print(problem, highlight=False, soft_wrap=True)
                 told = found
             with mill.dispatcher.changed:
                 mill.dispatcher.changed.wait(1 / _RENEWALS_PER_SECOND)
 
 
-def troubles(mill: Mill) -> list[str]:
-    """What keeps the mill, or what reads a stream, from going on. All of it is tried again by itself."""
+def problems(mill: Mill) -> list[str]:
+    """The problems that stop the mill or a stream's reader; each is retried automatically."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.streams.items()
         if stream.error is not None
     ]
-    return [*([mill.dispatcher.trouble] if mill.dispatcher.trouble else []), *sources]
+    return [*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *sources]
 
 
 def picture(mill: Mill, rates: RowRates, elapsed_s: float) -> RenderableType:
-    """The tables of a mill, with what keeps it from going on above them."""
+    """The tables of a mill, below its problems."""
     title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
-    lines = [Text(trouble, style="red") for trouble in troubles(mill)]
+    lines = [Text(problem, style="red") for problem in problems(mill)]
     return Group(title, *lines, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
 
 
@@ -85,7 +85,7 @@ def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
 
 
 def queries_table(mill: Mill, rates: RowRates, now: float) -> Table:
-    """One line a query: what has come out, how far it is behind, how fast it answers.
+    """One line per query: rows, lag, response times.
 
     Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
     is the share of time in which a result was missing. Until there are results of tuples that came after a

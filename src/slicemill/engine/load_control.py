@@ -1,4 +1,4 @@
-"""What the drop boxes of a unit do in its next run; see `shedding.control` for how that is decided."""
+"""Load control: the share of tuples that the drop boxes of a unit keep in its next run."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import HeldSlice, slices_of
+from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
@@ -42,7 +42,7 @@ from slicemill.engine.warming import compile_beside, warm_up
 from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     Catalog,
     DroppedName,
@@ -59,7 +59,7 @@ from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
 from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.streams.spec import Source as SourceOperator
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
@@ -175,7 +175,7 @@ class Mill:
 
     # -- declaring -------------------------------------------------------------------------------------
 
-    def execute(self, esl: str | Source) -> list[Statement]:
+    def execute(self, esl: str | SourceText) -> list[Statement]:
         """Run the statements of a script; with a mistake in it, none of them."""
         bound = bind(esl, self.catalog)
         statements = [statement for statement, _ in bound.statements]
@@ -423,7 +423,7 @@ class Mill:
 
     def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
         """The streams that queries read, and those that were read in this home before and are declared."""
-        read = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+        read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
         known = {name for name in self.home.streams if isinstance(catalog.relation(name), Stream)}
         streams = [catalog.declared_stream(name) for name in sorted(read | known)]
         for stream in streams:
@@ -481,9 +481,9 @@ class Mill:
             self._change_members(plan, running)
         unit = RunningUnit(plan, self.home, self._id)
         unit.compiled = not self._started
-        for log, ts in unit.told().items():
+        for log, ts in unit.input_watermarks().items():
             if log in self.streams:
-                self.streams[log].promise_at_least(ts)
+                self.streams[log].announce_at_least(ts)
         return unit
 
     def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
@@ -496,9 +496,9 @@ class Mill:
         before = running
         if before is None:
             before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
-            for log, ts in before.told().items():
+            for log, ts in before.input_watermarks().items():
                 if log in self.streams:
-                    self.streams[log].promise_at_least(ts)
+                    self.streams[log].announce_at_least(ts)
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
 
@@ -522,8 +522,8 @@ class Mill:
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
             return END, now, False
-        frontier = self.home.logs[log].frontier
-        return (BEGINNING if frontier is None else frontier), now, False
+        newest = self.home.logs[log].max_ts
+        return (BEGINNING if newest is None else newest), now, False
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
         now = self._clock()
@@ -582,7 +582,7 @@ class Mill:
         def complete_from() -> int | None:
             return self._complete_from(query.name)
 
-        def state() -> list[HeldSlice]:
+        def state() -> list[StoredSlice]:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 

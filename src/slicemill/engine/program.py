@@ -68,13 +68,13 @@ class UnitPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Rows and completeness per output log, errors per output log, and rows out per operator.
+    """Rows, watermark and error of each output log, and rows out of each operator.
 
-    `due` is how far the inputs must be complete for something held back to come out; None if nothing is.
+    `due` is the input watermark at which something held back comes out; None if nothing is held back.
     """
 
     tables: Mapping[str, pa.Table]
-    complete: Mapping[str, int]
+    watermarks: Mapping[str, int]
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: int | None
@@ -126,7 +126,7 @@ class UnitProgram:
     def run(
         self,
         inputs: Mapping[str, pa.Table],
-        complete: Mapping[str, int],
+        watermarks: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
     ) -> RunOutcome:
@@ -142,25 +142,25 @@ class UnitProgram:
         for node_id, step in self._with_last_words():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():
-            found = self._run_steps(inputs, complete)
+            found = self._run_steps(inputs, watermarks)
         results = {log: found[node_id] for node_id, log in unit.outputs}
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return RunOutcome(
             {log: table for log, (table, _) in good.items()},
-            {log: until for log, (_, until) in good.items()},
+            {log: watermark for log, (_, watermark) in good.items()},
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
             min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
         )
 
     def _run_steps(
-        self, inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
+        self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]
     ) -> dict[str, StepResult]:
         """What each node gives. A table that many read is put together from its chunks once, not by each."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
-            node: (tables[log], complete[log]) for node, log in self._read.items()
+            node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
         parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
         for node_id, sources in self._fed.items():
@@ -205,14 +205,14 @@ class UnitProgram:
 
 def _run(step: Step | SharedStep, given: Sequence[StepResult]) -> StepResult | list[StepResult]:
     """What a step makes of its inputs; without all of them it makes nothing."""
-    tables, complete = [], []
+    tables, watermarks = [], []
     for part in given:
         if isinstance(part, SlicemillError):
             return part
         tables.append(part[0])
-        complete.append(part[1])
+        watermarks.append(part[1])
     try:
-        made = step.run(tables, complete)
+        made = step.run(tables, watermarks)
     except SlicemillError as problem:
         return problem
     except (OSError, MemoryError):

@@ -1,4 +1,4 @@
-"""A query's handle: its results so far, news of more, and how it is doing."""
+"""A query's handle: its results, subscriptions and metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from slicemill.columns.rows import timed_rows
-from slicemill.engine.state_view import HeldSlice
+from slicemill.engine.state_view import StoredSlice
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.rows import Timed
@@ -32,7 +32,7 @@ class Query:
         stop: Callable[[], None],
         explain: Callable[[], str],
         complete_from: Callable[[], int | None],
-        state: Callable[[], list[HeldSlice]],
+        state: Callable[[], list[StoredSlice]],
         metrics: Callable[[], QueryMetrics],
     ) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class Query:
         """
         return self._complete_from()
 
-    def state(self) -> list[HeldSlice]:
+    def state(self) -> list[StoredSlice]:
         """The slices of state that hold rows for this query, as last committed."""
         return self._state()
 

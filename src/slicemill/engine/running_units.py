@@ -1,8 +1,8 @@
-"""Running units: what waits at each unit, in columns, kept up to date by what has changed.
+"""Running units: rows that wait at each unit and its costs, as columns that are updated incrementally.
 
-A decision asks for all units that could run. Asking each of a thousand units would take longer than many of
-them run, so this table looks at each log once, adds what is new to all units that read it, and works out
-anew only the unit that has run.
+A decision needs all units that could run. Asking each of a thousand units would take longer than many of
+them run, so this table looks at each log once, adds new epochs to all units that read it, and recomputes
+only the unit that has run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class ResultPath:
-    """From a unit's input to the results that come of it, its own and those of units behind it (P2).
+    """The cost and yield from a unit's input to results, its own and those of downstream units (P2).
 
     All queries of a unit get their results in the same run, so they count together, with the shared work
     once: Sum, of the ways to rank a shared operator (P26). Max and PDT would leave some for later.
@@ -82,7 +82,7 @@ class RunningUnits:
         self._due = np.full(count, END)
         self._holds = np.zeros(count, np.bool_)
         self._alive = np.ones(count, np.bool_)
-        self._untold = {log: np.ones(count, np.bool_) for log in read}
+        self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
         self._figures = np.zeros((6, count))
@@ -145,9 +145,9 @@ class RunningUnits:
         self._holds[position] = due is not None
         self._due[position] = END if due is None else due
         self._alive[position] = any(log not in unit.failed for _, log in unit.plan.unit.outputs)
-        told = unit.told()
+        watermarks = unit.input_watermarks()
         for log in unit.plan.unit.inputs:
-            self._untold[log][position] = told.get(log) != END
+            self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
         self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
         path = self.path(unit)
@@ -207,24 +207,24 @@ class RunningUnits:
     def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
-        Asking how far a stream is complete may promise time, so it is asked only of what idle units read. The
-        end of an input has to be told once, also to units that hold nothing: others read their logs.
+        Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
+        an input has to reach each unit once, also one that holds nothing back: others read its logs.
         """
         can = self._epochs > 0
         idle = [unit.run is None and unit.compiled for unit in self.units]
         free = self._alive & np.array(idle, np.bool_)
         if can.all():
             return can & free
-        reached = np.full(len(self.units), END)
+        watermarks = np.full(len(self.units), END)
         ended = np.zeros(len(self.units), np.bool_)
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            until, _, _ = watermark(log)
-            reached[readers] = np.minimum(reached[readers], until)
-            if until == END:
-                ended[readers] |= self._untold[log][readers]
-        return (can | (self._holds & (reached >= self._due)) | ended) & free
+            ts, _, _ = watermark(log)
+            watermarks[readers] = np.minimum(watermarks[readers], ts)
+            if ts == END:
+                ended[readers] |= self._not_ended[log][readers]
+        return (can | (self._holds & (watermarks >= self._due)) | ended) & free
 
     def path(self, unit: RunningUnit) -> ResultPath:
         """The unit's own figures and those of all that comes of its results, as they are known now."""

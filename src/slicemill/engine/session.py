@@ -1,4 +1,4 @@
-"""A quiet Spark session with slots for the workers that stay and for Spark's own tasks beside them."""
+"""Spark sessions, with slots for long-running workers and for Spark's other tasks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MEMORY = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
 }
 
-# How our rendered SQL is meant: texts as they stand, whole numbers beside decimals as typed columns.
+# How our rendered SQL is meant: strings as they are, integers beside decimals as typed columns.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",

@@ -1,4 +1,4 @@
-"""Streams that only Spark can read: one Structured Streaming query brings their rows to the workers.
+"""Ingest through Spark: one Structured Streaming query reads the streams that have no reader of ours.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake
@@ -25,7 +25,7 @@ from slicemill.engine.cause import cause, in_few_words
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.stream import Handed
+from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.stages import stage
 from slicemill.plan.needs import Need
 from slicemill.storage.files import LOCAL, ensure_folder, unique_name, write_whole
@@ -198,7 +198,9 @@ def _committer(
                 if line.stream == name:
                     extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
             stream.hand(
-                Handed(stream.handed_folder, tuple(extents[False]), tuple(extents[True]), batch_id, began_us)
+                HandedRows(
+                    stream.handed_folder, tuple(extents[False]), tuple(extents[True]), batch_id, began_us
+                )
             )
         notify()
         for stream in streams.values():

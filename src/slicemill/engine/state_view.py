@@ -29,7 +29,7 @@ _Look: TypeAlias = Callable[[str, str, int, Inspectable], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSlice:
+class StoredSlice:
     """One slice in one cell of a unit. `wanted` has the rows that each query may still get to see."""
 
     unit: str
@@ -42,12 +42,12 @@ class HeldSlice:
     wanted: Mapping[str, int]
 
 
-def slices_of(home: Path | Home) -> list[HeldSlice]:
+def slices_of(home: Path | Home) -> list[StoredSlice]:
     """The slices of all units in a home, as of their last checkpoints."""
     return _looked(home, _slices)
 
 
-def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[HeldSlice]:
+def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
     for held in state.held():
         stored = held.slice.stored if held.slice is not None else None
         size = stored.bytes if isinstance(stored, SliceFile) else 0
@@ -55,7 +55,7 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[He
         for member, rows in held.wanted.items():
             query = member.split(":")[0]
             wanted[query] = max(rows, wanted.get(query, 0))
-        yield HeldSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
+        yield StoredSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
@@ -131,14 +131,14 @@ def _seconds(us: int) -> str:
     return f"{us / 1_000_000:,.1f} s"
 
 
-def _newest(found: Iterable[HeldSlice]) -> dict[str, int]:
+def _newest(found: Iterable[StoredSlice]) -> dict[str, int]:
     newest: dict[str, int] = {}
     for held in found:
         newest[held.unit] = max(held.latest_us, newest.get(held.unit, held.latest_us))
     return newest
 
 
-def _slices_table(found: list[HeldSlice]) -> Table:
+def _slices_table(found: list[StoredSlice]) -> Table:
     slices = _table(("unit", "cell", "part"), ("rows", "bytes", "span", "age"))
     newest = _newest(found)
     for held in found:
@@ -148,8 +148,8 @@ def _slices_table(found: list[HeldSlice]) -> Table:
     return slices
 
 
-def _queries_table(found: list[HeldSlice]) -> Table:
-    queries: dict[str, list[HeldSlice]] = {}
+def _queries_table(found: list[StoredSlice]) -> Table:
+    queries: dict[str, list[StoredSlice]] = {}
     newest = _newest(found)
     for held in found:
         for query in held.wanted:

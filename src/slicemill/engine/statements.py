@@ -1,4 +1,4 @@
-"""The catalog in the journal: which statements were run in a home, in order, by whom and when.
+"""The catalog in the journal: the statements that were run in a home, in order, with user and time.
 
 {"at": 1700000000000000, "by": "ann", "kind": "query", "name": "hot", "text": "CREATE QUERY hot AS …"}
 

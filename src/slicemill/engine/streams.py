@@ -1,4 +1,4 @@
-"""A declared stream as the dispatcher sees it: when to read its source, what a read commits, its watermark.
+"""A declared stream in the dispatcher: when to read its source, what a read commits, its watermark.
 
 What lasts of a stream stands in the journal: how far its source has been read (`offsets`), and what the
 intake says (`ingest.intake`). The rows themselves never come here: a worker reads them, decides which are
@@ -21,7 +21,7 @@ import pyarrow as pa
 from slicemill.engine.work import ReadDone, ReadStream, Watermark
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.stream import Handed, StreamPlan
+from slicemill.ingest.stream import HandedRows, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
@@ -80,7 +80,7 @@ class RunningStream:
         self.next_read_us: int | None = 0  # None: when the reader says that there is something
         self.behind = False  # the last read left something that is there already
         self.catching_up = False  # … and brought much
-        self._inbox: deque[Handed] = deque()
+        self._inbox: deque[HandedRows] = deque()
         self._home = home
         self._mill = mill
         self._folder = folder
@@ -90,7 +90,7 @@ class RunningStream:
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._noticed = False
         self._announced = BEGINNING
-        self._reached_us = 0
+        self._advanced_us = 0
         self._by_clock = False
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
@@ -111,7 +111,7 @@ class RunningStream:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def hand(self, handed: Handed) -> None:
+    def hand(self, handed: HandedRows) -> None:
         """Rows to admit, in this order; they are committed when `offset` is the stream's.
 
         What the journal has already, a batch that Spark replays, is not admitted again.
@@ -125,7 +125,7 @@ class RunningStream:
         writer = SegmentWriter(self.handed_folder, unique_name())
         extents = (writer.append(table),) if table.num_rows else ()
         writer.release()
-        self.hand(Handed(self.handed_folder, extents, (), offset, now, in_order=True))
+        self.hand(HandedRows(self.handed_folder, extents, (), offset, now, in_order=True))
 
     @property
     def has_handed(self) -> bool:
@@ -227,8 +227,8 @@ class RunningStream:
 
     # -- time ------------------------------------------------------------------------------------------
 
-    def promise_at_least(self, ts: int) -> None:
-        """What a unit has been told before a restart still holds."""
+    def announce_at_least(self, ts: int) -> None:
+        """A watermark that a unit was given before a restart still holds."""
         self._announced = max(self._announced, ts)
 
     def watermark(self, now: int) -> Watermark:
@@ -244,8 +244,8 @@ class RunningStream:
         if found > self._announced:
             arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
             moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
-            self._announced, self._reached_us, self._by_clock = found, moment, not by_data
-        return self._announced, self._reached_us, self._by_clock
+            self._announced, self._advanced_us, self._by_clock = found, moment, not by_data
+        return self._announced, self._advanced_us, self._by_clock
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a worker does: reads sources and runs cells of units, and keeps in memory what it will need again.
+"""The handler of a worker: reads sources, runs cells of units, and keeps readers and state in memory.
 
 A worker keeps the programs of its cells with their state, the readers and intakes of its streams, compiled
 plans, and open segments. All of it can be lost at any time: a checkpoint and the logs bring it back.
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
-from slicemill.engine.exchange import Spread, is_large, ordered_by_cell
+from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
     CheckpointDone,
@@ -88,7 +88,7 @@ class Worker:
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
-    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], Spread] = field(
+    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], SpreadRows] = field(
         default_factory=dict
     )
 
@@ -143,7 +143,7 @@ class Worker:
             item.cell,
             item.run,
             written,
-            outcome.complete,
+            outcome.watermarks,
             outcome.errors,
             outcome.rows,
             arrivals,
@@ -195,12 +195,12 @@ class Worker:
                 found[log] = self._spread(span, exchange).part(cell)
         return found
 
-    def _spread(self, span: LogSpan, exchange: Exchange) -> Spread:
+    def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
         """Epochs of a log by cell, found once for all cells that a message asks for."""
         place = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if place not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
-            self._spreads[place] = Spread(exchange, span.columns, stored)
+            self._spreads[place] = SpreadRows(exchange, span.columns, stored)
         return self._spreads[place]
 
     def _dated(
@@ -214,14 +214,14 @@ class Worker:
 
         Also tuples of other cells move time.
         """
-        last = max(spans.values(), key=lambda span: span.reached_us)
+        last = max(spans.values(), key=lambda span: span.advanced_us)
         by_clock = last.watermark if last.by_clock and last.watermark < END else None
         exchanges = program.plan.exchanges
         arrivals = (
             self._spread(span, exchanges[log]).arrivals if log in exchanges else arrivals_of([tables[log]])
             for log, span in spans.items()
         )
-        return dated(made, arrivals, last.reached_us, by_clock)
+        return dated(made, arrivals, last.advanced_us, by_clock)
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
         cell = self.cells[item.mill, item.unit, item.cell]

@@ -1,12 +1,12 @@
-"""A unit as the dispatcher sees it: what waits for it, what a run of it asks of workers, what a run commits.
+"""A unit in the dispatcher: its pending epochs, the items of a run, and what a run commits.
 
 What lasts of a unit stands in the journal as the fields of one dictionary:
 
     cursors      {log: epoch}      the last epoch read of each input
-    told         {log: µs}         the watermark of each input at the last run
-    complete     {log: µs}         the watermark of each output
-    due          µs                how far inputs must come for something held back to come out
-    checkpoint   {cursors, told, files, bytes}   the state as it was then, cell by cell
+    input_watermarks    {log: µs}    the watermark of each input at the last run
+    output_watermarks   {log: µs}    the watermark of each output
+    due          µs                the input watermark at which something held back comes out
+    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     cells, outputs, since, newcomers, failed, statistics, load
 
@@ -59,12 +59,12 @@ CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 
 @dataclass(slots=True)
 class UnitRun:
-    """A run under way: over which epochs, up to which watermarks, and the cells that have answered."""
+    """A run in progress: its epochs, its input watermarks, and the answers of its cells."""
 
     unit: RunningUnit
     number: int
     epochs: Mapping[str, list[Epoch]]
-    told: Mapping[str, int]
+    input_watermarks: Mapping[str, int]
     shares: float
     done: list[RunDone]
     lost: int = 0  # cells that could not be run
@@ -81,7 +81,7 @@ class UnitRun:
         return len(self.done) + self.lost
 
     @property
-    def complete(self) -> bool:
+    def all_done(self) -> bool:
         return len(self.done) == self.unit.cells
 
 
@@ -133,16 +133,16 @@ class RunningUnit:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """What its inputs had reached when each of its queries came: it has seen all that is later."""
+        """The greatest input timestamp when each of its queries was added: it reads all that is later."""
         return self._field("since")
 
-    def told(self) -> Mapping[str, int]:
+    def input_watermarks(self) -> Mapping[str, int]:
         """The watermark of each input at the last run."""
-        return self._field("told")
+        return self._field("input_watermarks")
 
     def watermark(self, log: str) -> int:
         """The watermark of an output, by the last run."""
-        return int(self._field("complete").get(log, BEGINNING))
+        return int(self._field("output_watermarks").get(log, BEGINNING))
 
     @property
     def due(self) -> int | None:
@@ -176,27 +176,27 @@ class RunningUnit:
     def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> UnitRun:
         """Start a run over what waits now."""
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        told = {log: watermark for log, (watermark, _, _) in watermarks.items()}
+        marks = {log: watermark for log, (watermark, _, _) in watermarks.items()}
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
             # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # What is left for the next run is still to come.
-            told[log] = max(min([told[log], *left]), self.told().get(log, BEGINNING), *read)
-            if read and told[log] == END and self.cells > 1 and self.plan.has_last_words:
-                # What cells say at the end depends on the last tuple of all: they are told of it first.
-                told[log] = max(read)
+            marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
+            if read and marks[log] == END and self.cells > 1 and self.plan.has_last_words:
+                # What cells emit at the end depends on the last tuple of all cells: END comes later.
+                marks[log] = max(read)
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self._runs += 1
         self._spans = {
-            log: self._span(log, epochs[log], (told[log], *watermarks[log][1:]))
+            log: self._span(log, epochs[log], (marks[log], *watermarks[log][1:]))
             for log in self.plan.unit.inputs
         }
         self._dropping = dropping
-        self.run = UnitRun(self, self._runs, epochs, told, shares, [])
+        self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
@@ -230,23 +230,23 @@ class RunningUnit:
             return Restore((), {}, {})
         checkpoint = self._field("checkpoint")
         files = checkpoint["files"]
-        told = self.told()
+        input_watermarks = self.input_watermarks()
         replay = {
             log: self._span(
                 log,
                 self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
-                (told.get(log, BEGINNING), 0, False),
+                (input_watermarks.get(log, BEGINNING), 0, False),
             )
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
-        return Restore(tuple(files[cell]) if files else (), replay if told else {}, newcomers)
+        return Restore(tuple(files[cell]) if files else (), replay if input_watermarks else {}, newcomers)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> LogSpan:
         opened = self._home.logs[log]
-        told, reached_us, by_clock = watermark
+        ts, advanced_us, by_clock = watermark
         needed = self._needed[log]
-        return LogSpan(opened.folder, opened.columns, tuple(epochs), told, needed, reached_us, by_clock)
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), ts, needed, advanced_us, by_clock)
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -264,18 +264,18 @@ class RunningUnit:
         outputs = [log for _, log in self.plan.unit.outputs]
         self.statistics.add(run.rows, outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
-        complete: dict[str, int] = {}
+        output_watermarks: dict[str, int] = {}
         for node_id, log in self.plan.unit.outputs:
             parts = [done.written[log] for done in run.done if log in done.written]
             if parts and log not in failed:
                 change.logs[log] = self._appended(node_id, log, parts, run, now)
             marks = [done.watermarks[log] for done in run.done if log in done.watermarks]
-            complete[log] = max(self.watermark(log), min(marks, default=BEGINNING))
+            output_watermarks[log] = max(self.watermark(log), min(marks, default=BEGINNING))
         fields = change.units.setdefault(self.id, {})
         cursors = {log: new[-1].number for log, new in run.epochs.items() if new}
         fields["cursors"] = {**self._field("cursors"), **cursors}
-        fields["told"] = dict(run.told)
-        fields["complete"] = complete
+        fields["input_watermarks"] = dict(run.input_watermarks)
+        fields["output_watermarks"] = output_watermarks
         fields["due"] = min((done.due for done in run.done if done.due is not None), default=None)
         if failed != self.failed:
             fields["failed"] = failed
@@ -285,7 +285,7 @@ class RunningUnit:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
         if self.plan.unit.stateful and all(part is not None for part in files):
-            self._note_checkpoint(fields, fields["cursors"], fields["told"], files)
+            self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
         return run.done
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
@@ -336,7 +336,8 @@ class RunningUnit:
         """Is the last checkpoint older than what has been read?"""
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (
-            written["cursors"] != fields["cursors"] or written["told"] != fields["told"]
+            written["cursors"] != fields["cursors"]
+            or written["input_watermarks"] != fields["input_watermarks"]
         )
 
     def checkpoint_due(self, now_s: float) -> bool:
@@ -357,19 +358,19 @@ class RunningUnit:
         files = [self._checkpoint_files[cell] for cell in range(self.cells)]
         fields = change.units.setdefault(self.id, {})
         cursors = fields.get("cursors", self._field("cursors"))
-        self._note_checkpoint(fields, cursors, fields.get("told", self.told()), files)
+        self._note_checkpoint(fields, cursors, fields.get("input_watermarks", self.input_watermarks()), files)
         return True
 
     def _note_checkpoint(
         self,
         fields: dict[str, Any],
         cursors: Mapping[str, int],
-        told: Mapping[str, int],
+        input_watermarks: Mapping[str, int],
         files: Sequence[Any],
     ) -> None:
         fields["checkpoint"] = {
             "cursors": dict(cursors),
-            "told": dict(told),
+            "input_watermarks": dict(input_watermarks),
             "files": [list(f) for f in files],
         }
         fields["newcomers"] = None

@@ -1,4 +1,4 @@
-"""Compiling what units will run in the driver, so that workers find it compiled."""
+"""Warm-up: the driver compiles the code of units, so that workers find it in the cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def warm_up(plan: UnitPlan) -> None:
 
 
 def compile_beside(units: Iterable[RunningUnit], compiled: Callable[[], None]) -> None:
-    """Compile units that are not, beside those that run: nobody waits for another's code.
+    """Compile the code of new units while other units run.
 
     Those with the least to compile come first; `compiled` is called when one more may run.
     """

@@ -1,4 +1,4 @@
-"""What the dispatcher asks of a worker, and what comes back: items of work, many to a message.
+"""The protocol between dispatcher and workers: items of work, many per message, and their answers.
 
 Messages live for milliseconds between processes of one version, so they are pickled as they are. Nothing of
 them is stored: what lasts is in the journal (`storage.changes`).
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.ingest.stream import Handed
+from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.due import Arrivals
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
@@ -31,7 +31,7 @@ Watermark: TypeAlias = tuple[int, int, bool]
 class LogSpan:
     """Epochs of a log that a run reads, and the log's watermark behind them.
 
-    `reached_us` is when the watermark got there, by the clock or by data: a result that only time releases
+    `advanced_us` is when the watermark got there, by the clock or by data: a result that only time releases
     was due then.
     """
 
@@ -40,13 +40,13 @@ class LogSpan:
     epochs: tuple[Epoch, ...]
     watermark: int
     needed: frozenset[str]
-    reached_us: int = 0
+    advanced_us: int = 0
     by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Where a cell's state comes from when a worker takes it over: a checkpoint, and what came after it.
+    """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
     The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
     """
@@ -77,7 +77,7 @@ class RunUnit:
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
-    latest: Mapping[str, int] = field(default_factory=dict)  # what all cells have told of it, by node
+    latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
@@ -99,7 +99,7 @@ class ReadStream:
     """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
 
     `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
-    are the rows that wait to be put in order. `announced` is the watermark that units have been told.
+    are the rows that wait to be put in order. `announced` is the stream's watermark that units were given.
     """
 
     mill: str
@@ -111,14 +111,14 @@ class ReadStream:
     first: bool  # this worker has not read the stream in this mill so far, or failed to
     progress: Mapping[str, Any]
     held: tuple[Extent, ...] = ()
-    handed: Handed | None = None
+    handed: HandedRows | None = None
     flush: bool = False  # the stream has ended: nothing is held back any more
     now_us: int | None = None  # the mill's time, where it is not the wall clock's
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Let go of a mill's units and streams; of all, if none is named."""
+    """Release a mill's units and streams from memory; all of them if none is named."""
 
     mill: str
     units: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ Reply: TypeAlias = tuple[ItemDone, ...]
 
 
 def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
-    """What is said of an item that could not be done; nothing of one that only lets go."""
+    """The answer for an item that failed; None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):

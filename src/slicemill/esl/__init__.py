@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from slicemill.esl.syntax.errors import EslError
-from slicemill.esl.syntax.source import Source
+from slicemill.esl.syntax.source import SourceText
 
 if TYPE_CHECKING:
     from slicemill.esl.binder import Bound, bind_script
     from slicemill.esl.types.catalog import Catalog
 
-__all__ = ["Bound", "Catalog", "EslError", "Source", "bind", "bind_script"]
+__all__ = ["Bound", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
 
 _LAZY = {
     "Bound": "slicemill.esl.binder",
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def bind(text: str | Source, catalog: Catalog | None = None) -> Bound:
+def bind(text: str | SourceText, catalog: Catalog | None = None) -> Bound:
     """Parse and check a script. Raises EslError with all mistakes if there is any.
 
     >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
@@ -41,7 +41,7 @@ def bind(text: str | Source, catalog: Catalog | None = None) -> Bound:
     """
     from slicemill.esl.binder import bind_script
 
-    source = text if isinstance(text, Source) else Source(text)
+    source = text if isinstance(text, SourceText) else SourceText(text)
     bound = bind_script(source, catalog)
     if bound.diagnostics:
         raise EslError(source, bound.diagnostics)

@@ -6,7 +6,7 @@ from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.group.spec import GroupAggregate
@@ -52,5 +52,5 @@ def _possible(name: str, catalog: Catalog) -> dict[str, AggregateCall | WindowCa
     columns: tuple[Column, ...] = definition.returns.columns
     call: AggregateCall | WindowCall = AggregateCall(name, arguments, False, columns)
     if base is None:
-        call = WindowCall(name, arguments, False, (), Window(Frame.ROWS, 9), columns)
+        call = WindowCall(name, arguments, False, (), Window(FrameUnit.ROWS, 9), columns)
     return {_title(call): call}

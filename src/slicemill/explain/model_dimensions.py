@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.model.graphs.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs.graph import InstancePhase, ModelGraph, ModelNode, Op
 
 # Of 1, d and n. Nobody can tell before the data come: None.
 Dimension = tuple[int, int, int] | None
@@ -11,21 +11,23 @@ D: Dimension = (0, 1, 0)
 N: Dimension = (0, 0, 1)
 
 
-def dimensions(graph: Graph) -> dict[str, list[Dimension]]:
+def dimensions(graph: ModelGraph) -> dict[str, list[Dimension]]:
     """Of each output of each node."""
     found: dict[str, list[Dimension]] = {"wx": [N]}
     extra = [node for node in graph.nodes if node.op is Op.F and node.id != "f"]
-    candidates = {edge.src for node in extra for edge in graph.into(node.id, Phase.SUCCESSIVE)}
+    candidates = {edge.src for node in extra for edge in graph.into(node.id, InstancePhase.SUCCESSIVE)}
     for node in graph.registers:
         found.setdefault(node.id, [None if node.id in candidates else ONE])
-    for node in graph.order(Phase.SUCCESSIVE):
-        given = [found[e.src][e.src_port] for e in graph.into(node.id, Phase.SUCCESSIVE) if e.src in found]
+    for node in graph.order(InstancePhase.SUCCESSIVE):
+        given = [
+            found[e.src][e.src_port] for e in graph.into(node.id, InstancePhase.SUCCESSIVE) if e.src in found
+        ]
         if node.op is not Op.W:
             found[node.id] = _outputs(node, given)
     return found
 
 
-def _outputs(node: Node, given: list[Dimension]) -> list[Dimension]:
+def _outputs(node: ModelNode, given: list[Dimension]) -> list[Dimension]:
     match node.op:
         case Op.S:
             return [D]

@@ -14,8 +14,8 @@ from slicemill.explain.model_dimensions import Dimension, dimensions, shown
 from slicemill.explain.model_shapes import BADGE, LID, TIP, badge, ink_of, outline
 from slicemill.explain.svg_shapes import curve, n
 from slicemill.explain.svg_text import text_width, wrapped, xml
-from slicemill.model.classify import Kind
-from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase
+from slicemill.model.classify import CoreKind
+from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
 
 SIZE = 10.5
 _LINE = 14.0
@@ -35,13 +35,13 @@ LETTERS = {
     Op.Z: "Z: pair two vectors",
 }
 PHASES = {
-    Phase.INITIAL: "for the first window",
-    Phase.SUCCESSIVE: "at later slides",
-    Phase.BOTH: "from the first window on",
+    InstancePhase.INITIAL: "for the first window",
+    InstancePhase.SUCCESSIVE: "at later slides",
+    InstancePhase.BOTH: "from the first window on",
 }
 
 # The class by which a node is drawn, and what there is to say about it beside its letter.
-Told = Callable[[Node], tuple[Kind | None, list[str]]]
+Told = Callable[[ModelNode], tuple[CoreKind | None, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _DrawnBox:
     """A box."""
 
-    node: Node
+    node: ModelNode
     lines: tuple[str, ...]
     size: str
 
@@ -76,12 +76,12 @@ class _Drawn:
         return Box(self.node.id, round(width), height, stub)
 
 
-def picture(graph: Graph, told: Told) -> Picture:
+def picture(graph: ModelGraph, told: Told) -> Picture:
     """The graph, drawn."""
     sizes = dimensions(graph)
     read = {edge.src for edge in graph.edges}
     drawn = [
-        _Drawn(
+        _DrawnBox(
             node,
             tuple(wrapped(node.label, SIZE, _TEXT_WIDTH, _LINES, mono=True)) if node.label else (),
             _size(sizes[node.id]) if node.id in read else "",
@@ -98,7 +98,7 @@ def picture(graph: Graph, told: Told) -> Picture:
     return Picture("\n".join(parts), layout.width, layout.height)
 
 
-def _goes_back(edge: Edge, graph: Graph) -> bool:
+def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
     """Does it bring a store what was made of its own content?"""
     if graph[edge.dst].op is not Op.W:
         return False
@@ -115,7 +115,7 @@ def _size(outputs: list[Dimension]) -> str:
     return " | ".join(shown(output) for output in outputs)
 
 
-def _node(entry: _Drawn, r: Rectangle, told: Told) -> str:
+def _node(entry: _DrawnBox, r: Rectangle, told: Told) -> str:
     kind, story = told(entry.node)
     ink = ink_of(kind)
     lines = [LETTERS[entry.node.op], *([entry.node.label] if entry.node.label else []), *story]
@@ -136,7 +136,7 @@ def _node(entry: _Drawn, r: Rectangle, told: Told) -> str:
     return "".join([*parts, "</g>"])
 
 
-def _arc(edge: Edge, path: str, turned: bool) -> str:
+def _arc(edge: ModelEdge, path: str, turned: bool) -> str:
     """`turned`: the path was laid out the other way round."""
     story = f"{edge.src} → {edge.dst}, {PHASES[edge.phase]}"
     arrow = "marker-start" if turned else "marker-end"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from slicemill.explain.layout import Rectangle
 from slicemill.explain.svg_shapes import n
-from slicemill.model.classify import Kind
-from slicemill.model.graphs.graph import Node, Op, Storage
+from slicemill.model.classify import CoreKind
+from slicemill.model.graphs.graph import ModelNode, Op, Storage
 
 BADGE = 11.0  # radius of the circle with an operator's letter
 TIP = 9.0
@@ -23,19 +23,19 @@ class Ink:
 
 PLAIN = Ink("#f4f6f8", "#6b7783", "serves all cores")
 INKS = {
-    Kind.INCREMENTAL: Ink("#dcf3ea", "#00795c", "incremental"),
-    Kind.SHIFT_INCREMENTAL: Ink("#dcecf8", "#0072b2", "incremental, shifted"),
-    Kind.TWO_STACK: Ink("#dcecf8", "#0072b2", "two stacks"),
-    Kind.AUX_MEMORY: Ink("#fdf0d0", "#8a6100", "needs extra memory"),
-    Kind.BLOCKING: Ink("#fbe3dc", "#b93a00", "blocking"),
+    CoreKind.INCREMENTAL: Ink("#dcf3ea", "#00795c", "incremental"),
+    CoreKind.SHIFT_INCREMENTAL: Ink("#dcecf8", "#0072b2", "incremental, shifted"),
+    CoreKind.TWO_STACK: Ink("#dcecf8", "#0072b2", "two stacks"),
+    CoreKind.AUX_MEMORY: Ink("#fdf0d0", "#8a6100", "needs extra memory"),
+    CoreKind.BLOCKING: Ink("#fbe3dc", "#b93a00", "blocking"),
 }
 
 
-def ink_of(kind: Kind | None) -> Ink:
+def ink_of(kind: CoreKind | None) -> Ink:
     return PLAIN if kind is None else INKS[kind]
 
 
-def outline(node: Node, kind: Kind | None, r: Rectangle) -> str:
+def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
     """The box of a node: S ends in a tip and W is a cylinder; all others have the shape of their class."""
     ink = ink_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
@@ -48,20 +48,20 @@ def outline(node: Node, kind: Kind | None, r: Rectangle) -> str:
     return shape(kind, r)
 
 
-def shape(kind: Kind | None, r: Rectangle) -> str:
+def shape(kind: CoreKind | None, r: Rectangle) -> str:
     """Round where a value is kept up, with points or cut corners where more is, a double frame if not."""
     ink = ink_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     x, y, right, bottom = n(r.x), n(r.y), n(r.right), n(r.bottom)
-    if kind in (Kind.SHIFT_INCREMENTAL, Kind.TWO_STACK):
+    if kind in (CoreKind.SHIFT_INCREMENTAL, CoreKind.TWO_STACK):
         points = f"M{n(r.x + TIP)} {y}H{n(r.right - TIP)}L{right} {n(r.middle)}L{n(r.right - TIP)} {bottom}"
         return f'<path d="{points}H{n(r.x + TIP)}L{x} {n(r.middle)}Z" stroke-linejoin="round" {style}/>'
-    if kind is Kind.AUX_MEMORY:
+    if kind is CoreKind.AUX_MEMORY:
         cut = TIP - 2
         path = f"M{n(r.x + cut)} {y}H{n(r.right - cut)}L{right} {n(r.y + cut)}V{n(r.bottom - cut)}"
         path += f"L{n(r.right - cut)} {bottom}H{n(r.x + cut)}L{x} {n(r.bottom - cut)}V{n(r.y + cut)}Z"
         return f'<path d="{path}" {style}/>'
-    if kind is Kind.BLOCKING:
+    if kind is CoreKind.BLOCKING:
         inner = f'x="{n(r.x + 3)}" y="{n(r.y + 3)}" width="{n(r.width - 6)}" height="{n(r.height - 6)}"'
         outer = f'x="{x}" y="{y}" width="{n(r.width)}" height="{n(r.height)}"'
         return f'<rect {outer} {style}/><rect {inner} fill="none" stroke="{ink.edge}" stroke-width="1"/>'

@@ -14,10 +14,10 @@ from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, Picture, Told
 from slicemill.explain.model_shapes import INKS, PLAIN, badge, shape
 from slicemill.explain.svg_shapes import ARC, FAINT_INK, INK, PAPER, n
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
-from slicemill.model.classify import Kind, Way
+from slicemill.model.classify import CoreKind, CoreMethod
 from slicemill.model.cost import estimate
 from slicemill.model.graphs.canonical import blocking_graph
-from slicemill.model.graphs.graph import Graph, Node, Phase
+from slicemill.model.graphs.graph import InstancePhase, ModelGraph, ModelNode
 from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
 
@@ -58,7 +58,7 @@ class _Chapter:
     """A graph with what is said above it."""
 
     title: str
-    graph: Graph
+    graph: ModelGraph
     told: Told
 
 
@@ -109,10 +109,10 @@ def _chapters(model: Model, use: Use) -> list[_Chapter]:
     costs = estimate(model, use.n, use.d)
     sizes = f"in a slide of {use.d:,} over {use.n:,} elements ({use.words})"
 
-    def again(node: Node) -> tuple[Kind | None, list[str]]:
-        return (None, []) if node.core < 0 else (Kind.BLOCKING, [f"for {model.cores[node.core].symbol}"])
+    def again(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
+        return (None, []) if node.core < 0 else (CoreKind.BLOCKING, [f"for {model.cores[node.core].symbol}"])
 
-    def kept(node: Node) -> tuple[Kind | None, list[str]]:
+    def kept(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
         if node.core < 0:
             return None, []
         found = model.classes[node.core]
@@ -120,7 +120,7 @@ def _chapters(model: Model, use: Use) -> list[_Chapter]:
 
     blocking = f"Blocking: all again, {costs.blocking.calls:,} calls {sizes}"
     chapters = [_Chapter(blocking, blocking_graph(model), again)]
-    if any(found.way is not Way.RECOMPUTE for found in model.classes):
+    if any(found.way is not CoreMethod.RECOMPUTE for found in model.classes):
         words = f"Kept up: {costs.incremental.calls:,} calls {sizes}"
         chapters.append(_Chapter(words, kept_graph(model), kept))
     return chapters
@@ -139,11 +139,11 @@ def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, flo
     frame = Rectangle(0.0, 0.0, _ICON, 20.0)
     entries = [
         (shape(kind, frame), (PLAIN if kind is None else INKS[kind]).meaning)
-        for kind in (None, *Kind)
+        for kind in (None, *CoreKind)
         if kind in kinds
     ]
     phases = {edge.phase for chapter in chapters for edge in chapter.graph.edges}
-    for phase in (Phase.INITIAL, Phase.SUCCESSIVE, Phase.BOTH):
+    for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE, InstancePhase.BOTH):
         if phase in phases:
             line = f'<path class="line {phase}" d="M0 10H{n(_ICON)}" marker-end="url(#arrow)"/>'
             entries.append((line, PHASES[phase]))

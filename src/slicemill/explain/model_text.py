@@ -9,14 +9,14 @@ from typing import Any
 from slicemill.errors import SlicemillError, counted, did_you_mean
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.model import PREDEFINED, ModelDefinition
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.explain.model_svg import Use
 from slicemill.model.core import Core
-from slicemill.model.cost import Cost, cost_table, estimate, ways_table
+from slicemill.model.cost import SlideCost, cost_table, estimate, ways_table
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
-from slicemill.model.terms import DIMENSION, Aggregate, walk
+from slicemill.model.terms import DIMENSION, WindowAggregation, walk
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.build import build_graph
@@ -105,7 +105,7 @@ def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> 
 def _cost_record(use: Use, model: Model) -> dict[str, Any]:
     both = estimate(model, use.n, use.d)
 
-    def calls(cost: Cost) -> dict[str, int]:
+    def calls(cost: SlideCost) -> dict[str, int]:
         names = ("transforms", "combinations", "inverses", "stored")
         return {name: getattr(cost, name) for name in names}
 
@@ -115,7 +115,7 @@ def _cost_record(use: Use, model: Model) -> dict[str, Any]:
 
 def _used(model: Model) -> int:
     """How often the formula says something that looks at the window; what is equal is computed once."""
-    return sum(isinstance(part, Aggregate) or part == DIMENSION for part in walk(model.parsed))
+    return sum(isinstance(part, WindowAggregation) or part == DIMENSION for part in walk(model.parsed))
 
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
@@ -143,7 +143,7 @@ def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
 
 
 def _use(window: Window, over: bool) -> Use:
-    rows = window.frame is Frame.ROWS
+    rows = window.frame is FrameUnit.ROWS
     if rows and window.extent is not None:
         n = window.extent + over
         return Use(str(window), n, min(window.slide or 1, n))

@@ -15,7 +15,7 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.model import ModelDefinition
-from slicemill.esl.types.query import Select
+from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.time import format_us
 
@@ -41,7 +41,7 @@ def describe(statement: Statement) -> tuple[str, str]:
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
         return kind, f"{_columns(statement.schema)}{_options(statement)}"
-    windowed = isinstance(statement.query, Select)
+    windowed = isinstance(statement.query, SelectQuery)
     return "view", f"{_columns(statement.schema)}; {'of windows' if windowed else 'of tables'}"
 
 

@@ -178,7 +178,7 @@ def _story(node: Node, graph: QueryGraph) -> str:
     words = words_of(node, graph)
     lines = [words.headline, *(f"{what}: {text}" for what, text in words.facts)]
     if node.waits_for_time:
-        lines.append("waits until its inputs are complete up to a time")
+        lines.append("waits for the watermarks of its inputs")
     lines.append(f"columns: {', '.join(str(column) for column in node.schema)}")
     return "\n".join(lines)
 

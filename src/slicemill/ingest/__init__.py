@@ -1,1 +1,1 @@
-"""From sources to stream logs: readers, order, lateness and watermarks."""
+"""Ingest: readers of sources, order, late tuples and watermarks."""

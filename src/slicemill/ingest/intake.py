@@ -1,4 +1,4 @@
-"""The intake of a stream: finds the late tuples, puts the others in order and numbers them (M24-M27).
+"""The intake of a stream: separates late tuples, sorts the others and numbers them (M24-M27).
 
 It is a state machine without clock, files or threads. A worker gives it what a reader has read, batch by
 batch, and what it answers becomes one record of the journal. It decides tuple by tuple in arrival order, so
@@ -42,9 +42,9 @@ from slicemill.ingest.watermarks import (
     STAMP,
     WATERMARK,
     PartitionProgress,
-    data_offers,
     partitions_of,
-    silence_offers,
+    watermark_by_data,
+    watermark_by_silence,
 )
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.time import BEGINNING
@@ -61,7 +61,7 @@ _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRI
 Integers = NDArray[np.int64]
 
 
-class Passed(NamedTuple):
+class BatchTimestamps(NamedTuple):
     """Timestamps of all rows of a batch, and which of them are wanted: the batch's table has only those.
 
     A stream that is not external has no timestamps: `times` then only counts the rows.
@@ -105,7 +105,7 @@ class Intake:
         self._stamp: int = progress.get(STAMP, BEGINNING)
         self._side_stamp: int = progress.get(SIDE_STAMP, BEGINNING)
         self._restores_from: int | None = progress.get(HELD_FROM)
-        self._held = _Held()
+        self._held = _HeldTuples()
         self._nothing = with_system_columns(to_arrow(stream.schema)).empty_table()
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
@@ -116,7 +116,7 @@ class Intake:
         times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
         order = np.lexsort((seqs, times))
         still = order[np.searchsorted(times[order], self._restores_from) :]
-        self._held = _Held()
+        self._held = _HeldTuples()
         self._held.add(held.take(still))
         self._restores_from = None
 
@@ -125,21 +125,21 @@ class Intake:
         partition: str,
         rows: pa.Table | None,
         arrival_us: int | Integers,
-        promised: int,
+        watermark: int,
         seen_us: int,
         *,
-        passed: Passed | None = None,
+        passed: BatchTimestamps | None = None,
         errors: pa.Table | None = None,
         more: bool = False,
         ended: bool = False,
-        side_promised: int = BEGINNING,
+        side_watermark: int = BEGINNING,
     ) -> Admitted:
         """Take the next batch of a partition, in arrival order; None or no rows: the read found nothing.
 
-        `promised` is the watermark that was announced when the read was sent, `side_promised` that of the
-        late and the error stream. `seen_us` is when the read began. With `more` there is more to read at
-        once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows that were
-        read, or one for each.
+        `watermark` is the stream's watermark that units were given when the read was sent, `side_watermark`
+        that of the late and the error stream. `seen_us` is when the read began. With `more` there is more to
+        read at once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows
+        that were read, or one for each.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -147,10 +147,10 @@ class Intake:
         seqs = np.arange(self._next_arrival, self._next_arrival + count, dtype=np.int64)
         self._next_arrival += count
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
-        side = max(seen_us, side_promised, self._side_stamp)
+        side = max(seen_us, side_watermark, self._side_stamp)
         was = self._partitions.get(partition, PartitionProgress())
         now = PartitionProgress(
-            was.reached,
+            was.max_ts,
             was.arrival_us,
             was.seen_us if more else max(seen_us, was.seen_us if was.seen_us is not None else seen_us),
             ended or not (count or more or (errors is not None and errors.num_rows)),
@@ -158,14 +158,14 @@ class Intake:
         self._partitions[partition] = now
         late, held = self._nothing, self._nothing
         if self._external:
-            self._watermark = max(self._watermark, promised)
+            self._watermark = max(self._watermark, watermark)
             times = passed.times if passed is not None else self._times(rows)
-            is_late = self._find_late(times, was.reached)
+            is_late = self._find_late(times, was.max_ts)
             self._partitions[partition] = _moved(now, times, arrivals, is_late)
             fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
             admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
         elif count:
-            self._stamp = max(seen_us, promised, self._stamp)
+            self._stamp = max(seen_us, watermark, self._stamp)
             stamps = np.full(count, self._stamp, np.int64)
             admitted = _chosen(rows, passed, stamps, seqs, arrivals)
         else:
@@ -187,12 +187,12 @@ class Intake:
             return np.empty(0, np.int64)
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
-    def _find_late(self, times: Integers, reached: int | None) -> NDArray[np.bool_]:
+    def _find_late(self, times: Integers, max_ts: int | None) -> NDArray[np.bool_]:
         """Which tuples are below the watermark, or by more than the slack below one before them."""
         before = np.empty_like(times)
         if len(times):
             # No difference may pass the smallest integer.
-            before[0] = BEGINNING + self.stream.slack_us if reached is None else reached
+            before[0] = BEGINNING + self.stream.slack_us if max_ts is None else max_ts
             before[1:] = times[:-1]
             np.maximum.accumulate(before, out=before)
         found: NDArray[np.bool_] = times < np.maximum(before - self.stream.slack_us, self._watermark)
@@ -208,8 +208,8 @@ class Intake:
             late = late.set_column(0, _FIELDS[0], pa.repeat(pa.scalar(side, pa.int64()), late.num_rows))
             fresh = fresh.filter(pa.array(~is_late))
         for offered in (
-            data_offers(self.stream, self._partitions.values()),
-            silence_offers(self.stream, self._partitions.values()),
+            watermark_by_data(self.stream, self._partitions.values()),
+            watermark_by_silence(self.stream, self._partitions.values()),
         ):
             if offered is not None and offered > self._watermark:
                 self._watermark = offered
@@ -252,8 +252,8 @@ class Intake:
         }
 
 
-class _Held:
-    """Tuples that are held back, as sorted runs; few and of growing size, so that each is merged seldom."""
+class _HeldTuples:
+    """Tuples above the watermark, as sorted runs; few and of growing size, so that each is merged seldom."""
 
     __slots__ = ("_runs",)
 
@@ -304,16 +304,16 @@ def _moved(
     """How far a batch brings its partition; a late tuple moves no time, but its partition is not silent."""
     if not len(times):
         return part
-    reached = int(times.max(where=~is_late, initial=BEGINNING if part.reached is None else part.reached))
-    return part._replace(reached=_unless_beginning(reached), arrival_us=int(arrivals[-1]))
+    max_ts = int(times.max(where=~is_late, initial=BEGINNING if part.max_ts is None else part.max_ts))
+    return part._replace(max_ts=_unless_beginning(max_ts), arrival_us=int(arrivals[-1]))
 
 
-def _wanted(values: NDArray[Any], passed: Passed | None) -> NDArray[Any]:
+def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any]:
     return values if passed is None else values[passed.wanted]
 
 
 def _chosen(
-    rows: pa.Table | None, passed: Passed | None, times: Integers, seqs: Integers, arrivals: Integers
+    rows: pa.Table | None, passed: BatchTimestamps | None, times: Integers, seqs: Integers, arrivals: Integers
 ) -> pa.Table:
     """The wanted rows of a batch, with their system columns."""
     assert rows is not None

@@ -1,4 +1,4 @@
-"""Readers of sources that are ours: what they give, and how they are opened.
+"""The interface of source readers: batches, offsets, and how readers are opened.
 
 A reader is one partition of a source and lives in a worker. It is asked for the rows after an offset, and
 keeps nothing that the offset does not say: whoever has committed an offset can ask a new reader to go on

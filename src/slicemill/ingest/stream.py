@@ -1,4 +1,4 @@
-"""A declared stream in the worker that reads it: readers of its partitions, its intake, what queries need.
+"""A declared stream in its worker: the readers of its partitions, its intake, the columns that queries need.
 
 reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
            (the others move time)
@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.esl.types.catalog import Stream, TimestampKind
-from slicemill.ingest.intake import ONLY, Admitted, Intake, Passed
+from slicemill.ingest.intake import ONLY, Admitted, BatchTimestamps, Intake
 from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
@@ -58,7 +58,7 @@ class StreamPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandedRows:
     """Rows that the driver hands over; `offset` is theirs once they are committed."""
 
     folder: Path
@@ -131,14 +131,14 @@ class OpenStream:
                 self._readers[partition].committed(offset)
 
     def read(self, offsets: Mapping[str, Any], announced: int, limit_rows: int, now_us: int) -> StreamRead:
-        """Read each partition from its offset on; `announced` is the watermark that units have been told."""
+        """Read each partition from its offset on; `announced` is the watermark that units were given."""
         found = StreamRead([], dict(offsets), ended=True)
         for partition, reader in self._readers.items():
             batch = reader.read(offsets.get(partition), limit_rows)
             self._take(partition, batch, announced, now_us, found)
         return found
 
-    def take(self, handed: Handed, announced: int, now_us: int) -> StreamRead:
+    def take(self, handed: HandedRows, announced: int, now_us: int) -> StreamRead:
         """The same for rows that the driver has."""
         found = StreamRead([], {})
         rows = [read_extent(handed.folder, extent) for extent in handed.rows]
@@ -181,7 +181,7 @@ class OpenStream:
         if batch.again_us is not None:
             found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
 
-    def _needed(self, table: pa.Table) -> tuple[pa.Table, Passed]:
+    def _needed(self, table: pa.Table) -> tuple[pa.Table, BatchTimestamps]:
         """The rows that some query wants, or all of a batch that has few others: a query looks for itself."""
         wanted = np.ones(table.num_rows, np.bool_)
         if self._wanted is not None and not self._wants_most(table):
@@ -190,7 +190,7 @@ class OpenStream:
         if self.plan.external:
             times = table.column(self.plan.stream.time_column).cast(pa.int64()).to_numpy()
         stored = table.select(self.plan.stored)
-        return stored if wanted.all() else stored.filter(pa.array(wanted)), Passed(times, wanted)
+        return stored if wanted.all() else stored.filter(pa.array(wanted)), BatchTimestamps(times, wanted)
 
     def _wants_most(self, table: pa.Table) -> bool:
         assert self._wanted is not None

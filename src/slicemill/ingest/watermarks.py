@@ -1,6 +1,6 @@
-"""The watermark of a declared stream, from what its intake has recorded and the clock (M21-M26).
+"""The watermark of a declared stream, from its intake's progress and the clock (M21-M26).
 
-A watermark is the thesis's enabling timestamp: no later tuple of the stream will be below it. Data, silence
+A watermark is the thesis's enabling timestamp: no tuple that comes later is below it. Data, silence
 and the clock move it:
 
     external   the least, over the partitions that are not silent, of (greatest timestamp so far - SLACK).
@@ -33,11 +33,11 @@ PARTITIONS, WATERMARK, HELD_FROM, STAMP, ENDED = "partitions", "watermark", "hel
 class PartitionProgress(NamedTuple):
     """What is known of one partition of a source; a list in JSON.
 
-    `reached` is its greatest timestamp, `arrival_us` when its last tuple arrived, and all that had arrived by
+    `max_ts` is its greatest timestamp, `arrival_us` when its last tuple arrived, and all that had arrived by
     `seen_us` has been handed over. None: not yet.
     """
 
-    reached: int | None = None
+    max_ts: int | None = None
     arrival_us: int | None = None
     seen_us: int | None = None
     silent: bool = False
@@ -68,25 +68,25 @@ def watermark(
     by_data: int = progress.get(WATERMARK, BEGINNING)
     if seen_us is not None:
         seen_us = min(seen_us, moment)
-    by_silence = silence_offers(stream, partitions_of(progress).values(), seen_us)
+    by_silence = watermark_by_silence(stream, partitions_of(progress).values(), seen_us)
     if by_silence is None:
         return by_data
     held_from = progress.get(HELD_FROM)
     return max(by_data, by_silence if held_from is None else min(by_silence, held_from))
 
 
-def data_offers(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
+def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
     """The watermark by the timestamps that have come; None while a partition has not been read."""
     known = list(partitions)
-    reached = [part.reached for part in known if not part.silent]
-    if reached:
-        least = None if None in reached else min(ts for ts in reached if ts is not None)
+    live = [part.max_ts for part in known if not part.silent]
+    if live:
+        least = None if None in live else min(ts for ts in live if ts is not None)
     else:
-        least = max((part.reached for part in known if part.reached is not None), default=None)
+        least = max((part.max_ts for part in known if part.max_ts is not None), default=None)
     return None if least is None else least - stream.slack_us
 
 
-def silence_offers(
+def watermark_by_silence(
     stream: Stream, partitions: Iterable[PartitionProgress], seen_us: int | None = None
 ) -> int | None:
     """The watermark by the time since the last tuples (M25); None for a stream that declares no SKEW."""
@@ -96,11 +96,11 @@ def silence_offers(
     if not waits or seen is None:
         return None
     # Time that passed before a tuple's arrival is no silence after it.
-    offers = [reached + max(0, seen - arrival) - allowed for reached, arrival, allowed in waits]
-    return max(offers) if _all_silent(known) else min(offers)
+    found = [max_ts + max(0, seen - arrival) - allowed for max_ts, arrival, allowed in waits]
+    return max(found) if _all_silent(known) else min(found)
 
 
-def moment_of(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
+def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
     """When the watermark will have reached `ts` if nothing arrives; None where only data moves it.
 
     A dispatcher wakes at the moment of what somebody waits for, or of the first tuple that is held back.
@@ -108,7 +108,7 @@ def moment_of(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | Non
     if stream.kind is not TimestampKind.EXTERNAL:
         return ts
     known = list(partitions_of(progress).values())
-    moments = [ts - reached + arrival + allowed for reached, arrival, allowed in _waits(stream, known)]
+    moments = [ts - max_ts + arrival + allowed for max_ts, arrival, allowed in _waits(stream, known)]
     if not moments or _seen(known, None) is None:
         return None
     return min(moments) if _all_silent(known) else max(moments)
@@ -122,9 +122,9 @@ def _waits(stream: Stream, partitions: list[PartitionProgress]) -> list[tuple[in
     every = _all_silent(partitions)
     counted = [part for part in partitions if every or not part.silent]
     found = [
-        (part.reached, part.arrival_us, allowed)
+        (part.max_ts, part.arrival_us, allowed)
         for part in counted
-        if part.reached is not None and part.arrival_us is not None
+        if part.max_ts is not None and part.arrival_us is not None
     ]
     return found if every or len(found) == len(counted) else []
 

@@ -1,4 +1,4 @@
-"""When results were due: response time counts from there.
+"""The times at which results were due: response time counts from there.
 
 A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* releases (the end of
 a window or slot, a tuple that leaves its window) is not due when its newest tuple arrives, but when time gets

@@ -1,4 +1,4 @@
-"""What users feel: response time, slowdown, tardiness and staleness of results, and what waits for them
+"""Quality of service: response time, slowdown, tardiness and staleness of results, and what waits for them
 (P6-P9, P22, P24, P29-P31).
 
 Figures are gathered in accumulators that merge, so they can be kept per query, class and time bucket, in

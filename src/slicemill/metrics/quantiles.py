@@ -1,4 +1,4 @@
-"""Quantiles of many values in little room, that merge: how many values lie in each of ever wider ranges."""
+"""A mergeable quantile sketch: counts of values in ranges of growing width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a query is doing: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
+"""Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
 Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds. Results
 whose cause arrived before the query's unit had run once belong to the warm-up: processes start, code is

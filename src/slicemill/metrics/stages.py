@@ -1,4 +1,4 @@
-"""Where time goes between a source and a result, stage by stage, for whoever asks.
+"""Profiling: the time between a source and a result, by stage.
 
     with recording() as stages:
         ...
@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Stage:
+class StageTime:
     times: int = 0
     seconds: float = 0.0
 
 
-Stages = dict[str, Stage]
+Stages = dict[str, StageTime]
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def spent(seconds: Mapping[str, float]) -> None:
     with _recorders.lock:
         for stages in _recorders.active:
             for name, took in seconds.items():
-                stage = stages.setdefault(name, Stage())
+                stage = stages.setdefault(name, StageTime())
                 stage.times += 1
                 stage.seconds += took
 

@@ -1,4 +1,4 @@
-"""Rows that wait at units, over time: for as long as units are known, and by time bucket of late (P29)."""
+"""Rows that wait at units: the average over time, and by recent time bucket (P29)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from slicemill.model.classify import Classification, Kind, Way
+    from slicemill.model.classify import Classification, CoreKind, CoreMethod
     from slicemill.model.core import Core
     from slicemill.model.model import Model, expression, shared_cores
     from slicemill.model.naive import Nulls
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Classification",
     "Core",
-    "Kind",
+    "CoreKind",
+    "CoreMethod",
     "Model",
     "ModelError",
     "Nulls",
-    "Way",
     "expression",
     "shared_cores",
 ]
@@ -33,11 +33,11 @@ __all__ = [
 _LAZY = {
     "Classification": "classify",
     "Core": "core",
-    "Kind": "classify",
+    "CoreKind": "classify",
     "Model": "model",
     "ModelError": "terms",
     "Nulls": "naive",
-    "Way": "classify",
+    "CoreMethod": "classify",
     "expression": "model",
     "shared_cores": "model",
 }

@@ -11,7 +11,7 @@ from slicemill.model.operators import QUEUE
 from slicemill.model.terms import AGE, ONE, POSITION
 
 
-class Kind(StrEnum):
+class CoreKind(StrEnum):
     """From the best to the worst."""
 
     INCREMENTAL = "INCREMENTAL"
@@ -22,10 +22,10 @@ class Kind(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Kind).index(self)
+        return list(CoreKind).index(self)
 
 
-class Way(StrEnum):
+class CoreMethod(StrEnum):
     """How a core is computed."""
 
     DELTA = "delta"
@@ -40,9 +40,9 @@ class Way(StrEnum):
 class Classification:
     """`state`: numbers kept beside the window's elements. `per_element`: numbers kept for each element."""
 
-    kind: Kind
+    kind: CoreKind
     reason: str
-    way: Way
+    way: CoreMethod
     state: int = 0
     per_element: int = 0
 
@@ -66,13 +66,13 @@ def classify(core: Core) -> Classification:
     AUX_MEMORY: a search cannot be undone; keeps a deque of candidates, at most n
     """
     if core.blocked:
-        return Classification(Kind.BLOCKING, core.blocked, Way.RECOMPUTE)
+        return Classification(CoreKind.BLOCKING, core.blocked, CoreMethod.RECOMPUTE)
     search, accumulator = core.search, core.accumulator
     if search is not None:
-        way = Way(search.structure)
+        way = CoreMethod(search.structure)
         extra = 1 if search.structure == QUEUE else 2
         reason = f"a search cannot be undone; keeps {search.memory}"
-        return Classification(Kind.AUX_MEMORY, reason, way, per_element=extra)
+        return Classification(CoreKind.AUX_MEMORY, reason, way, per_element=extra)
     assert accumulator is not None, "a core searches or accumulates"
     if core.weight is not None:
         return _weighted(core)
@@ -82,9 +82,9 @@ def classify(core: Core) -> Classification:
             undone += f" ({accumulator.counter} are counted apart)"
         what = "counts elements" if core.transform == ONE else "uniform"
         state = 2 if accumulator.counter and core.aggregate == "prod" else 1
-        return Classification(Kind.INCREMENTAL, f"{what}, and {undone}", Way.DELTA, state)
+        return Classification(CoreKind.INCREMENTAL, f"{what}, and {undone}", CoreMethod.DELTA, state)
     reason = f"uniform, but {accumulator.symbol} cannot be undone; it is associative"
-    return Classification(Kind.TWO_STACK, reason, Way.TWO_STACK, state=1, per_element=1)
+    return Classification(CoreKind.TWO_STACK, reason, CoreMethod.TWO_STACK, state=1, per_element=1)
 
 
 def _weighted(core: Core) -> Classification:
@@ -92,7 +92,9 @@ def _weighted(core: Core) -> Classification:
     assert weight is not None
     count = weight.state
     if weight.variable == AGE and count == 1 and not weight.growing and not weight.modes_turn:
-        return Classification(Kind.INCREMENTAL, "exponential decay by age: one factor ages all", Way.DELTA, 1)
+        return Classification(
+            CoreKind.INCREMENTAL, "exponential decay by age: one factor ages all", CoreMethod.DELTA, 1
+        )
     uses = "age" if weight.variable == AGE else "position i"
     unstable = weight.shrinking if weight.variable == POSITION else weight.growing
     if unstable:
@@ -101,17 +103,19 @@ def _weighted(core: Core) -> Classification:
             f"oldest, so that undoing them would magnify rounding errors"
         )
         if weight.variable != POSITION or weight.modes_turn:
-            return Classification(Kind.BLOCKING, reason, Way.RECOMPUTE)
-        return Classification(Kind.TWO_STACK, reason, Way.TWO_STACK, state=count, per_element=count)
+            return Classification(CoreKind.BLOCKING, reason, CoreMethod.RECOMPUTE)
+        return Classification(
+            CoreKind.TWO_STACK, reason, CoreMethod.TWO_STACK, state=count, per_element=count
+        )
     values = f"{count} value{'s' * (count != 1)}"
     reason = f"not uniform: uses {uses}, but weights {core.weight_expr} are closed under shifts with {values}"
-    return Classification(Kind.SHIFT_INCREMENTAL, reason, Way.DELTA, count)
+    return Classification(CoreKind.SHIFT_INCREMENTAL, reason, CoreMethod.DELTA, count)
 
 
 def worst(classes: Sequence[Classification]) -> Classification:
     """A model is as good as the worst of its cores."""
     if not classes:
-        return Classification(Kind.INCREMENTAL, "a constant: looks at no element", Way.DELTA)
+        return Classification(CoreKind.INCREMENTAL, "a constant: looks at no element", CoreMethod.DELTA)
     hardest = max(classes, key=lambda found: found.kind.rank)
     state = sum(found.state for found in classes)
     return Classification(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from slicemill.model.classify import Classification, Kind, Way, classify
+from slicemill.model.classify import Classification, CoreKind, CoreMethod, classify
 from slicemill.model.core import Core
-from slicemill.model.flow import Flow, Input, Step
+from slicemill.model.flow import Flow, FlowInput, FlowStep
 from slicemill.model.graphs.graph import Op
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.rules.fuse_transforms import composed
-from slicemill.model.terms import Column, Expr, ModelError
+from slicemill.model.terms import Expr, ModelError, Parameter
 
 
 def classify_flow(of: Flow) -> Classification:
@@ -17,9 +17,9 @@ def classify_flow(of: Flow) -> Classification:
     >>> print(classify_flow(flow("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")))
     INCREMENTAL: uniform, and + can be undone
     """
-    while isinstance(of, Step) and of.op is Op.T:
+    while isinstance(of, FlowStep) and of.op is Op.T:
         of = of.inputs[0]
-    if isinstance(of, Input) or of.op not in (Op.AC, Op.A):
+    if isinstance(of, FlowInput) or of.op not in (Op.AC, Op.A):
         raise ModelError(f"{of} has neither an accumulator nor a search, whose value could be kept")
     core, pre = of, _before(of.inputs[0])
     if core.op is Op.A:
@@ -27,7 +27,7 @@ def classify_flow(of: Flow) -> Classification:
     accumulator = core.accumulator
     if any(step.op is Op.P for step in pre) and not accumulator.commutative:
         return _blocking(f"P changes the order, and {accumulator.symbol} is not commutative")
-    function: Expr = Column("x")
+    function: Expr = Parameter("x")
     for step in reversed(pre):
         if step.op is Op.M or step.by_index:
             return _blocking(f"{step.op}[{step.text}] takes elements by their place in the window")
@@ -40,24 +40,24 @@ def classify_flow(of: Flow) -> Classification:
         return classify(Core(names[0], function))
     if accumulator.associative:
         reason = f"uniform, but {accumulator.symbol} cannot be undone; it is associative"
-        return Classification(Kind.TWO_STACK, reason, Way.TWO_STACK, state=1, per_element=1)
+        return Classification(CoreKind.TWO_STACK, reason, CoreMethod.TWO_STACK, state=1, per_element=1)
     return _blocking(f"{accumulator.symbol} can neither be undone nor be put together from parts")
 
 
-def _before(of: Flow) -> list[Step]:
-    steps: list[Step] = []
-    while isinstance(of, Step):
+def _before(of: Flow) -> list[FlowStep]:
+    steps: list[FlowStep] = []
+    while isinstance(of, FlowStep):
         steps.append(of)
         of = of.inputs[0]
     return steps
 
 
-def _search(core: Step) -> Classification:
+def _search(core: FlowStep) -> Classification:
     if core.text in SEARCHES:
-        return classify(Core(core.text, Column("x")))
+        return classify(Core(core.text, Parameter("x")))
     reason = "a search cannot be undone; keeps a queue of the elements that match"
-    return Classification(Kind.AUX_MEMORY, reason, Way.QUEUE, per_element=1)
+    return Classification(CoreKind.AUX_MEMORY, reason, CoreMethod.QUEUE, per_element=1)
 
 
 def _blocking(reason: str) -> Classification:
-    return Classification(Kind.BLOCKING, reason, Way.RECOMPUTE)
+    return Classification(CoreKind.BLOCKING, reason, CoreMethod.RECOMPUTE)

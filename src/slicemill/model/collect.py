@@ -16,14 +16,14 @@ from slicemill.model.terms import (
     ONE,
     POSITION,
     ZERO,
-    Aggregate,
     Apply,
-    Column,
     Expr,
     Let,
     ModelError,
     Number,
+    Parameter,
     Symbol,
+    WindowAggregation,
     add,
     multiply,
     shown,
@@ -36,7 +36,7 @@ _PLACES = frozenset({"i", "j", "age"})
 
 
 @dataclass(slots=True)
-class Collected:
+class CollectedCores:
     """Cores in order of first use; `result` is an expression over their values, `Symbol("c0")` and so on.
 
     `lets` are the values that blocked cores need, in the order in which they can be computed.
@@ -52,7 +52,7 @@ class Collected:
         return Symbol(f"c{self.cores.index(core)}")
 
 
-def collect(expr: Expr) -> Collected:
+def collect(expr: Expr) -> CollectedCores:
     """
     >>> from slicemill.model.parse import parse
     >>> found = collect(parse("let m = mean(x) in sum((x - m)^2)"))
@@ -60,22 +60,22 @@ def collect(expr: Expr) -> Collected:
     ['sum(x)', 'sum(1)', 'sum(x^2)']
     """
     _check_levels(expr, inside=False)
-    collected = Collected()
+    collected = CollectedCores()
     collected.result = _scalar(expr, {}, collected)
     _drop_unused(collected)
     return collected
 
 
 def _check_levels(expr: Expr, inside: bool) -> None:
-    if isinstance(expr, Aggregate):
+    if isinstance(expr, WindowAggregation):
         if inside:
             raise ModelError(
                 f"{expr} stands inside another aggregate: name it first, as in let m = {expr} in …"
             )
         _check_levels(expr.argument, inside=True)
         return
-    if not inside and (isinstance(expr, Column) or expr in (POSITION, AGE)):
-        what = "a column" if isinstance(expr, Column) else "a property of elements"
+    if not inside and (isinstance(expr, Parameter) or expr in (POSITION, AGE)):
+        what = "a column" if isinstance(expr, Parameter) else "a property of elements"
         raise ModelError(f"{expr} is {what}, outside an aggregate it has no single value: write sum({expr}), "
                          f"mean({expr}), max({expr}), …")  # fmt: skip
     if isinstance(expr, Apply):
@@ -88,10 +88,10 @@ def _check_levels(expr: Expr, inside: bool) -> None:
         _check_levels(expr.body, inside=False)
 
 
-def _scalar(expr: Expr, lets: Mapping[str, Expr], into: Collected) -> Expr:
+def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
     """The expression over values of cores."""
     match expr:
-        case Aggregate():
+        case WindowAggregation():
             return _aggregate(expr, lets, into)
         case Let(name, value, body):
             computed = _scalar(value, lets, into)
@@ -106,7 +106,7 @@ def _scalar(expr: Expr, lets: Mapping[str, Expr], into: Collected) -> Expr:
     return expr
 
 
-def _aggregate(expr: Aggregate, lets: Mapping[str, Expr], into: Collected) -> Expr:
+def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
     if expr.name == "sum":
         parts = [_term(monomial, factor) for monomial, factor in _terms(expr.argument)]
         blocked = [part for part in parts if isinstance(part, str)]
@@ -200,7 +200,7 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
     elements: list[tuple[Expr, int]] = []
     for atom, power in monomial:
         used = symbols_of(atom)
-        of_element = any(isinstance(part, Column) for part in walk(atom))
+        of_element = any(isinstance(part, Parameter) for part in walk(atom))
         if not used:
             (elements if of_element else outside).append((atom, power))
         elif used <= _PLACES:
@@ -250,7 +250,7 @@ def _tidy(expr: Expr) -> Expr:
     return transformed(expr, change)
 
 
-def _drop_unused(collected: Collected) -> None:
+def _drop_unused(collected: CollectedCores) -> None:
     """Values given by let that no blocked core needs are part of the result already."""
     needed: set[str] = set()
     for core in collected.cores:

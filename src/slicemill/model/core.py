@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulator, Search
-from slicemill.model.terms import ONE, Aggregate, Apply, Column, Expr, shown, walk
+from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulation, Search
+from slicemill.model.terms import ONE, Apply, Expr, Parameter, WindowAggregation, shown, walk
 from slicemill.model.weights import Weight
 
 
@@ -27,7 +27,7 @@ class Core:
     scalars: tuple[str, ...] = ()
 
     @property
-    def accumulator(self) -> Accumulator | None:
+    def accumulator(self) -> Accumulation | None:
         """⊕, or None where the core is a search."""
         return ACCUMULATORS.get(self.aggregate)
 
@@ -42,7 +42,7 @@ class Core:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(p.name for p in walk(self.transform) if isinstance(p, Column)))
+        return tuple(dict.fromkeys(p.name for p in walk(self.transform) if isinstance(p, Parameter)))
 
     @property
     def counts(self) -> bool:
@@ -57,4 +57,4 @@ class Core:
         return f"{head}·T[{shown(self.argument)}]"
 
     def __str__(self) -> str:
-        return shown(Aggregate(self.aggregate, self.argument, self.options))
+        return shown(WindowAggregation(self.aggregate, self.argument, self.options))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.model.classify import Classification, Kind, Way
+from slicemill.model.classify import Classification, CoreKind, CoreMethod
 from slicemill.model.model import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class SlideCost:
     """Of one slide, in calls; `stored` counts numbers beside the elements of the window themselves."""
 
     transforms: int
@@ -25,8 +25,8 @@ class Cost:
     def calls(self) -> int:
         return self.transforms + self.combinations + self.inverses
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: SlideCost) -> SlideCost:
+        return SlideCost(
             self.transforms + other.transforms,
             self.combinations + other.combinations,
             self.inverses + other.inverses,
@@ -34,42 +34,42 @@ class Cost:
         )
 
 
-NOTHING = Cost(0, 0, 0, 0)
+NOTHING = SlideCost(0, 0, 0, 0)
 
 
-def blocking(n: int) -> Cost:
+def blocking(n: int) -> SlideCost:
     """The window read again."""
-    return Cost(n, max(n - 1, 0), 0, 0)
+    return SlideCost(n, max(n - 1, 0), 0, 0)
 
 
-def incremental(found: Classification, n: int, d: int) -> Cost:
+def incremental(found: Classification, n: int, d: int) -> SlideCost:
     """The core kept up in its way; d elements come and d leave. Calls of ⊕ are amortised."""
     d = min(d, n)
     kept = found.state + found.per_element * n
     match found.way:
-        case Way.DELTA if found.kind is Kind.INCREMENTAL:
-            return Cost(2 * d, 2 * d, d, kept)
-        case Way.DELTA:
-            return Cost(2 * d, found.state**2 * d + 2 * d, 0, kept)
-        case Way.TWO_STACK:
-            return Cost(d, 3 * d, 0, kept)
-        case Way.DEQUE:
-            return Cost(d, 2 * d, 0, kept)
-        case Way.QUEUE:
-            return Cost(d, 0, 0, kept)
-        case Way.RANKED:
-            return Cost(2 * d, 2 * d * max(n.bit_length(), 1), 0, kept)
+        case CoreMethod.DELTA if found.kind is CoreKind.INCREMENTAL:
+            return SlideCost(2 * d, 2 * d, d, kept)
+        case CoreMethod.DELTA:
+            return SlideCost(2 * d, found.state**2 * d + 2 * d, 0, kept)
+        case CoreMethod.TWO_STACK:
+            return SlideCost(d, 3 * d, 0, kept)
+        case CoreMethod.DEQUE:
+            return SlideCost(d, 2 * d, 0, kept)
+        case CoreMethod.QUEUE:
+            return SlideCost(d, 0, 0, kept)
+        case CoreMethod.RANKED:
+            return SlideCost(2 * d, 2 * d * max(n.bit_length(), 1), 0, kept)
     return blocking(n)
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """Both ways for one model."""
 
     n: int
     d: int
-    blocking: Cost
-    incremental: Cost
+    blocking: SlideCost
+    incremental: SlideCost
 
     @property
     def pays(self) -> bool:
@@ -77,7 +77,7 @@ class Estimate:
         return self.incremental.calls < self.blocking.calls
 
 
-def estimate(model: Model, n: int, d: int = 1) -> Estimate:
+def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
     """
     >>> from slicemill.model import expression
     >>> found = estimate(expression("sum(x^2)"), n=1000)
@@ -88,7 +88,7 @@ def estimate(model: Model, n: int, d: int = 1) -> Estimate:
     for found in model.classes:
         again += blocking(n)
         kept += incremental(found, n, d)
-    return Estimate(n, d, again, kept)
+    return CostEstimate(n, d, again, kept)
 
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:

@@ -22,13 +22,13 @@ from typing import TypeAlias
 from slicemill.model.graphs import vectors
 from slicemill.model.graphs.graph import Op
 from slicemill.model.graphs.vectors import Function, Vector
-from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulator
+from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulation
 from slicemill.model.parse import parse
 from slicemill.model.scalars import evaluate, exact
 from slicemill.model.terms import Expr, ModelError
 
 # Operators beyond those of the expression language.
-CONCATENATION = Accumulator(
+CONCATENATION = Accumulation(
     "concat", lambda left, right: (*left, *right), (), commutative=False, lift=lambda x: (x,), exact=True
 )
 OPERATORS = {accumulator.symbol: accumulator for accumulator in ACCUMULATORS.values()} | {
@@ -37,7 +37,7 @@ OPERATORS = {accumulator.symbol: accumulator for accumulator in ACCUMULATORS.val
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class FlowInput:
     name: str = "X"
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FlowStep:
     """An operator on flows. `text` stands in its brackets, `functions` are the parsed expressions of T."""
 
     op: Op
@@ -70,24 +70,24 @@ class Step:
         return self.op is Op.F and not self.text.startswith("where ")
 
     @property
-    def accumulator(self) -> Accumulator:
+    def accumulator(self) -> Accumulation:
         return OPERATORS[self.text]
 
 
-Flow: TypeAlias = Input | Step
+Flow: TypeAlias = FlowInput | FlowStep
 
 
-def transform(function: Expr, of: Flow) -> Step:
-    return Step(Op.T, str(function), (of,), (function,), tail=True)
+def transform(function: Expr, of: Flow) -> FlowStep:
+    return FlowStep(Op.T, str(function), (of,), (function,), tail=True)
 
 
-def step(op: Op, text: str, *inputs: Flow) -> Step:
+def step(op: Op, text: str, *inputs: Flow) -> FlowStep:
     """An operator, checked."""
     if op is Op.T:
         parts = [part.strip() for part in text.split(";")]
         tail = len(parts) == 1 or parts[-1] in ("…", "...")
         functions = tuple(parse(part) for part in parts if part not in ("…", "..."))
-        return Step(op, text, inputs, functions, tail)
+        return FlowStep(op, text, inputs, functions, tail)
     known = {
         Op.AC: text in OPERATORS,
         Op.A: text in SEARCHES or text.startswith(("first ", "where ")),
@@ -95,7 +95,7 @@ def step(op: Op, text: str, *inputs: Flow) -> Step:
     }
     if not known.get(op, True):
         raise ModelError(f"{op}[{text}] is no operator of models")
-    return Step(op, text, inputs)
+    return FlowStep(op, text, inputs)
 
 
 _STEP = re.compile(r"\s*(?:(T|Ac|A|F|P)\[([^\]]*)\]|(M)\(|([A-Z]\w*))\s*")
@@ -121,7 +121,7 @@ def _flow(text: str, whole: str) -> tuple[Flow, str]:
     rest = text[match.end() :]
     letter, inner, merge, name = match.groups()
     if name is not None:
-        return Input(name), rest
+        return FlowInput(name), rest
     if merge is not None:
         left, rest = _flow(rest, whole)
         if not rest.startswith(","):
@@ -130,7 +130,7 @@ def _flow(text: str, whole: str) -> tuple[Flow, str]:
         if not rest.startswith(")"):
             raise ModelError(f"M( is not closed in {whole}")
         return step(Op.M, "", left, right), rest[1:].lstrip()
-    of: Flow = Input()
+    of: Flow = FlowInput()
     if rest.startswith("·"):
         of, rest = _flow(rest[1:], whole)
     return step(Op(letter), inner.strip(), of), rest
@@ -138,7 +138,7 @@ def _flow(text: str, whole: str) -> tuple[Flow, str]:
 
 def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
     """The vector that comes out."""
-    if isinstance(of, Input):
+    if isinstance(of, FlowInput):
         if of.name not in given:
             raise ModelError(f"there is no vector {of.name}")
         return tuple(map(exact, given[of.name]))
@@ -146,7 +146,7 @@ def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
     return _applied(of, inputs)
 
 
-def _applied(of: Step, inputs: list[Vector]) -> Vector:
+def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:
     first = inputs[0]
     word, _, argument = of.text.partition(" ")
     match of.op:

@@ -17,12 +17,12 @@ from slicemill.model.model import Model
 from slicemill.model.naive import uniform_parts
 from slicemill.model.terms import (
     DIMENSION,
-    Aggregate,
     Apply,
-    Column,
     Expr,
     Number,
+    Parameter,
     Symbol,
+    WindowAggregation,
     shown,
     transformed,
 )
@@ -40,7 +40,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FilteredCore:
     """A core of the tuples that pass some conditions."""
 
     core: Core
@@ -48,7 +48,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Joint:
+class JointModels:
     """What is kept for several models.
 
     `places[m][k]` is where core k of model m is kept; `results` and `lets` are formulas in which `c0`, `c1`
@@ -56,7 +56,7 @@ class Joint:
     """
 
     models: tuple[Model, ...]
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[FilteredCore] = field(default_factory=list)
     conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
     places: list[list[int]] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
@@ -72,18 +72,18 @@ class Joint:
         return [number for number, places in enumerate(self.places) if place in places]
 
 
-def joint(models: Sequence[Model], *, finite: bool) -> Joint:
+def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
     """
     >>> from slicemill.model import expression
     >>> models = [expression("mean(x)"), expression("slope(x, y)")]
     >>> [len(joint(models, finite=finite).kept) for finite in (True, False)]
     [5, 7]
     """
-    found = Joint(tuple(models))
+    found = JointModels(tuple(models))
     for model in models:
         conditions = conditions_of(model)
         kept = frozenset(
-            condition for condition in conditions if not (finite and isinstance(condition.of, Column))
+            condition for condition in conditions if not (finite and isinstance(condition.of, Parameter))
         )
         found.conditions.append(kept)
         _Placing(found, model, kept).place()
@@ -93,7 +93,7 @@ def joint(models: Sequence[Model], *, finite: bool) -> Joint:
 class _Placing:
     """Finds a place for the cores of one model."""
 
-    def __init__(self, into: Joint, model: Model, conditions: frozenset[Condition]) -> None:
+    def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
         self._into, self._model, self._conditions = into, model, conditions
         self._lets = dict(model.lets)
         self._places: dict[int, int] = {}
@@ -109,7 +109,7 @@ class _Placing:
                 names = {name: self._let(name) for name in core.scalars}
                 transform = transformed(core.transform, lambda e: _symbol(e, names))
                 core = replace(core, transform=transform, scalars=tuple(names.values()))
-            kept, all_kept = Kept(core, self._conditions), self._into.kept
+            kept, all_kept = FilteredCore(core, self._conditions), self._into.kept
             if kept not in all_kept:
                 all_kept.append(kept)
             self._places[number] = all_kept.index(kept)
@@ -127,7 +127,7 @@ class _Placing:
         if not isinstance(part, Symbol) or part.name in self._into.lets:
             return None
         core = self._into.kept[int(part.name.removeprefix("c"))].core
-        return DIMENSION if core.counts else Aggregate(core.aggregate, core.argument, core.options)
+        return DIMENSION if core.counts else WindowAggregation(core.aggregate, core.argument, core.options)
 
     def _named(self, expr: Expr) -> Expr:
         def change(part: Expr) -> Expr | None:
@@ -149,7 +149,7 @@ def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[st
     """The model over other columns, its cores in the form that these have."""
 
     def change(part: Expr) -> Expr | None:
-        return Column(names[part.name]) if isinstance(part, Column) else None
+        return Parameter(names[part.name]) if isinstance(part, Parameter) else None
 
     parsed = transformed(model.parsed, change)
     found = collect(parsed)
@@ -177,7 +177,7 @@ def conditions_of(model: Model) -> frozenset[Condition]:
 def _needed(expr: Expr) -> frozenset[Expr]:
     """Columns, and what may have no value although its columns do."""
     match expr:
-        case Column():
+        case Parameter():
             return frozenset({expr})
         case Apply("where", (condition, yes, no)):
             # A branch that is not taken needs no value.

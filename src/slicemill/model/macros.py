@@ -13,11 +13,11 @@ from slicemill.model.terms import (
     DIMENSION,
     ONE,
     ZERO,
-    Aggregate,
     Apply,
     Expr,
     ModelError,
     Number,
+    WindowAggregation,
     number,
 )
 
@@ -44,7 +44,7 @@ def _over(left: Expr, right: Expr) -> Expr:
 
 
 def _sum(expr: Expr) -> Expr:
-    return Aggregate("sum", expr)
+    return WindowAggregation("sum", expr)
 
 
 def _root(expr: Expr) -> Expr:
@@ -52,7 +52,7 @@ def _root(expr: Expr) -> Expr:
 
 
 def _scatter(x: Expr, y: Expr) -> Expr:
-    """n²·cov(x, y): whole numbers stay whole numbers."""
+    """n²·cov(x, y): integers stay integers."""
     return _minus(_times(N, _sum(_times(x, y))), _times(_sum(x), _sum(y)))
 
 

@@ -61,7 +61,7 @@ class MonotoneDeque:
         return len(self._candidates)
 
 
-class TwoStacks:
+class TwoStackWindow:
     """Any associative operator, commutative or not. `combined` counts how often it was applied."""
 
     def __init__(self, combine: Callable[[Any, Any], Any], identity: Any) -> None:

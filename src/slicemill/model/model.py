@@ -17,12 +17,12 @@ from slicemill.model.terms import (
     AGE,
     CONDITIONS,
     POSITION,
-    Aggregate,
     Apply,
-    Column,
     Expr,
     ModelError,
+    Parameter,
     Symbol,
+    WindowAggregation,
     shown,
     transformed,
     walk,
@@ -64,7 +64,9 @@ class Model:
     def finalisation(self) -> str:
         """The result as a formula of the cores."""
         named: dict[str, Expr] = {
-            f"c{k}": Symbol("n") if core.counts else Aggregate(core.aggregate, core.argument, core.options)
+            f"c{k}": Symbol("n")
+            if core.counts
+            else WindowAggregation(core.aggregate, core.argument, core.options)
             for k, core in enumerate(self.cores)
         }
         return shown(transformed(self.result, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
@@ -72,7 +74,7 @@ class Model:
     @property
     def is_condition(self) -> bool:
         """Is its value true or false, not a number?"""
-        if isinstance(self.parsed, Aggregate):
+        if isinstance(self.parsed, WindowAggregation):
             return self.parsed.name in ("all", "any")
         return isinstance(self.parsed, Apply) and self.parsed.function in CONDITIONS
 
@@ -104,7 +106,7 @@ def expression(
 ) -> Model:
     """The model that a text describes. Without `parameters` these are its columns, in order of appearance."""
     parsed = parse(text)
-    used = tuple(dict.fromkeys(part.name for part in walk(parsed) if isinstance(part, Column)))
+    used = tuple(dict.fromkeys(part.name for part in walk(parsed) if isinstance(part, Parameter)))
     wanted = used if parameters is None else tuple(parameters)
     if len(set(wanted)) < len(wanted):
         raise ModelError(f"the parameters ({', '.join(wanted)}) name a column twice")

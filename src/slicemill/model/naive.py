@@ -15,7 +15,7 @@ from typing import cast
 
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.scalars import Value, evaluate, exact
-from slicemill.model.terms import Aggregate, Apply, Column, Expr, Let, Symbol, children, walk
+from slicemill.model.terms import Apply, Expr, Let, Parameter, Symbol, WindowAggregation, children, walk
 
 
 class Nulls(StrEnum):
@@ -51,7 +51,7 @@ def value(
 
 def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str, Value]) -> Value:
     match expr:
-        case Aggregate(name, argument, options):
+        case WindowAggregation(name, argument, options):
             # A value of the window that does not exist is not there for its elements, even if there is none.
             if any(names.get(part.name, 0) is None for part in walk(argument) if isinstance(part, Symbol)):
                 return None
@@ -74,8 +74,8 @@ def accumulated(aggregate: str, values: Sequence[Value], options: Sequence[Fract
     return cast(Value, SEARCHES[aggregate].find(values, *options))
 
 
-def _aggregates(expr: Expr) -> list[Aggregate]:
-    return [part for part in walk(expr) if isinstance(part, Aggregate)]
+def _aggregates(expr: Expr) -> list[WindowAggregation]:
+    return [part for part in walk(expr) if isinstance(part, WindowAggregation)]
 
 
 def uniform_parts(expr: Expr) -> list[Expr]:
@@ -87,7 +87,7 @@ def uniform_parts(expr: Expr) -> list[Expr]:
     """
     parts = list(walk(expr))
     if not any(isinstance(part, Symbol) and part.name != "pi" for part in parts):
-        return [expr] if any(isinstance(part, Column) for part in parts) else []
+        return [expr] if any(isinstance(part, Parameter) for part in parts) else []
     if isinstance(expr, Apply) and expr.function == "where":
         # A branch that is not taken needs no value.
         return uniform_parts(expr.arguments[0])

@@ -16,7 +16,7 @@ def _same(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulator:
+class Accumulation:
     """⊕: `combine` with its `identity`; `inverse` undoes an element.
 
     Some operators can be undone only on a wider domain, into which `lift` takes an element and from which
@@ -66,7 +66,7 @@ def _is_true(value: Any) -> int:
     return int(bool(value))
 
 
-_PRODUCT = Accumulator(
+_PRODUCT = Accumulation(
     "×",
     _pairs,
     (Fraction(1), 0),
@@ -75,7 +75,7 @@ _PRODUCT = Accumulator(
     lower=lambda pair: Fraction(0) if pair[1] else pair[0],
     counter="zeros",
 )
-_ALL = Accumulator(
+_ALL = Accumulation(
     "and",
     operator.add,
     0,
@@ -85,7 +85,7 @@ _ALL = Accumulator(
     counter="elements that are false",
     exact=True,
 )
-_ANY = Accumulator(
+_ANY = Accumulation(
     "or",
     operator.add,
     0,
@@ -96,13 +96,13 @@ _ANY = Accumulator(
     exact=True,
 )
 
-ACCUMULATORS: dict[str, Accumulator] = {
-    "sum": Accumulator("+", operator.add, Fraction(0), operator.neg),
+ACCUMULATORS: dict[str, Accumulation] = {
+    "sum": Accumulation("+", operator.add, Fraction(0), operator.neg),
     "prod": _PRODUCT,
-    "xor": Accumulator("xor", _xor, Fraction(0), _same, exact=True),
+    "xor": Accumulation("xor", _xor, Fraction(0), _same, exact=True),
     "all": _ALL,
     "any": _ANY,
-    "gcd": Accumulator("gcd", _gcd, Fraction(0), exact=True),
+    "gcd": Accumulation("gcd", _gcd, Fraction(0), exact=True),
 }
 
 

@@ -22,14 +22,14 @@ from slicemill.model.terms import (
     DIMENSION,
     PI,
     POSITION,
-    Aggregate,
     Apply,
-    Column,
     Expr,
     Let,
     ModelError,
     Number,
+    Parameter,
     Symbol,
+    WindowAggregation,
 )
 
 # j is n - i: how many elements are newer.
@@ -131,7 +131,7 @@ class _Parser:
             self._fail("expected a value", token)
         if token.text in self._bound:
             return Symbol(token.text)
-        return RESERVED.get(token.text) or Column(token.text)
+        return RESERVED.get(token.text) or Parameter(token.text)
 
     def _let(self) -> Expr:
         name = self._take()
@@ -165,7 +165,9 @@ class _Parser:
         if function in ACCUMULATORS or function in SEARCHES:
             options = SEARCHES[function].options if function in SEARCHES else 0
             self._check_count(name, len(arguments), (1 + options,))
-            return Aggregate(function, arguments[0], tuple(self._constant(a, name) for a in arguments[1:]))
+            return WindowAggregation(
+                function, arguments[0], tuple(self._constant(a, name) for a in arguments[1:])
+            )
         if function in FUNCTIONS:
             self._check_count(name, len(arguments), FUNCTIONS[function].takes)
             return Apply(function, tuple(arguments))

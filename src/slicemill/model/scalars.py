@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from slicemill.model.terms import PI, Apply, Column, Expr, ModelError, Number, Symbol
+from slicemill.model.terms import PI, Apply, Expr, ModelError, Number, Parameter, Symbol
 
 Value: TypeAlias = Fraction | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ModelFunction:
     takes: tuple[int, ...]
     compute: Callable[..., Any]
 
@@ -86,18 +86,18 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "or": lambda left, right: bool(left or right),
 }
 
-FUNCTIONS: dict[str, Function] = {
-    "sqrt": Function((1,), root),
-    "abs": Function((1,), abs),
-    "sign": Function((1,), lambda x: Fraction((x > 0) - (x < 0))),
-    "floor": Function((1,), lambda x: Fraction(math.floor(x))),
-    "ceil": Function((1,), lambda x: Fraction(math.ceil(x))),
-    "log": Function((1,), math.log),
-    "exp": Function((1,), math.exp),
-    "sin": Function((1,), math.sin),
-    "cos": Function((1,), math.cos),
-    "nonnegative": Function((1,), lambda x: max(x, Fraction(0))),
-    "where": Function((3,), lambda condition, yes, no: yes if condition else no),
+FUNCTIONS: dict[str, ModelFunction] = {
+    "sqrt": ModelFunction((1,), root),
+    "abs": ModelFunction((1,), abs),
+    "sign": ModelFunction((1,), lambda x: Fraction((x > 0) - (x < 0))),
+    "floor": ModelFunction((1,), lambda x: Fraction(math.floor(x))),
+    "ceil": ModelFunction((1,), lambda x: Fraction(math.ceil(x))),
+    "log": ModelFunction((1,), math.log),
+    "exp": ModelFunction((1,), math.exp),
+    "sin": ModelFunction((1,), math.sin),
+    "cos": ModelFunction((1,), math.cos),
+    "nonnegative": ModelFunction((1,), lambda x: max(x, Fraction(0))),
+    "where": ModelFunction((3,), lambda condition, yes, no: yes if condition else no),
 }
 
 _ALL = {name: _defined(compute) for name, compute in _OPERATORS.items()}
@@ -113,7 +113,7 @@ def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:
     match expr:
         case Number(value):
             return value
-        case Column(name) | Symbol(name) if name in names:
+        case Parameter(name) | Symbol(name) if name in names:
             return names[name]
         case Symbol() if expr == PI:
             return math.pi

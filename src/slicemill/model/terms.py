@@ -2,7 +2,7 @@
 
 One tree serves both levels: over the elements of a window (inside an aggregate) and over single values.
 
->>> add(Column("x"), Number(Fraction(1, 2)))
+>>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5
 """
 
@@ -37,7 +37,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Parameter:
     """A parameter of the model: a component of each element."""
 
     name: str
@@ -68,7 +68,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class WindowAggregation:
     """An aggregate over the window; `options` are its constants, as in `quantile(x, 0.9)`."""
 
     name: str
@@ -89,7 +89,7 @@ class Let:
         return shown(self)
 
 
-Expr: TypeAlias = Number | Column | Symbol | Apply | Aggregate | Let
+Expr: TypeAlias = Number | Parameter | Symbol | Apply | WindowAggregation | Let
 
 DIMENSION, POSITION, AGE, PI = Symbol("n"), Symbol("i"), Symbol("age"), Symbol("pi")
 FROM_NEWEST = Symbol("j")  # n - i: how many elements are newer
@@ -117,7 +117,7 @@ def multiply(left: Expr, right: Expr) -> Expr:
 def children(expr: Expr) -> tuple[Expr, ...]:
     if isinstance(expr, Apply):
         return expr.arguments
-    if isinstance(expr, Aggregate):
+    if isinstance(expr, WindowAggregation):
         return (expr.argument,)
     return (expr.value, expr.body) if isinstance(expr, Let) else ()
 
@@ -133,8 +133,8 @@ def transformed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """The expression with what `change` gives in place of each part, the innermost first."""
     if isinstance(expr, Apply):
         expr = Apply(expr.function, tuple(transformed(child, change) for child in expr.arguments))
-    elif isinstance(expr, Aggregate):
-        expr = Aggregate(expr.name, transformed(expr.argument, change), expr.options)
+    elif isinstance(expr, WindowAggregation):
+        expr = WindowAggregation(expr.name, transformed(expr.argument, change), expr.options)
     elif isinstance(expr, Let):
         expr = Let(expr.name, transformed(expr.value, change), transformed(expr.body, change))
     changed = change(expr)
@@ -153,9 +153,9 @@ def _text(expr: Expr) -> tuple[str, int]:
             if value.denominator == 1:
                 return str(value.numerator), _STRONGEST if value >= 0 else _STRENGTH["neg"]
             return _fraction(value)
-        case Column(name) | Symbol(name):
+        case Parameter(name) | Symbol(name):
             return name, _STRONGEST
-        case Aggregate(name, argument, options):
+        case WindowAggregation(name, argument, options):
             return f"{name}({', '.join([shown(argument), *map(_plain, options)])})", _STRONGEST
         case Let(name, value, body):
             return f"let {name} = {shown(value)} in {shown(body)}", 0

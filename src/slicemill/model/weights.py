@@ -162,7 +162,7 @@ def _factor(atom: Expr, variable: Symbol) -> tuple[Term, ...] | None:
     return None
 
 
-def _power(base: Fraction, line: _Line) -> tuple[Term, ...] | None:
+def _power(base: Fraction, line: _LinearForm) -> tuple[Term, ...] | None:
     if line.turns or (base < 0 and line.slope.denominator != 1) or line.start:
         return None
     if line.slope.denominator == 1:
@@ -171,7 +171,7 @@ def _power(base: Fraction, line: _Line) -> tuple[Term, ...] | None:
     return (Term(1, 0, Mode(rate=Fraction(math.log(base)) * line.slope)),)
 
 
-def _wave(name: str, line: _Line) -> tuple[Term, ...]:
+def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
     """cos a = (e^ja + e^-ja)/2, and sin a = (e^ja - e^-ja)/2j."""
     mode = Mode(turns=line.turns / 2, frequency=line.slope)
     half = cmath.exp(1j * line.start) / (2j if name == "sin" else 2)
@@ -179,7 +179,7 @@ def _wave(name: str, line: _Line) -> tuple[Term, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _LinearForm:
     """slope·u + turns·π·u + start"""
 
     slope: Fraction
@@ -187,7 +187,7 @@ class _Line:
     start: float
 
 
-def _line(expr: Expr, variable: Symbol) -> _Line | None:
+def _line(expr: Expr, variable: Symbol) -> _LinearForm | None:
     slope, turns, start = Fraction(0), Fraction(0), 0.0
     for monomial, factor in polynomial(expr).terms:
         powers = dict(monomial)
@@ -199,7 +199,7 @@ def _line(expr: Expr, variable: Symbol) -> _Line | None:
             slope += factor
         else:
             start += float(factor) * (math.pi if PI in powers else 1)
-    return _Line(slope, turns, start)
+    return _LinearForm(slope, turns, start)
 
 
 def symbols_of(expr: Expr) -> frozenset[str]:

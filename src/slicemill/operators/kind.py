@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from slicemill.esl.types.catalog import Catalog, TimestampKind
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words
 
@@ -129,6 +129,6 @@ class OperatorKind(Generic[S]):
 
 def longest_us(windows: Iterable[Window]) -> int | None:
     """The longest of some windows; None where one never ends or counts rows."""
-    lengths = [window.extent if window.frame is Frame.RANGE else None for window in windows]
+    lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
     return max(known) if len(known) == len(lengths) else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Schema
 from slicemill.rows import Row, Timed
 from slicemill.scalar.rows import compile_expression
@@ -95,7 +95,7 @@ def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
     return lambda row: evaluate(row) is True
 
 
-def row_of_items(items: Sequence[Item], schema: Schema) -> Callable[[Row], Row]:
+def row_of_items(items: Sequence[SelectItem], schema: Schema) -> Callable[[Row], Row]:
     return row_of_expressions([item.expr for item in items], schema)
 
 

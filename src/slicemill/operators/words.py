@@ -9,7 +9,7 @@ from typing import TypeAlias
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 
 Fact: TypeAlias = tuple[str, str]
 
@@ -47,7 +47,7 @@ def partition(exprs: Sequence[Expr]) -> tuple[Fact, ...]:
     return (("partition by", ", ".join(render(expr) for expr in exprs)),) if exprs else ()
 
 
-def grouped(calls: Sequence[AggregateCall], group_by: Sequence[Item]) -> tuple[Fact, ...]:
+def grouped(calls: Sequence[AggregateCall], group_by: Sequence[SelectItem]) -> tuple[Fact, ...]:
     facts = [("compute", ", ".join(call_text(call) for call in calls))] if calls else []
     if group_by:
         facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))

@@ -16,8 +16,8 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.types.query import Continuous, Frame, Input, Select, Union
-from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.coalesce.spec import Coalesce
@@ -114,12 +114,12 @@ class _Builder:
     # -- queries ---------------------------------------------------------------------------------------
 
     def query(self, query: Continuous, name: str) -> Node:
-        if isinstance(query, Union):
+        if isinstance(query, UnionQuery):
             branches = tuple(self.query(branch, name) for branch in query.branches)
             return self.add(f"{name}: union", Merge(), branches, query.schema)
         return self._select(query, name)
 
-    def _select(self, select: Select, name: str) -> Node:
+    def _select(self, select: SelectQuery, name: str) -> Node:
         node = self._inputs(select, name)
         if select.coalesce is not None:
             node = self._coalesce(select, node, name)
@@ -137,13 +137,13 @@ class _Builder:
     def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
         return node if condition is None else self.add(name, Filter(condition), (node,), node.schema)
 
-    def _input(self, entry: Input, name: str) -> Node:
+    def _input(self, entry: QueryInput, name: str) -> Node:
         if entry.query is not None:
             return self.query(entry.query, f"{name}.{entry.alias}")
         assert entry.relation is not None
         return self.relation(entry.relation)
 
-    def _inputs(self, select: Select, name: str) -> Node:
+    def _inputs(self, select: SelectQuery, name: str) -> Node:
         """Streams are joined first, then each finite relation is looked up; conditions run where they can."""
         if len(select.inputs) == 1:
             node = self._input(select.inputs[0], name)
@@ -165,7 +165,7 @@ class _Builder:
         return self._filter(node, conjunction(tuple(pending)), f"{name}: where")
 
     def _join(
-        self, select: Select, streams: list[Input], first: Node, pending: list[Expr], name: str
+        self, select: SelectQuery, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
     ) -> Node:
         inputs = (first, *(self._input(entry, name) for entry in streams[1:]))
         columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
@@ -179,7 +179,7 @@ class _Builder:
         )
         return self.add(f"{name}: join", join, inputs, schema)
 
-    def _aggregate(self, select: Select, node: Node, name: str) -> Node:
+    def _aggregate(self, select: SelectQuery, node: Node, name: str) -> Node:
         groups = [Column(item.name, item.expr.type) for item in select.group_by]
         columns = [column for call in select.aggregates for column in call.columns]
         streams = _stream_inputs(select)
@@ -200,7 +200,7 @@ class _Builder:
         relation = RelationAggregate(select.group_by, select.aggregates, windows, select.slide, where)
         return self.add(f"{name}: aggregate", relation, (node,), Schema((*groups, *columns)))
 
-    def _coalesce(self, select: Select, node: Node, name: str) -> Node:
+    def _coalesce(self, select: SelectQuery, node: Node, name: str) -> Node:
         coalesce = select.coalesce
         assert coalesce is not None
         operator = Coalesce(
@@ -215,16 +215,19 @@ class _Builder:
         return self._filter(node, coalesce.after, f"{name}: valid")
 
 
-def _counts_rows(select: Select) -> bool:
+def _counts_rows(select: SelectQuery) -> bool:
     """Do aggregates range over the last rows of one stream? Then WHERE comes after the window."""
     window = select.inputs[0].window
     return (
-        bool(select.aggregates) and not select.running and window is not None and window.frame is Frame.ROWS
+        bool(select.aggregates)
+        and not select.running
+        and window is not None
+        and window.frame is FrameUnit.ROWS
     )
 
 
-def _stream_inputs(query: Continuous) -> list[Input]:
-    if isinstance(query, Union):
+def _stream_inputs(query: Continuous) -> list[QueryInput]:
+    if isinstance(query, UnionQuery):
         return [entry for branch in query.branches for entry in _stream_inputs(branch)]
     return [entry for entry in query.inputs if not entry.finite]
 
@@ -235,7 +238,7 @@ def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
     return kinds.pop() if len(kinds) == 1 else TimestampKind.EXTERNAL
 
 
-def _time_of(entry: Input) -> Column:
+def _time_of(entry: QueryInput) -> Column:
     """The time of a joined tuple, beside the columns of all."""
     return Column("_ts", TIMESTAMP).of(entry.alias)
 
@@ -253,5 +256,5 @@ def _take(pending: list[Expr], schema: Schema) -> Expr | None:
     return conjunction(ready)
 
 
-def _is_identity(items: tuple[Item, ...], schema: Schema) -> bool:
+def _is_identity(items: tuple[SelectItem, ...], schema: Schema) -> bool:
     return tuple((i.name, i.expr) for i in items) == tuple((c.name, ColumnRef.to(c)) for c in schema)

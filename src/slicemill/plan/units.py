@@ -49,7 +49,7 @@ class Unit:
 
 
 @dataclass(slots=True)
-class _Making:
+class _UnitBuilder:
     """A unit to which outputs are added."""
 
     nodes: set[str] = field(default_factory=set)
@@ -61,12 +61,12 @@ def cut(graph: QueryGraph) -> tuple[Unit, ...]:
     """The units of a graph, those that feed others first."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
     position = {node_id: number for number, node_id in enumerate(graph.nodes)}
-    made: dict[str, _Making] = {}
+    made: dict[str, _UnitBuilder] = {}
     for node in graph:
         if node.id not in kept or not node.inputs:
             continue
         nodes, inputs = _between_logs(graph, node, kept)
-        unit = made.setdefault(_name(graph, node, nodes, inputs, kept), _Making())
+        unit = made.setdefault(_name(graph, node, nodes, inputs, kept), _UnitBuilder())
         unit.nodes |= nodes
         unit.inputs |= inputs
         unit.outputs.append((node.id, kept[node.id]))

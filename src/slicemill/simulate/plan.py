@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.streams.spec import Source as SourceOperator
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
@@ -35,7 +35,7 @@ Told = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SimulationRequest:
     """What the user asks for; lengths of time in seconds."""
 
     rates: Sequence[str]
@@ -54,31 +54,33 @@ class Wish:
         return self.cores or os.cpu_count() or 1
 
 
-def simulate(source: Source, wish: Wish, as_json: bool) -> None:
+def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> None:
     """Print what would happen; mistakes in what is asked for come before anything is measured."""
     catalog = bind(source).catalog
     units, streams = _units_and_streams(catalog)
     if not units:
         raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
-    if wish.home is not None and wish.costs is not None:
+    if request.home is not None and request.costs is not None:
         raise SlicemillError("costs come from --home or from --costs, not from both")
-    if min(wish.duration_s, wish.every_s, wish.validate_s or 1.0) < _SHORTEST_S:
+    if min(request.duration_s, request.every_s, request.validate_s or 1.0) < _SHORTEST_S:
         raise SlicemillError("lengths of time are a millisecond at least")
-    traffic = parse_rates(wish.rates, streams)
-    names = list(dict.fromkeys(policy_named(name).name for name in wish.policies))
-    known = _known_costs(wish, catalog, units)
-    if known is not None and wish.validate_s is None:
+    traffic = parse_rates(request.rates, streams)
+    names = list(dict.fromkeys(policy_named(name).name for name in request.policies))
+    known = _known_costs(request, catalog, units)
+    if known is not None and request.validate_s is None:
         costs, tried = known, None
     else:
-        costs, tried = _on_spark(source, wish, traffic, names, known)
-    if wish.save is not None:
-        wish.save.write_text(costs.to_json(), encoding="utf-8")
-    outcomes = _rehearsed(costs, wish, names, polls(traffic, wish.every_s, wish.duration_s, wish.seed))
-    (_print_json if as_json else _print)(source, wish, traffic, costs, outcomes, tried)
+        costs, tried = _on_spark(source, request, traffic, names, known)
+    if request.save is not None:
+        request.save.write_text(costs.to_json(), encoding="utf-8")
+    outcomes = _rehearsed(
+        costs, request, names, polls(traffic, request.every_s, request.duration_s, request.seed)
+    )
+    (_print_json if as_json else _print)(source, request, traffic, costs, outcomes, tried)
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class PolicyTrials:
     """The same arrivals predicted and measured."""
 
     predicted: Mapping[str, Outcome]
@@ -88,57 +90,61 @@ class Tried:
 def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
     """The logs that each unit writes, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
-    streams = {op.stream for node in graph.sources if isinstance(op := node.operator, SourceOperator)}
+    streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}
     return units, sorted(streams)
 
 
-def _known_costs(wish: Wish, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
-    if wish.home is not None:
+def _known_costs(request: SimulationRequest, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
+    if request.home is not None:
         from slicemill.simulate.trial_home import costs_of_home
 
-        return costs_of_home(wish.home, catalog)
-    if wish.costs is None:
+        return costs_of_home(request.home, catalog)
+    if request.costs is None:
         return None
     try:
-        text = wish.costs.read_text(encoding="utf-8")
+        text = request.costs.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise SlicemillError(f"cannot read {wish.costs}") from None
-    costs = costs_from_json(text, str(wish.costs))
+        raise SlicemillError(f"cannot read {request.costs}") from None
+    costs = costs_from_json(text, str(request.costs))
     if {unit.id: {output.log for output in unit.outputs} for unit in costs.units} != units:
-        raise SlicemillError(f"{wish.costs} has the costs of other queries; measure again with --save")
+        raise SlicemillError(f"{request.costs} has the costs of other queries; measure again with --save")
     return costs
 
 
 def _on_spark(
-    source: Source, wish: Wish, traffic: Mapping[str, Traffic], policies: Sequence[str], known: Costs | None
-) -> tuple[Costs, Tried | None]:
+    source: SourceText,
+    request: SimulationRequest,
+    traffic: Mapping[str, Traffic],
+    policies: Sequence[str],
+    known: Costs | None,
+) -> tuple[Costs, PolicyTrials | None]:
     # Spark takes seconds to import and start; a mistake should be told before.
     from slicemill.engine.session import local_session
-    from slicemill.simulate.trial import Samples, measure
+    from slicemill.simulate.trial import TrialSamples, measure
     from slicemill.simulate.trial_run import try_policies
 
     with _telling() as tell:
         tell("starting Spark", 0.0)
-        spark = local_session(wish.some_cores)
+        spark = local_session(request.some_cores)
         try:
-            samples = Samples(mean_rates(traffic))
-            costs = known or measure(spark, source, wish.every_s, samples, tell)
-            if wish.validate_s is None:
+            samples = TrialSamples(mean_rates(traffic))
+            costs = known or measure(spark, source, request.every_s, samples, tell)
+            if request.validate_s is None:
                 return costs, None
-            arrivals = polls(traffic, wish.every_s, wish.validate_s, wish.seed)
-            predicted = _rehearsed(costs, wish, policies, arrivals)
+            arrivals = polls(traffic, request.every_s, request.validate_s, request.seed)
+            predicted = _rehearsed(costs, request, policies, arrivals)
             measured = try_policies(spark, source, policies, arrivals, costs, samples, tell)
-            return costs, Tried(predicted, measured)
+            return costs, PolicyTrials(predicted, measured)
         finally:
             spark.stop()
 
 
 def _rehearsed(
-    costs: Costs, wish: Wish, policies: Sequence[str], arrivals: Sequence[Poll]
+    costs: Costs, request: SimulationRequest, policies: Sequence[str], arrivals: Sequence[Poll]
 ) -> dict[str, Outcome]:
     return {
-        name: rehearse(costs, wish.some_cores, Chooser(policy_named(name)), arrivals) for name in policies
+        name: rehearse(costs, request.some_cores, Chooser(policy_named(name)), arrivals) for name in policies
     }
 
 
@@ -156,12 +162,12 @@ def _telling() -> Iterator[Told]:
 
 
 def _print(
-    source: Source,
-    wish: Wish,
+    source: SourceText,
+    request: SimulationRequest,
     traffic: Mapping[str, Traffic],
     costs: Costs,
     outcomes: Mapping[str, Outcome],
-    tried: Tried | None,
+    tried: PolicyTrials | None,
 ) -> None:
     console = Console()
     console.print(queries_table(f"{source.name}, predicted, by query", outcomes))
@@ -171,33 +177,33 @@ def _print(
         console.print()
     if tried is not None:
         for what, found in (("predicted", tried.predicted), ("measured on Spark", tried.measured)):
-            console.print(policies_table(f"{wish.validate_s:g} s, {what}", found))
+            console.print(policies_table(f"{request.validate_s:g} s, {what}", found))
             console.print()
         if len(outcomes) > 1:
             console.print(agreement_table(tried.predicted, tried.measured))
             console.print()
-    for line in verdict(costs, mean_rates(traffic), wish.some_cores, outcomes):
+    for line in verdict(costs, mean_rates(traffic), request.some_cores, outcomes):
         console.print(line, highlight=False)
     if any(asked.shape == "bursty" for asked in traffic.values()):
         console.print("The bursts are synthetic.", style="dim")
 
 
 def _print_json(
-    source: Source,
-    wish: Wish,
+    source: SourceText,
+    request: SimulationRequest,
     traffic: Mapping[str, Traffic],
     costs: Costs,
     outcomes: Mapping[str, Outcome],
-    tried: Tried | None,
+    tried: PolicyTrials | None,
 ) -> None:
     rates = mean_rates(traffic)
     found: dict[str, object] = {
         "file": source.name,
-        "cores": wish.some_cores,
+        "cores": request.some_cores,
         "rates": rates,
-        "duration_s": wish.duration_s,
-        "utilisation": float(f"{costs.utilisation(rates, wish.some_cores):.6g}"),
-        "verdict": list(verdict(costs, rates, wish.some_cores, outcomes)),
+        "duration_s": request.duration_s,
+        "utilisation": float(f"{costs.utilisation(rates, request.some_cores):.6g}"),
+        "verdict": list(verdict(costs, rates, request.some_cores, outcomes)),
         "policies": plain(outcomes),
     }
     if tried is not None:
@@ -206,7 +212,7 @@ def _print_json(
             for measure, (before, after, same, clear) in agreement(tried.predicted, tried.measured).items()
         }
         found["validation"] = {
-            "duration_s": wish.validate_s,
+            "duration_s": request.validate_s,
             "predicted": plain(tried.predicted),
             "measured": plain(tried.measured),
             "orders": orders,

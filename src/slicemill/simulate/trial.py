@@ -20,7 +20,7 @@ import pyarrow as pa
 from slicemill.engine.mill import Mill
 from slicemill.engine.unit import RunningUnit
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source
+from slicemill.esl import SourceText
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.capacity import Costs, UnitCost
@@ -43,7 +43,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(slots=True)
-class VirtualClock:
+class TrialClock:
     now: int
 
     def __call__(self) -> int:
@@ -51,7 +51,7 @@ class VirtualClock:
 
 
 @dataclass(slots=True)
-class Samples:
+class TrialSamples:
     """Rows of the streams of a script for a minute at these rates, read once for all its trials."""
 
     rates: Mapping[str, float]
@@ -70,7 +70,7 @@ class Samples:
 
 @contextmanager
 def opened_mill(
-    spark: SparkSession, source: Source, clock: Callable[[], int], policy: str = "fcfs"
+    spark: SparkSession, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
     """A mill with the queries of a script, in a home that goes with it.
 
@@ -108,14 +108,14 @@ class _Runs:
 
 def measure(
     spark: SparkSession,
-    source: Source,
+    source: SourceText,
     every_s: float,
-    samples: Samples,
+    samples: TrialSamples,
     progress: Progress,
     counted: Sequence[int] = _COUNTED,
 ) -> Costs:
     """Run each unit of a script alone over polls of several sizes. Time is virtual: nobody waits for rows."""
-    clock = VirtualClock(wall_clock_us())
+    clock = TrialClock(wall_clock_us())
     with opened_mill(spark, source, clock) as mill:
         progress("reading rows to measure with", 0.0)
         streams = samples.of(mill)

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source
+from slicemill.esl import SourceText
 from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 from slicemill.scheduling.traffic import Poll
-from slicemill.simulate.trial import Progress, Samples, opened_mill, stop_if_failed
+from slicemill.simulate.trial import Progress, TrialSamples, opened_mill, stop_if_failed
 from slicemill.simulate.trial_data import TrialStream
 from slicemill.time import US, wall_clock_us
 
@@ -38,11 +38,11 @@ _FEW_ROWS = 10
 
 def try_policies(
     spark: SparkSession,
-    source: Source,
+    source: SourceText,
     policies: Sequence[str],
     arrivals: Sequence[Poll],
     costs: Costs,
-    samples: Samples,
+    samples: TrialSamples,
     progress: Progress,
 ) -> dict[str, Outcome]:
     """Let rows in as they arrive in the rehearsal, twice under each policy, until all of them are through.

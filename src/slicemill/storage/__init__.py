@@ -1,1 +1,1 @@
-"""What lasts: segments, logs, the journal, checkpoints; all of it files in a home."""
+"""Durable storage: segments, logs, the journal and checkpoints, as files in a home."""

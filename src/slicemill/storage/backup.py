@@ -1,4 +1,4 @@
-"""Copies of homes, and homes of older formats brought forward."""
+"""Backup and upgrade of homes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,18 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 
 
 def upgrade_home(folder: Path) -> str:
-    """Bring a home to the current FORMAT, and say what was done."""
-    if read_format(folder) == 0:
-        raise FormatError(
-            f"home {folder} was made before there was a FORMAT: only the slicemill that wrote its state can "
-            "read it. Let that one finish its input, and give this one a home of its own"
-        )
+    """Bring a home to the current FORMAT, and say what was done.
+
+    FORMAT 2 has other names of unit fields and other digests of plans: state of FORMAT 1 belongs to no unit
+    of it.
+    """
     require_home(folder)
+    found = read_format(folder)
+    if found is not None and found < CURRENT:
+        made = f"has FORMAT {found}" if found else "was made before there was a FORMAT"
+        raise FormatError(
+            f"home {folder} {made}: only the slicemill that wrote its state can read it. "
+            "Let that one finish its input, and give this one a home of its own"
+        )
     check_format(folder)
     return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"

@@ -1,4 +1,4 @@
-"""What one journal record says: a `Change`, as plain JSON.
+"""Journal records: a `Change` as JSON.
 
     {"e": 17, "at": 1700000000000000,                          epoch, and when it was committed
      "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50]]]},

@@ -1,4 +1,4 @@
-"""Checking a home: is everything there that its journal names, and can it be read?
+"""The check of a home: all files that its journal names exist and can be read.
 
 Nothing is changed, and a mill may be at work in the home meanwhile.
 """

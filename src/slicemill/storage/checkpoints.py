@@ -1,4 +1,4 @@
-"""Checkpoints: what the operators of one cell keep, in one head file and a file for each new slice.
+"""Checkpoints: the state of the operators of one cell, in one head file and a file for each new slice.
 
     encoded = encode_states(states)               # between two runs: copies only what may still change
     files = write(folder, encoded)                # any thread, any time later

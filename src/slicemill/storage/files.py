@@ -1,4 +1,4 @@
-"""File operations that commits are made of, behind one protocol.
+"""The file operations of commits, behind one protocol.
 
 There are two kinds of files in a home. Segments and the journal are only appended to: what was written stays,
 and a crash leaves a part of the last append. All others appear whole or not at all: written under a temporary

@@ -1,4 +1,4 @@
-"""Removing files that records no longer name, and files that none ever named.
+"""Garbage collection: removes files that no journal record names any more, or ever did.
 
 A segment goes when all its extents are freed and nobody appends to it any more: its writer is gone, or has
 committed rows in a later segment of the same log.

@@ -1,4 +1,4 @@
-"""The home folder: all that a mill keeps, and the one place where it commits.
+"""The home: the folder of a mill's logs and state, and its commits.
 
     FORMAT                  how the folder is laid out: "1"
     lock                    held by the process that writes; says who that is

@@ -1,4 +1,4 @@
-"""FORMAT: one line in a home that says how the home is laid out, and which slicemill can read it."""
+"""FORMAT: the version number of a home's layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError
 from slicemill.storage.journal import JOURNAL
 
 FORMAT = "FORMAT"
-CURRENT = 1
+CURRENT = 2
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 

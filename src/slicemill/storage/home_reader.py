@@ -1,4 +1,4 @@
-"""HomeReader: what another process sees of a home, while its mill goes on.
+"""The reader of a home for other processes, while its mill runs.
 
 It reads the journal without a lock. A record counts once it is whole, so what a reader sees is what held
 after some commit, and later something that came after it. It sees a record as soon as it is written, with

@@ -1,4 +1,4 @@
-"""What a home holds, in memory: the sum of its journal's records."""
+"""The state of a home in memory: the sum of its journal's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: one append-only sequence of records, and snapshots of what they add up to.
+"""The journal: an append-only sequence of records, and snapshots of the state that they make.
 
     journal/000000000000.records      lines, see slicemill.storage.lines; the first has epoch 0
     journal/000000041200.snapshot     all that held before epoch 41200

@@ -1,4 +1,4 @@
-"""Lines with a checksum: how the journal's records lie in a file.
+"""Lines with a checksum: the framing of the journal's records.
 
     1c291ca3 {"e":17,…}\\n          crc32 of the JSON in hexadecimal, a blank, the JSON, a newline
 

@@ -1,4 +1,4 @@
-"""The index of a log: which epochs it has, and in which extents their rows lie.
+"""The index of a log: its epochs, and the extents of their rows.
 
 A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
 are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
@@ -65,7 +65,7 @@ class Log:
         self.first = 0
         self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
         self.head = -1
-        self.frontier: int | None = None
+        self.max_ts: int | None = None
         self._files = files
         self._lock = threading.Lock()
         self._epochs = [array("q") for _ in EPOCH_COLUMNS]
@@ -166,8 +166,8 @@ class Log:
             rows_so_far.append(rows)
             extents_so_far.append(self._freed_extents + len(places))
             self.head = number
-            if max_ts is not None and (self.frontier is None or max_ts > self.frontier):
-                self.frontier = max_ts
+            if max_ts is not None and (self.max_ts is None or max_ts > self.max_ts):
+                self.max_ts = max_ts
 
     def free(self, first: int) -> list[str]:
         """Forget the epochs before `first`; the segments of which no extent is left."""

@@ -1,4 +1,4 @@
-"""The order of tuples: by (`_ts`, `_seq`), everywhere; rows are copied only where tables overlap in time."""
+"""Sorting and merging of tuples by (`_ts`, `_seq`); rows are copied only where tables overlap in time."""
 
 from __future__ import annotations
 

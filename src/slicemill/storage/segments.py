@@ -1,4 +1,4 @@
-"""Segments: append-only files of record batches, where the rows of logs lie.
+"""Segments: append-only files of Arrow record batches, with the rows of logs.
 
     logs/bid/w3.2-0.arrows         <writer>-<number>.arrows
 

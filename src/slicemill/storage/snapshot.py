@@ -1,4 +1,4 @@
-"""A snapshot: all that a home held before an epoch, in one file.
+"""Snapshots: the state of a home before an epoch, in one file.
 
     <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\\n
     Arrow stream: the epochs of all logs, one log after the other
@@ -50,7 +50,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
                 log.first,
                 log.freed,
                 log.head,
-                log.frontier,
+                log.max_ts,
                 len(columns.epochs[0]),
                 len(columns.extents[0]),
                 columns.segments,
@@ -81,7 +81,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
     epoch_at = extent_at = 0
     for name, schema, place, *ends, epoch_count, extent_count, segments in head["logs"]:
         log = state.logs[name] = state.new_log(name, schema, place)
-        log.first, log.freed, log.head, log.frontier = ends
+        log.first, log.freed, log.head, log.max_ts = ends
         log.load(
             LogColumns(_cut(epochs, epoch_at, epoch_count), _cut(extents, extent_at, extent_count), segments)
         )

@@ -1,4 +1,4 @@
-"""About how many bytes operators keep, found without encoding anything."""
+"""An estimate of the bytes of operator state, without encoding it."""
 
 from __future__ import annotations
 

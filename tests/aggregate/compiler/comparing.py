@@ -16,7 +16,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type
 from slicemill.scalar.vectors import from_values, to_values
@@ -37,7 +37,7 @@ def call_of(
 
 
 def over(unit: str, extent: int | None, slide: int | None = None, active: bool = False) -> Window:
-    return Window(Frame(unit), extent, slide, active)
+    return Window(FrameUnit(unit), extent, slide, active)
 
 
 def tuples_of(rows: Sequence[Row], types: Sequence[Type]) -> Tuples:

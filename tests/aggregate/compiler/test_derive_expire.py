@@ -11,7 +11,7 @@ from slicemill.aggregate.compiler.derive_expire import derived_window
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl import bind
-from slicemill.esl.types.aggregate import State
+from slicemill.esl.types.aggregate import BodyState
 from slicemill.esl.types.schema import INT
 
 BASE = """CREATE AGGREGATE spread(x Int) : Real { TABLE state(n BigInt, total BigInt, squares BigInt);
@@ -104,7 +104,9 @@ def test_what_is_derived() -> None:
     assert base is not None
     derived = derived_window(base)
     assert derived is not None and derived.window
-    assert [len(derived.bodies[state]) for state in (State.INITIALIZE, State.ITERATE, State.EXPIRE)] == [
+    assert [
+        len(derived.bodies[state]) for state in (BodyState.INITIALIZE, BodyState.ITERATE, BodyState.EXPIRE)
+    ] == [
         2,
         2,
         1,

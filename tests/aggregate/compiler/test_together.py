@@ -23,7 +23,7 @@ from slicemill.aggregate.model_calls import Asked, go_together, jointly
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE, TIMESTAMP
 from slicemill.model import expression
 from slicemill.model.catalogue import model
@@ -55,12 +55,12 @@ ASKED = [
     Asked(expression("sum(x^2)"), (TWICE,)),
 ]
 WINDOWS = [
-    Window(Frame.ROWS, 3),
-    Window(Frame.RANGE, 4 * SECOND),
-    Window(Frame.ROWS, None),
-    Window(Frame.ROWS, 5, 2),
-    Window(Frame.RANGE, 6 * SECOND, 2 * SECOND),
-    Window(Frame.RANGE, 2 * SECOND, 2 * SECOND),
+    Window(FrameUnit.ROWS, 3),
+    Window(FrameUnit.RANGE, 4 * SECOND),
+    Window(FrameUnit.ROWS, None),
+    Window(FrameUnit.ROWS, 5, 2),
+    Window(FrameUnit.RANGE, 6 * SECOND, 2 * SECOND),
+    Window(FrameUnit.RANGE, 2 * SECOND, 2 * SECOND),
 ]
 # Mostly numbers: what tells models apart comes late, or never.
 NUMBERS = st.sampled_from([0.1, 1.0, 2.5, -3.0, 7.25, 1e4, 0.3, 0.0, 5.5, 1e200, None, math.nan, math.inf])
@@ -187,7 +187,7 @@ def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
     wanted = expression(text)
     rows = timed([(1, 0, value, None) for value in (1.0, 2.0, 1e200, 4.0, 6.0, 5.0, 7.0, 3.0)])
     catalog = with_model("m", wanted, Catalog())
-    window = Window(Frame.ROWS, 2)
+    window = Window(FrameUnit.ROWS, 2)
     call = WindowCall("m", (A,), False, (), window, catalog.aggregates("m")[0].returns.columns)
     reference = ByReference(call, catalog)
     expected = answers(reference, reference.start(), tuples(rows, (A,)), END)[0]

@@ -14,7 +14,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Select
+from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.row_operator import RowOperator
 from slicemill.reference.operators.group_aggregate import GroupAggregate
@@ -32,7 +32,7 @@ def operator_of(text: str) -> RowOperator:
     """The aggregate operator of the one continuous query in an ESL script."""
     catalog = bind(text).catalog
     (query,) = (q.query for q in catalog.queries.values())
-    assert isinstance(query, Select)
+    assert isinstance(query, SelectQuery)
     schema = query.inputs[0].schema
 
     def call(written) -> RowCall:  # type: ignore[no-untyped-def]

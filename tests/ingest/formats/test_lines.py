@@ -18,7 +18,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.ingest.formats import csv as formats_csv
 from slicemill.ingest.formats import json as formats_json
-from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
@@ -36,7 +36,7 @@ def many() -> Iterator[None]:
 
 
 def parser(form: str, schema: Schema = SCHEMA, time: str | None = None, **options: str) -> LineParser:
-    wanted = Wanted.of_schema(schema, schema.names, time)
+    wanted = WantedColumns.of_schema(schema, schema.names, time)
     return LineParser(wanted, form, csv_format(schema.names, options))
 
 
@@ -187,7 +187,7 @@ def test_rows_know_their_lines() -> None:
 
 def test_only_the_columns_asked_for_come_out_and_all_are_checked() -> None:
     schema = Schema((Column("a", t.INT), Column("b", t.VARCHAR), Column("c", t.DOUBLE)))
-    wanted = Wanted.of_schema(schema, ["b"])
+    wanted = WantedColumns.of_schema(schema, ["b"])
     lines = split(b"\n".join([b"1,x,2", b"y,x,2", b"1,x,z", *[b"1,w,2"] * 10]))
     for form in (LineParser(wanted, "csv", csv_format(schema.names, {})),):
         parsed = form.parse(lines)

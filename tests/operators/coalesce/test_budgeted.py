@@ -13,8 +13,8 @@ from operators.over.streams import pieces
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
-from slicemill.esl.types.query import Frame, Window
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import PERIOD
 from slicemill.operators.coalesce import budget_state, budgeted
 from slicemill.operators.coalesce.budget_state import BudgetState
@@ -37,8 +37,8 @@ WANTED = Call(
 
 
 def operator(random: Random) -> Coalesce:
-    window = Window(Frame.RANGE, random.choice([None, 3, 6, 12, 30]), random.choice([1, 3, 5, 10]))
-    keys = tuple(Item(name, column(name)) for name in random.choice([(), ("k",), ("g",)]))
+    window = Window(FrameUnit.RANGE, random.choice([None, 3, 6, 12, 30]), random.choice([1, 3, 5, 10]))
+    keys = tuple(SelectItem(name, column(name)) for name in random.choice([(), ("k",), ("g",)]))
     budget = Budget(
         random.choice([1, 2, 4, 7, 30]),
         method=random.choice(["cals", "lookahead", "value", "threshold"]),
@@ -78,7 +78,7 @@ def test_what_is_left_is_what_the_reference_leaves(seed: int, rows: int, restart
 
 def test_room_is_made_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgeted, "_ROOM", 4)
-    made = Coalesce(("v",), (), Window(Frame.RANGE, 2000, 100), None, Budget(10**12))
+    made = Coalesce(("v",), (), Window(FrameUnit.RANGE, 2000, 100), None, Budget(10**12))
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())
     for start in range(0, 500, 50):
         step.run(
@@ -90,7 +90,9 @@ def test_room_is_made_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_many_runs_are_sampled_alike_and_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget_state, "FEW", 10)
-    made = Coalesce(("v",), (Item("k", column("k")),), Window(Frame.RANGE, 1500, 100), None, Budget(400))
+    made = Coalesce(
+        ("v",), (SelectItem("k", column("k")),), Window(FrameUnit.RANGE, 1500, 100), None, Budget(400)
+    )
     hosted = coalesce_rows(made, SCHEMA, output(made))
     assert isinstance(hosted, SheddingCoalesce)
     step = BudgetedByTime(made, SCHEMA, output(made).names, output(made), BudgetState())

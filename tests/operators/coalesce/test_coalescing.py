@@ -12,8 +12,8 @@ from operators.over.streams import NAN, pieces
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import PERIOD, Column, Schema
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
@@ -42,9 +42,9 @@ def column(name: str) -> ColumnRef:
 
 
 def operator(random: Random) -> Coalesce:
-    frame = random.choice([Frame.RANGE, Frame.RANGE, Frame.ROWS])
+    frame = random.choice([FrameUnit.RANGE, FrameUnit.RANGE, FrameUnit.ROWS])
     window = Window(frame, random.choice([None, 1, 2, 3, 6, 12]), random.choice([1, 2, 3, 5]))
-    keys = tuple(Item(name, column(name)) for name in random.choice(KEYS))
+    keys = tuple(SelectItem(name, column(name)) for name in random.choice(KEYS))
     where = random.choice([None, column("q")])
     return Coalesce(random.choice(ATTRIBUTES), keys, window, where)
 
@@ -55,7 +55,7 @@ def output(made: Coalesce) -> Schema:
 
 
 def kernel(made: Coalesce, state: CoalescingState) -> Coalescing:
-    kind = CoalescingByRows if made.window.frame is Frame.ROWS else CoalescingByTime
+    kind = CoalescingByRows if made.window.frame is FrameUnit.ROWS else CoalescingByTime
     return kind(made, SCHEMA, output(made).names, state)
 
 
@@ -114,7 +114,7 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, restarts: bool) -
 
 
 def test_a_window_without_a_beginning_keeps_the_first_tuple_of_each_run() -> None:
-    made = Coalesce(("s",), (), Window(Frame.RANGE, None, 10))
+    made = Coalesce(("s",), (), Window(FrameUnit.RANGE, None, 10))
     state = CoalescingState()
     step = kernel(made, state)
     stream = [Timed(ts, (None, "a", 0.0, "x" if ts < 60 else "y", True)) for ts in range(100)]
@@ -125,7 +125,7 @@ def test_a_window_without_a_beginning_keeps_the_first_tuple_of_each_run() -> Non
 
 
 def test_partitions_that_are_gone_are_forgotten() -> None:
-    made = Coalesce(("s",), (Item("k", column("k")),), Window(Frame.RANGE, 2, 1))
+    made = Coalesce(("s",), (SelectItem("k", column("k")),), Window(FrameUnit.RANGE, 2, 1))
     state = CoalescingState()
     step = kernel(made, state)
     for start in range(0, 4000, 100):
@@ -139,7 +139,7 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
 
 def test_runs_at_scale_against_numpy() -> None:
     """One partition, tuples that alternate every three: a window of 30 shows ten runs and part of others."""
-    made = Coalesce(("s",), (), Window(Frame.RANGE, 30, 3))
+    made = Coalesce(("s",), (), Window(FrameUnit.RANGE, 30, 3))
     stream = [Timed(ts, (None, "a", 0.0, "xy"[ts // 3 % 2], True)) for ts in range(3000)]
     result, _ = kernel(made, CoalescingState()).run(table(stream), 3000)
     assert result is not None and result.num_rows == sum(min(end, 30) // 3 for end in range(3, 3001, 3))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block, grouped
 from slicemill.operators.join.side import Side
 from slicemill.operators.join.spec import JoinMember
@@ -20,7 +20,7 @@ RUNS, ROWS = 400, 5
 
 
 def _member(name: str, window: int | None) -> JoinMember:
-    windows = (Window(Frame.RANGE, window), Window(Frame.RANGE, window))
+    windows = (Window(FrameUnit.RANGE, window), Window(FrameUnit.RANGE, window))
     return JoinMember(name, windows, (None, None), None, ())
 
 

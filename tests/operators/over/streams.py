@@ -13,7 +13,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog, TimestampKind
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import Column, Schema, Type
 from slicemill.operators.context import StepContext
 from slicemill.operators.graph import Node, QueryGraph
@@ -75,12 +75,12 @@ def call(
 
 def window(random: Random) -> Window:
     """Any strategy of the dispatch table."""
-    frame = random.choice([Frame.ROWS, Frame.RANGE])
+    frame = random.choice([FrameUnit.ROWS, FrameUnit.RANGE])
     extent = random.choice([None, 0, 1, 2, 3, 5, 9])
     slide = random.choice([None, None, 1, 2, 3, 4, 7])
-    if frame is Frame.RANGE and extent is not None and random.random() < 0.25:
+    if frame is FrameUnit.RANGE and extent is not None and random.random() < 0.25:
         return Window(frame, extent, active=True)
-    if frame is Frame.RANGE and extent == 0 and slide is not None:
+    if frame is FrameUnit.RANGE and extent == 0 and slide is not None:
         slide = None
     return Window(frame, extent, slide)
 

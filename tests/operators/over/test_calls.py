@@ -22,7 +22,7 @@ from operators.over.streams import (
 )
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.over.calls import WindowCalls
 from slicemill.operators.step import END
@@ -95,7 +95,9 @@ def test_calls_together_equal_the_reference(seed: int) -> None:
 @pytest.mark.parametrize("name", ["var_pop", "stddev", "sum", "avg"])
 def test_what_a_sum_cancels_out_is_still_in_the_sum_of_squares(name: str) -> None:
     values = [1e300, -1e300, 1.0, 0.1, float("nan"), 5e-324]
-    made = WindowCall(name, (column("wild"),), False, (), Window(Frame.ROWS, None), (Column("x", t.DOUBLE),))
+    made = WindowCall(
+        name, (column("wild"),), False, (), Window(FrameUnit.ROWS, None), (Column("x", t.DOUBLE),)
+    )
     rows = [Timed(n, (*[None] * 5, value, *[None] * 4)) for n, value in enumerate(values)]
     windows = WindowCalls([made], SCHEMA)
     out = [line for row in rows for line in shown(windows.run(table([row]), row.ts)[0], [made])]
@@ -103,7 +105,7 @@ def test_what_a_sum_cancels_out_is_still_in_the_sum_of_squares(name: str) -> Non
 
 
 def test_a_sum_that_does_not_fit_is_the_references_error() -> None:
-    made = WindowCall("sum", (column("b"),), False, (), Window(Frame.ROWS, 1), (Column("x", t.BIGINT),))
+    made = WindowCall("sum", (column("b"),), False, (), Window(FrameUnit.ROWS, 1), (Column("x", t.BIGINT),))
     rows = [Timed(n, (*[None] * 3, 2**62, *[None] * 6)) for n in range(2)]
     with pytest.raises(ExpressionError, match="out of the range of 64 bits"):
         by_reference([made], rows)
@@ -112,7 +114,9 @@ def test_a_sum_that_does_not_fit_is_the_references_error() -> None:
 
 
 def test_partitions_without_rows_are_forgotten() -> None:
-    made = WindowCall("count", (), False, (column("b"),), Window(Frame.RANGE, 2), (Column("x", t.BIGINT),))
+    made = WindowCall(
+        "count", (), False, (column("b"),), Window(FrameUnit.RANGE, 2), (Column("x", t.BIGINT),)
+    )
     rows = [Timed(n, (*[None] * 3, n // 3 % 7, *[None] * 6)) for n in range(60)]
     windows = WindowCalls([made], SCHEMA)
     windows.state.partitions[0].crowded = 2
@@ -122,7 +126,7 @@ def test_partitions_without_rows_are_forgotten() -> None:
 
 
 def test_state_is_written_once_and_in_few_pieces() -> None:
-    made = WindowCall("count", (), False, (), Window(Frame.RANGE, 400), (Column("x", t.BIGINT),))
+    made = WindowCall("count", (), False, (), Window(FrameUnit.RANGE, 400), (Column("x", t.BIGINT),))
     windows, written = WindowCalls([made], SCHEMA), {}
     for n in range(1000):
         windows.run(table([Timed(n, (None,) * 10)]), n)

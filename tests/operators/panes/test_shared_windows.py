@@ -192,7 +192,7 @@ def together(
                         made = timed_rows(rows, schema)
                         assert [t.ts for t in made] == sorted(t.ts for t in made)
                         assert all(t.ts >= complete.get((log, cell), -END) for t in made)
-                        complete[log, cell] = outcome.complete[log]
+                        complete[log, cell] = outcome.watermarks[log]
                         found[log] += map(shown, made)
             for cell, program in enumerate(programs):
                 stored[unit.id, cell] = write_checkpoint(folder, program.states)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from slicemill.shedding.classify import Classifier, Decisions, Settings, learn
+from slicemill.shedding.classify import Decisions, Settings, TaskClassifier, learn
 from slicemill.shedding.classify.bins import bins_between
 from slicemill.shedding.classify.markov import chains
 from slicemill.shedding.classify.policies.registry import POLICIES
@@ -24,16 +24,16 @@ def history(seed: int, length: int = 120) -> tuple[Floats, npt.NDArray[np.int64]
     return values, (values.mean(axis=2) > 0.5).astype(np.int64)
 
 
-def classifier(policy: str, settings: Settings, window: int | None = None) -> Classifier:
+def classifier(policy: str, settings: Settings, window: int | None = None) -> TaskClassifier:
     values, labels = history(1)
     lagged = np.concatenate([np.roll(values, lag, axis=0) for lag in range(settings.lags + 1)], axis=2)
     zeros = np.zeros((TASKS, FEATURES))
     bins = bins_between(zeros, zeros + 1, BINS)
     model = learn(lagged[settings.lags :], labels[settings.lags :], 2)
-    return Classifier(model, bins, chains(bins.of(values), BINS, window), POLICIES[policy](), settings)
+    return TaskClassifier(model, bins, chains(bins.of(values), BINS, window), POLICIES[policy](), settings)
 
 
-def run(one: Classifier, values: Floats) -> list[Decisions]:
+def run(one: TaskClassifier, values: Floats) -> list[Decisions]:
     return [one.step(row) for row in values]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill.shedding.classify.bins import bins_between
-from slicemill.shedding.classify.model import Model, learn, zero_one
+from slicemill.shedding.classify.model import NaiveBayes, learn, zero_one
 
 
 def normal(x: float, mean: float, deviation: float) -> float:
@@ -18,7 +18,7 @@ def normal(x: float, mean: float, deviation: float) -> float:
 
 def test_posteriors_are_priors_times_densities() -> None:
     mean, deviation = np.array([[[0.0, 1.0], [5.0, 2.0]]]), np.array([[[1.0, 2.0], [1.0, 0.5]]])
-    model = Model(np.log([[0.2, 0.8]]), mean, deviation, zero_one(2))
+    model = NaiveBayes(np.log([[0.2, 0.8]]), mean, deviation, zero_one(2))
     x = np.array([[0.3, 2.5]])
     joint = [
         prior
@@ -31,8 +31,8 @@ def test_posteriors_are_priors_times_densities() -> None:
 
 
 def test_the_loss_says_which_mistakes_are_dear() -> None:
-    likely = Model(np.log([[0.9, 0.1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2)), zero_one(2))
-    missed = Model(likely.log_prior, likely.mean, likely.deviation, np.array([[0.0, 20.0], [1.0, 0.0]]))
+    likely = NaiveBayes(np.log([[0.9, 0.1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2)), zero_one(2))
+    missed = NaiveBayes(likely.log_prior, likely.mean, likely.deviation, np.array([[0.0, 20.0], [1.0, 0.0]]))
     x = np.zeros((1, 1))
     assert (likely.classify(x).tolist(), missed.classify(x).tolist()) == ([0], [1])
 

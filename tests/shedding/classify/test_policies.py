@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.shedding.classify.model import Model, zero_one
-from slicemill.shedding.classify.policies.greedy import Greedy, qualities
+from slicemill.shedding.classify.model import NaiveBayes, zero_one
+from slicemill.shedding.classify.policies.greedy import BestFeatureFirst, qualities
 from slicemill.shedding.classify.policies.hvwt import Hvwt
 from slicemill.shedding.classify.policies.loadstar import LoadStar, gains
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.registry import POLICIES
 from slicemill.shedding.classify.risk import decide
-from slicemill.shedding.classify.unit import Unit, decide_all, look, view_of
+from slicemill.shedding.classify.unit import TimeUnit, decide_all, look, view_of
 
 TASKS, FEATURES, CLASSES, SAMPLES = 4, 3, 2, 6
 Floats = npt.NDArray[np.float64]
 
 
-def unit(seed: int, capacity: int, missing: float = 0.0) -> Unit:
+def unit(seed: int, capacity: int, missing: float = 0.0) -> TimeUnit:
     """A time unit made at random: other values than those it samples, so that looking changes decisions."""
     random = np.random.default_rng(seed)
     mean = random.random((TASKS, FEATURES, CLASSES))
-    model = Model(
+    model = NaiveBayes(
         np.log(random.dirichlet(np.ones(CLASSES), TASKS)),
         mean,
         np.full_like(mean, 0.3),
@@ -38,7 +38,7 @@ def unit(seed: int, capacity: int, missing: float = 0.0) -> Unit:
     values[random.random(values.shape) < missing] = np.nan
     base = np.repeat(model.log_prior[..., np.newaxis], SAMPLES, axis=-1)
     view = view_of(model, base, sampled, expected, values)
-    return Unit(view, capacity, random.random((TASKS, FEATURES)), np.random.default_rng(seed))
+    return TimeUnit(view, capacity, random.random((TASKS, FEATURES)), np.random.default_rng(seed))
 
 
 seeds = st.integers(0, 10_000)
@@ -57,7 +57,7 @@ def test_the_capacity_is_used_and_never_exceeded(seed: int, capacity: int, missi
     assert (decide_all(one.view)[2][known] == 0).all()
 
 
-def plain_q(one: Unit, t: int, f: int, observational: bool) -> float:
+def plain_q(one: TimeUnit, t: int, f: int, observational: bool) -> float:
     view = one.view
     before = decide(view.joint[t], view.loss)
     sampled = view.sampled[t].copy()
@@ -70,7 +70,7 @@ def plain_q(one: Unit, t: int, f: int, observational: bool) -> float:
 @given(seeds, capacities, st.booleans())
 def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, observational: bool) -> None:
     chosen, slow = unit(seed, capacity), unit(seed, capacity)
-    Greedy(observational).choose(chosen)
+    BestFeatureFirst(observational).choose(chosen)
     certain = 0
     for _ in range(capacity):
         left = [(int(t), int(f)) for t, f in np.argwhere(~slow.view.observed)]
@@ -90,7 +90,7 @@ def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, 
 @given(seeds, st.booleans())
 def test_qualities_are_zero_for_what_is_known(seed: int, observational: bool) -> None:
     one = unit(seed, 3)
-    Greedy(observational).choose(one)
+    BestFeatureFirst(observational).choose(one)
     found = qualities(one.view, observational)
     assert (found[one.view.observed] == 0).all()
     for t, f in np.argwhere(~one.view.observed):
@@ -152,7 +152,7 @@ def test_pruning_passes_over_tasks_and_streams_with_little_to_gain() -> None:
 
 
 def test_pruning_weighs_less_and_looks_at_as_much() -> None:
-    pruned, weighed = Greedy(observational=True, pruning=Pruning(window=5)), []
+    pruned, weighed = BestFeatureFirst(observational=True, pruning=Pruning(window=5)), []
     for seed in range(40):
         one = unit(seed, 4)
         pruned.choose(one)

@@ -28,7 +28,7 @@ from slicemill.aggregate.model_calls import Asked, jointly
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE
 from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
@@ -64,7 +64,7 @@ def prepared(model: Model, size: int, *, blocking: bool = False) -> Uda:
         catalog.window_aggregates.clear()
     base = catalog.base_aggregates["m"]
     arguments = tuple(ColumnRef(name, DOUBLE) for name in model.parameters)
-    call = WindowCall("m", arguments, False, (), Window(Frame.ROWS, size - 1), base.returns.columns)
+    call = WindowCall("m", arguments, False, (), Window(FrameUnit.ROWS, size - 1), base.returns.columns)
     return prepare(call, catalog)
 
 
@@ -128,7 +128,7 @@ def asked(name: str) -> Asked:
 
 def _shared(values: Floats, rounds: int) -> dict[str, Any]:
     """CPU seconds of eight models together and apart, and of the dearest of them alone."""
-    frame = frame_over(Window(Frame.ROWS, WINDOW - 1))
+    frame = frame_over(Window(FrameUnit.ROWS, WINDOW - 1))
     models = [asked(name) for name in TOGETHER]
     alone = {name: ModelCalls([one], frame) for name, one in zip(TOGETHER, models, strict=True)}
     ways = {"together": ModelCalls(models, frame), **alone}

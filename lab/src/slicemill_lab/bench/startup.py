@@ -21,7 +21,7 @@ from pathlib import Path
 from slicemill.connectors.follow import EVERY_S, Follower
 from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
-from slicemill.esl import Source, bind
+from slicemill.esl import SourceText, bind
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.systems import RUN
@@ -104,7 +104,7 @@ def bare_session_s(folder: Path) -> float:
 def first_result_s(root: Path, folder: Path, caches: Path) -> float:
     """Until the first row of any query is seen in the home."""
     folder.mkdir()
-    queries = bind(Source((root / SCRIPT).read_text(encoding="utf-8"))).catalog.queries
+    queries = bind(SourceText((root / SCRIPT).read_text(encoding="utf-8"))).catalog.queries
     follower = Follower(folder / "home", [query.name for query in queries.values()])
     environment = {"NUMBA_CACHE_DIR": str(caches / "numba"), "SLICEMILL_CACHE": str(caches / "slicemill")}
     command = [*RUN, "run", SCRIPT, "--home", str(folder / "home"), "--for", "10m", "--rows", "0"]

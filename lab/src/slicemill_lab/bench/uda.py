@@ -22,7 +22,7 @@ from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.scalar.vectors import Vector
 from slicemill_lab.bench.benchmark import Benchmark
@@ -159,7 +159,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    rows = Window(Frame.ROWS, WINDOW - 1)
+    rows = Window(FrameUnit.ROWS, WINDOW - 1)
     return [
         Case("decayed average, GROUP BY", _in_esl("decayed", None), _by_hand_decayed),
         Case(f"average over {WINDOW} rows, with EXPIRE", _in_esl("average", rows), _by_hand_average),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slicemill.shedding.classify import Classifier, Model, Settings
+from slicemill.shedding.classify import NaiveBayes, Settings, TaskClassifier
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.bins import Bins, bins_between
 from slicemill.shedding.classify.markov import Chains, chains
@@ -31,7 +31,7 @@ class Problem:
 
     values: Floats
     truth: Ints
-    model: Model
+    model: NaiveBayes
     bins: Bins
     chains: Chains
     last: Floats
@@ -53,7 +53,7 @@ def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) 
     sigma = np.where(numbers % 2 == 0, FAST, SLOW)
     swapped = numbers // 2 % 2 == 1
     mean = np.where(swapped[:, np.newaxis], MEANS[::-1], MEANS)
-    model = Model(
+    model = NaiveBayes(
         np.log(np.full((tasks, 2), 0.5)),
         np.tile(mean, (tasks, 1, 1)),
         np.full((tasks, features, 2), DEVIATION),
@@ -74,7 +74,7 @@ def error(problem: Problem, policy: str, shed_percent: float, seed: int) -> floa
     """The share of decisions that are wrong, when so many percent of the streams are not looked at."""
     capacity = round(problem.streams * (1 - shed_percent / 100))
     settings = Settings(capacity, SAMPLES, problem.lags, seed=seed)
-    classifier = Classifier(
+    classifier = TaskClassifier(
         problem.model, problem.bins, problem.chains, POLICIES[policy](), settings, problem.last
     )
     said = np.array([classifier.step(values).classes for values in problem.values])

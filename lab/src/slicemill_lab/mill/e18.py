@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.shedding.classify import Classifier, Settings
+from slicemill.shedding.classify import Settings, TaskClassifier
 from slicemill.shedding.classify.arrays import Bools
 from slicemill.shedding.classify.policies.registry import POLICIES
 from slicemill_lab.claims import Claim, ascending, at_least, timed, within
@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
 def _run(problem: Problem, policy: str, shed_percent: int, seed: int) -> tuple[float, float]:
     """Milliseconds and risks computed per time unit, beside looking and what every policy does."""
     capacity = round(problem.streams * (1 - shed_percent / 100))
-    classifier = Classifier(
+    classifier = TaskClassifier(
         problem.model,
         problem.bins,
         problem.chains,

@@ -18,7 +18,7 @@ from slicemill.aggregate.compiler.together import ModelCalls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types.expression import ColumnRef, Expr
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import DOUBLE
 from slicemill.model.catalogue import model
 from slicemill.model.classify import classify
@@ -101,7 +101,7 @@ def _timed(models: list[Model], seed: int) -> dict[str, float]:
 def _ns(models: list[Model], values: NDArray[np.float64]) -> float:
     columns = {name: ColumnRef(name, DOUBLE) for name in ("x", "y")}
     asked = [Asked(one, tuple(columns[name] for name in one.parameters)) for one in models]
-    calls = ModelCalls(asked, frame_over(Window(Frame.ROWS, WINDOW - 1, SLIDE)))
+    calls = ModelCalls(asked, frame_over(Window(FrameUnit.ROWS, WINDOW - 1, SLIDE)))
     state = calls.uda.start()
     given: dict[Expr, NDArray[np.float64]] = dict(zip(columns.values(), values, strict=True))
     vectors = [Vector(DOUBLE, given[argument]) for argument in calls.arguments]

@@ -17,7 +17,7 @@ from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.esl.model_aggregate import with_model
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import DOUBLE
 from slicemill.model.model import expression
 from slicemill.scalar.vectors import Vector
@@ -80,7 +80,7 @@ def _kernel(values: Floats) -> Floats:
     catalog = with_model("total", expression("sum(x)"), Catalog())
     columns = catalog.base_aggregates["total"].returns.columns
     arguments = (ColumnRef("x", DOUBLE),)
-    over = Window(Frame.ROWS, WINDOW - 1)
+    over = Window(FrameUnit.ROWS, WINDOW - 1)
     uda = prepare(WindowCall("total", arguments, False, (), over, columns), catalog)
     state, found = uda.start(), []
     for first in range(0, len(values), CHUNK):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from slicemill.model.classify import Kind
+from slicemill.model.classify import CoreKind
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
 from slicemill.model.graphs.interpret import Instance
 from slicemill.model.graphs.interpret import run as run_graph
@@ -40,7 +40,7 @@ def run(seed: int, scale: Scale) -> Result:
     for _ in range(GRAPHS[scale]):
         model = drawn(pick)
         wrong, slides, nodes = tried(model, pick)
-        kinds["graphs"] += model.classification.kind is Kind.INCREMENTAL
+        kinds["graphs"] += model.classification.kind is CoreKind.INCREMENTAL
         kinds["failures"] += wrong
         kinds["slides"] += slides
         kinds["nodes"] += nodes

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.graph import Graph
+from slicemill.model.graphs.graph import ModelGraph
 from slicemill.model.graphs.interpret import Instance, Work, run
 from slicemill.model.model import Model
 
@@ -26,7 +26,7 @@ class Slides:
     us: float
 
 
-def slides(graph: Graph, window: Sequence[object], steps: Sequence[Sequence[object]]) -> Slides:
+def slides(graph: ModelGraph, window: Sequence[object], steps: Sequence[Sequence[object]]) -> Slides:
     """Slides by the elements of each step, after the initial window, whose work is not counted."""
     work = Work()
     instances = iter([Instance(tuple(window)), *(Instance(tuple(new), len(new)) for new in steps)])

@@ -244,7 +244,7 @@ def _run(
         outcome = program.run({log: tables[log] for log in wanted}, {log: complete[log] for log in wanted})
         for log, table in outcome.tables.items():
             extent = writer.append(table, compress=True)
-            tables[log], complete[log] = read_extent(folder, extent), outcome.complete[log]
+            tables[log], complete[log] = read_extent(folder, extent), outcome.watermarks[log]
     writer.release()
     measured.cpu_s += time.process_time() - began
     for query in ("q1", "q2", "q3"):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.version import Version
-from slicemill.esl.types.aggregate import State
+from slicemill.esl.types.aggregate import BodyState
 
 
 class AggregateCode(Protocol):
@@ -31,7 +31,7 @@ class AggregateCode(Protocol):
         """The aggregate begins again."""
         ...
 
-    def statements(self, state: State, bound: bool = True) -> None:
+    def statements(self, state: BodyState, bound: bool = True) -> None:
         """All that happens in a state; `bound`: the arguments have values."""
         ...
 
@@ -39,7 +39,7 @@ class AggregateCode(Protocol):
         """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
         ...
 
-    def bound_of(self, state: State) -> int | None:
+    def bound_of(self, state: BodyState) -> int | None:
         """How many rows a state returns at most; None where nothing can be said."""
         ...
 

@@ -21,9 +21,9 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.aggregate import (
     RETURN,
     AggregateDefinition,
+    BodyState,
     Insert,
     LocalTable,
-    State,
     Statement,
     Update,
 )
@@ -60,7 +60,7 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
 def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
     """The window version, or None where the body is not of the pattern."""
     images = images_of(base)
-    returned = base.bodies.get(State.TERMINATE, ())
+    returned = base.bodies.get(BodyState.TERMINATE, ())
     if images is None or len(returned) != 1:
         return None
     (table,) = base.tables
@@ -71,17 +71,17 @@ def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
         return None
     row = (*(_known(f) for f in images.values()), *(_missing(f) for f in images.values()))
     begin = Insert(table.name, rows=(row,))
-    bodies: dict[State, tuple[Statement, ...]] = {
-        State.INITIALIZE: (begin, answer),
-        State.ITERATE: (_update(table, images, "+"), answer),
-        State.EXPIRE: (_update(table, images, "-"),),
+    bodies: dict[BodyState, tuple[Statement, ...]] = {
+        BodyState.INITIALIZE: (begin, answer),
+        BodyState.ITERATE: (_update(table, images, "+"), answer),
+        BodyState.EXPIRE: (_update(table, images, "-"),),
     }
     return replace(base, window=True, tables=(kept,), bodies=bodies)
 
 
 def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
     """What each column of the one table grows by; None where that is not all that happens."""
-    first, later = (base.bodies.get(state, ()) for state in (State.INITIALIZE, State.ITERATE))
+    first, later = (base.bodies.get(state, ()) for state in (BodyState.INITIALIZE, BodyState.ITERATE))
     if len(base.tables) != 1 or base.algebraic or len(first) != 1 or len(later) != 1:
         return None
     (table,), (begin,), (change,) = base.tables, first, later

@@ -33,7 +33,7 @@ from slicemill.aggregate.compiler.layout import MACHINE, RecordColumns, dtype_of
 from slicemill.aggregate.compiler.source import Code, NoCompiledForm
 from slicemill.aggregate.compiler.version import Version
 from slicemill.aggregate.interpreter.external import ExternalAccumulator, import_class
-from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Kind, Type
 
 _FIELDS = {int: "i8", float: "f8", bool: "?", "int": "i8", "float": "f8", "bool": "?"}
@@ -45,10 +45,10 @@ _GIVES: dict[Kind, tuple[type, ...]] = {
     Kind.BOOLEAN: (numba_types.Boolean,),
 }
 _METHODS = {
-    State.INITIALIZE: "initialize",
-    State.ITERATE: "iterate",
-    State.EXPIRE: "expire",
-    State.TERMINATE: "terminate",
+    BodyState.INITIALIZE: "initialize",
+    BodyState.ITERATE: "iterate",
+    BodyState.EXPIRE: "expire",
+    BodyState.TERMINATE: "terminate",
 }
 
 
@@ -85,27 +85,27 @@ class ClassCode:
     def bind_last(self, started: str) -> None:
         self._started = started
 
-    def bound_of(self, state: State) -> int | None:
+    def bound_of(self, state: BodyState) -> int | None:
         return int(self._returns(state))
 
     def returns_at_steps(self) -> bool:
-        return self._returns(State.INITIALIZE) or self._returns(State.ITERATE)
+        return self._returns(BodyState.INITIALIZE) or self._returns(BodyState.ITERATE)
 
     def needs_window(self) -> bool:
         return hasattr(import_class(_external(self.definition)), "expire")
 
-    def _returns(self, state: State) -> bool:
+    def _returns(self, state: BodyState) -> bool:
         method = getattr(import_class(_external(self.definition)), _METHODS[state], None)
         return method is not None and _returns_something(method)
 
-    def statements(self, state: State, bound: bool = True) -> None:
+    def statements(self, state: BodyState, bound: bool = True) -> None:
         del bound
         made, method = import_class(_external(self.definition)), _METHODS[state]
         if not hasattr(made, method):
             return
-        if state is State.INITIALIZE:
+        if state is BodyState.INITIALIZE:
             self._begin(made)
-        given = [] if state is State.TERMINATE else list(self.definition.arguments)
+        given = [] if state is BodyState.TERMINATE else list(self.definition.arguments)
         codes = [self._given(argument.name, argument.type) for argument in given]
         if self.form == MACHINE:
             call = f"{self._function(method)}({', '.join([self.record, *codes])})"
@@ -115,7 +115,7 @@ class ClassCode:
         if not self._returns(state):
             self.out.line(call)
             return
-        if state is State.TERMINATE:  # nothing over no tuple
+        if state is BodyState.TERMINATE:  # nothing over no tuple
             with self.out.block(f"if {self._started}:"):
                 self._take(call)
         else:

@@ -18,9 +18,9 @@ from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
     AggregateDefinition,
+    BodyState,
     Delete,
     Insert,
-    State,
     Statement,
 )
 from slicemill.esl.types.relation import RelationQuery
@@ -84,7 +84,7 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
     while True:
         after = dict(most)
         for state, statements in definition.bodies.items():
-            rows = dict.fromkeys(most, 0) if state is State.INITIALIZE else dict(most)
+            rows = dict.fromkeys(most, 0) if state is BodyState.INITIALIZE else dict(most)
             for statement in statements:
                 _count(statement, rows)
                 after = {name: max(after[name], rows[name]) for name in after}
@@ -119,7 +119,7 @@ def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
     """The tables that hold a row from INITIALIZE on: it inserts one in any case, and nothing deletes."""
     filled = {
         statement.table.lower()
-        for statement in definition.bodies.get(State.INITIALIZE, ())
+        for statement in definition.bodies.get(BodyState.INITIALIZE, ())
         if isinstance(statement, Insert) and statement.rows and statement.where is None
     }
     bodies = definition.bodies.values()

@@ -18,7 +18,7 @@ from slicemill.aggregate.compiler.statements import StatementCode
 from slicemill.aggregate.compiler.version import ModuleFacts, Version, WindowPool
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, State
+from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
 
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
@@ -125,17 +125,17 @@ class TupleLoop:
     def step(self, made: AggregateCode, started: str) -> None:
         if made.one_body:
             self.out.line(f"{started} = True")
-            made.statements(State.ITERATE)
+            made.statements(BodyState.ITERATE)
             return
         with self.out.block(f"if {started}:"):
-            made.statements(State.ITERATE)
+            made.statements(BodyState.ITERATE)
         with self.out.block("else:"):
             self.out.line(f"{started} = True")
-            made.statements(State.INITIALIZE)
+            made.statements(BodyState.INITIALIZE)
 
     def terminate(self, made: AggregateCode, started: str) -> None:
         """TERMINATE leaves the state as it is: tables of one row are put back, others must not change."""
-        statements = made.version.definition.bodies.get(State.TERMINATE, ())
+        statements = made.version.definition.bodies.get(BodyState.TERMINATE, ())
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
         if any(made.version.bounds[table] >= MANY for table in changed):
             raise NoCompiledForm("TERMINATE changes a table of many rows")
@@ -144,7 +144,7 @@ class TupleLoop:
         saved = [self.out.fresh("saved") for _ in fields]
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{name} = {place}")
-        made.statements(State.TERMINATE, bound=made.version.keeps_arguments)
+        made.statements(BodyState.TERMINATE, bound=made.version.keeps_arguments)
         for name, place in zip(saved, fields, strict=True):
             self.out.line(f"{place} = {name}")
 

@@ -18,7 +18,7 @@ from slicemill.aggregate.compiler.version import ModuleFacts, safe
 from slicemill.aggregate.compiler.window_loop import WindowCode
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
 
 UserDefined = Callable[[AggregateDefinition], frozenset[str]]
@@ -36,7 +36,7 @@ class GeneratedRoutine:
     lines: list[str]
     parameters: tuple[str, ...]
     kept: tuple[str, ...]
-    sites: list[tuple[str, State, int]]
+    sites: list[tuple[str, BodyState, int]]
     bound: int | None  # rows that one tuple can give; None if nobody knows
     one_each: bool  # does each tuple give exactly one row?
 

@@ -23,7 +23,7 @@ from slicemill.esl.types.expression import (
     ScalarQuery,
     transform,
 )
-from slicemill.esl.types.relation import AggregateCall, Item, RelationQuery
+from slicemill.esl.types.relation import AggregateCall, RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.scalar.untyped import result_of_call
 
@@ -135,7 +135,7 @@ class _Retyping:
             columns |= {f"{entry.alias}.{column.name}": column.type for column in schema}
         aggregates = tuple(self._aggregate(call, columns) for call in query.aggregates)
         inside = columns | {column.name: column.type for call in aggregates for column in call.columns}
-        items = tuple(Item(item.name, self._expr(item.expr, inside)) for item in query.items)
+        items = tuple(SelectItem(item.name, self._expr(item.expr, inside)) for item in query.items)
         return replace(
             query,
             inputs=tuple(inputs),

@@ -14,7 +14,7 @@ from typing import Any
 from slicemill.aggregate.compiler.layout import MANY, RecordColumns, return_bound, returns_one
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version, safe
-from slicemill.esl.types.aggregate import INWINDOW, RETURN, Delete, Insert, State, Update
+from slicemill.esl.types.aggregate import INWINDOW, RETURN, BodyState, Delete, Insert, Update
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema, Type
@@ -80,20 +80,20 @@ class StatementCode:
             self.out.line(f"{name}_null = not {started} or {last}_null")
 
     def returns_at_steps(self) -> bool:
-        states = (State.INITIALIZE, State.ITERATE)
+        states = (BodyState.INITIALIZE, BodyState.ITERATE)
         bodies = [statement for state in states for statement in self.definition.bodies.get(state, ())]
         return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
 
     def needs_window(self) -> bool:
-        return INWINDOW in self.version.schemas or bool(self.definition.bodies.get(State.EXPIRE))
+        return INWINDOW in self.version.schemas or bool(self.definition.bodies.get(BodyState.EXPIRE))
 
     @property
     def answers_once(self) -> bool:
-        first, later = (self.definition.bodies.get(s, ()) for s in (State.INITIALIZE, State.ITERATE))
+        first, later = (self.definition.bodies.get(s, ()) for s in (BodyState.INITIALIZE, BodyState.ITERATE))
         before = frozenset() if self.version.one_body else self.version.filled
         return returns_one(first, frozenset()) and returns_one(later, before)
 
-    def statements(self, state: State, bound: bool = True) -> None:
+    def statements(self, state: BodyState, bound: bool = True) -> None:
         """All statements of a state; `bound`: the arguments have values."""
         self.version.state, self.version.bound = state, bound
         self.version.window_holds_some = True  # the tuple that has come, or that is about to leave
@@ -111,7 +111,7 @@ class StatementCode:
                     self.version.window_holds_some and statement.table != INWINDOW
                 )
 
-    def bound_of(self, state: State) -> int | None:
+    def bound_of(self, state: BodyState) -> int | None:
         return return_bound(self.definition.bodies.get(state, ()), self.version.single)
 
     def _insert(self, statement: Insert) -> None:

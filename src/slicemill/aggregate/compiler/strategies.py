@@ -14,7 +14,7 @@ from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import ArgumentCodes
 from slicemill.aggregate.compiler.window_loop import WindowCode
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
 
 
@@ -93,7 +93,7 @@ class CallCode:
         bounds = [
             made.bound_of(state)
             for made in self.loop.codes.values()
-            for state in (State.INITIALIZE, State.ITERATE, State.EXPIRE, State.TERMINATE)
+            for state in (BodyState.INITIALIZE, BodyState.ITERATE, BodyState.EXPIRE, BodyState.TERMINATE)
         ]
         known = [bound for bound in bounds if bound is not None]
         self.loop.grows = len(known) < len(bounds)

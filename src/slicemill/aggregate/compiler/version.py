@@ -20,7 +20,7 @@ from slicemill.aggregate.compiler.scalars import Columns as ColumnCodes
 from slicemill.aggregate.compiler.scalars import Scalars
 from slicemill.aggregate.compiler.selects import Selects
 from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
-from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, State
+from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, BodyState
 from slicemill.esl.types.expression import Argument, ExistsQuery, Oldest, ScalarQuery
 from slicemill.esl.types.schema import Kind, Type
 
@@ -52,7 +52,7 @@ class ModuleFacts:
     facts: set[str] = field(default_factory=set)
     literals: dict[str, int] = field(default_factory=dict)
     closures: dict[str, Any] = field(default_factory=dict)
-    sites: list[tuple[str, State, int]] = field(default_factory=list)
+    sites: list[tuple[str, BodyState, int]] = field(default_factory=list)
     external: dict[str, tuple[str, str]] = field(default_factory=dict)  # methods of Python classes, by name
 
     def may_be_null(self, what: str, code: Code) -> None:
@@ -111,7 +111,7 @@ class Version:
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
         # What is being written: of which state, whether arguments have values, whether the window holds any.
-        self.state = State.INITIALIZE
+        self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
 
@@ -146,7 +146,7 @@ class Version:
 
     def argument(self, expr: Argument) -> Code:
         self.shared.facts.add(f"{self.record} reads {expr.name}")
-        if self.state is State.TERMINATE:
+        if self.state is BodyState.TERMINATE:
             self.shared.facts.add(f"{self.record} terminates with arguments")
         name = self.variable(expr.name)
         return Code(name, self.shared.null(name, f"{name}_null"))
@@ -230,7 +230,7 @@ class Version:
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
         """A condition for a row of a table that holds one at most, where that is not certain anyway."""
-        later = self.state in (State.ITERATE, State.EXPIRE)
+        later = self.state in (BodyState.ITERATE, BodyState.EXPIRE)
         if later and table in self.filled and not self.one_body:
             return nullcontext()
         return self.out.block(f"if {self.rows_of(table)} > 0:")
@@ -239,7 +239,7 @@ class Version:
     def one_body(self) -> bool:
         """Whether the first tuple and later ones share their statements."""
         bodies = self.definition.bodies
-        return bodies.get(State.INITIALIZE) == bodies.get(State.ITERATE)
+        return bodies.get(BodyState.INITIALIZE) == bodies.get(BodyState.ITERATE)
 
     def row(self, table: str, index: str) -> str:
         """A row of a table of many."""

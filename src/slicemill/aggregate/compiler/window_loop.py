@@ -12,7 +12,7 @@ from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import ArgumentCodes, WindowPool
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import INWINDOW, Delete, State
+from slicemill.esl.types.aggregate import INWINDOW, BodyState, Delete
 from slicemill.esl.types.schema import Type
 
 
@@ -110,11 +110,11 @@ class WindowCode:
 
     def _expire(self, made: AggregateCode) -> None:
         """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
-        statements = made.version.definition.bodies.get(State.EXPIRE, ())
+        statements = made.version.definition.bodies.get(BodyState.EXPIRE, ())
         definition = made.version.definition
         if statements or definition.external is not None or definition.model is not None:
             made.version.bind(self._window_row("0"), self.pool.types)
-            made.statements(State.EXPIRE)
+            made.statements(BodyState.EXPIRE)
         if any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in statements):
             with self.out.block("if k.window_rows > 0 and window[k.window_at].pos == oldest:"):
                 self._remove_oldest()

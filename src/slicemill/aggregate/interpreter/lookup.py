@@ -33,7 +33,7 @@ from slicemill.aggregate.interpreter.relations import (
 from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.aggregate import AggregateDefinition, State
+from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import assignable
@@ -195,17 +195,17 @@ class EslAccumulator:
         self._body = BodyContext(definition, inwindow, tables)
 
     def initialize(self, args: Args) -> Returned:
-        return self._run(State.INITIALIZE, args)
+        return self._run(BodyState.INITIALIZE, args)
 
     def iterate(self, args: Args) -> Returned:
-        return self._run(State.ITERATE, args)
+        return self._run(BodyState.ITERATE, args)
 
     def expire(self, args: Args) -> Returned:
-        return self._run(State.EXPIRE, args)
+        return self._run(BodyState.EXPIRE, args)
 
     def terminate(self) -> Returned:
         before = dict(self._body.tables)
-        returned = self._execute(State.TERMINATE)
+        returned = self._execute(BodyState.TERMINATE)
         self._body.tables = before
         return returned
 
@@ -215,15 +215,15 @@ class EslAccumulator:
     def restore(self, state: Any) -> None:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
-    def run_statement(self, state: State, index: int) -> None:
+    def run_statement(self, state: BodyState, index: int) -> None:
         """One statement alone, over the tables and arguments at hand: for its error."""
         self._program[state][index](self._body)
 
-    def _run(self, state: State, args: Args) -> Returned:
+    def _run(self, state: BodyState, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))
         return self._execute(state)
 
-    def _execute(self, state: State) -> Returned:
+    def _execute(self, state: BodyState) -> Returned:
         for step in self._program.get(state, ()):
             step(self._body)
         returned, self._body.returned = self._body.returned, []

@@ -25,9 +25,9 @@ from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
     AggregateDefinition,
+    BodyState,
     Delete,
     Insert,
-    State,
     Statement,
     Update,
 )
@@ -82,7 +82,7 @@ class BodyContext:
 
 
 Step: TypeAlias = Callable[[BodyContext], None]
-Program: TypeAlias = dict[State, list[Step]]
+Program: TypeAlias = dict[BodyState, list[Step]]
 
 
 def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:

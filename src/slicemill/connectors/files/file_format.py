@@ -1,4 +1,4 @@
-"""What a reader of files asks of a format."""
+"""The interface of a file format, for the reader of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FilePiece:
     """A piece of a file, not yet read as rows. `rows` is how many it may have."""
 
     position: int  # where to go on
@@ -24,11 +24,11 @@ class Taken:
 class FileFormat(Protocol):
     """Files of one declaration; positions are whatever the format counts: bytes or rows."""
 
-    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> Taken:
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
         """A piece of a file; `memory` is plain JSON that one file leaves to the next."""
         ...
 
-    def parse(self, taken: Sequence[Taken]) -> list[tuple[pa.Table, pa.Table | None]]:
+    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
         """Rows and bad rows of pieces, in order."""
         ...
 

@@ -1,4 +1,4 @@
-"""The names of the files that have been read, kept outside the offset, which must stay small.
+"""The ledger: names of the files that were read, stored beside the offset, which must stay small.
 
 An offset names the files since its place in the ledger. When they are many and the offset is safe in the
 journal, their names are written at that place, and later offsets have the place behind them. What stands

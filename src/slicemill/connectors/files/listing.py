@@ -1,4 +1,4 @@
-"""Which files there are: a folder, one file, or a pattern of names, looked at again and again.
+"""Listing of files: a folder, one file, or a glob pattern.
 
 Names with a leading `_` or `.` are not there yet, nor are those that end with `._COPYING_`: whoever writes a
 file gives it such a name until it is whole. Folders inside are not entered. A folder's own modification time

@@ -1,4 +1,4 @@
-"""Which options of files are ours, which are Spark's, and which are nobody's."""
+"""Options of file sources: those of our reader, those of Spark's, and unknown ones."""
 
 from __future__ import annotations
 

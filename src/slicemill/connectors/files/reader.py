@@ -18,15 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.connectors.files.file_format import FileFormat, Taken
+from slicemill.connectors.files.file_format import FileFormat, FilePiece
 from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.files.listing import ListedFile, Listing, listing_of
 from slicemill.connectors.files.options import check_options, is_true
 from slicemill.connectors.files.text import TextFiles
 from slicemill.connectors.files.typed import ParquetFiles, check_names
-from slicemill.connectors.origin import Origin
+from slicemill.connectors.origin import SourceOrigin
 from slicemill.errors import SlicemillError
-from slicemill.ingest.formats.checked import ERRORS, Wanted, joined
+from slicemill.ingest.formats.checked import ERRORS, WantedColumns, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
 from slicemill.ingest.reader import SourceBatch
@@ -42,7 +42,7 @@ _LOOKED_INTO = 3
 
 
 def open_files(
-    origin: Origin, wanted: Wanted, folder: Path, spool: Path, clock: Callable[[], int]
+    origin: SourceOrigin, wanted: WantedColumns, folder: Path, spool: Path, clock: Callable[[], int]
 ) -> FilesReader | None:
     """The reader of a declaration's files; None if only Spark can read them."""
     opened = opened_format(origin, wanted, folder)
@@ -55,7 +55,9 @@ def open_files(
     return FilesReader(listing, form, Ledger(spool), clock, _FILES_AT_ONCE if most is None else int(most))
 
 
-def opened_format(origin: Origin, wanted: Wanted, folder: Path) -> tuple[Listing, FileFormat] | None:
+def opened_format(
+    origin: SourceOrigin, wanted: WantedColumns, folder: Path
+) -> tuple[Listing, FileFormat] | None:
     """Where the files of an origin are, and how they are read; None if only Spark can."""
     path = origin.path(folder)
     if not check_options(origin.format, origin.options) or path is None:
@@ -96,7 +98,7 @@ class FilesReader:
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """Rows after an offset; a batch has files of one listing."""
         seen, names, current, memory = self._resumed(offset)
-        taken: list[Taken] = []
+        taken: list[FilePiece] = []
         listed = current is None and not self._waiting
         if listed:
             # Files are looked for before a batch, not within: all that is in it was found at one time.
@@ -115,7 +117,7 @@ class FilesReader:
                 if piece is None:
                     if position:
                         gone.append(name)
-                    piece = Taken(position, True, 0, None, memory)
+                    piece = FilePiece(position, True, 0, None, memory)
                 else:
                     taken.append(piece)
                 memory, left = piece.memory, left - piece.rows
@@ -172,14 +174,14 @@ class FilesReader:
         file = None if current is None else list(current)
         return {"seen": place, "names": names, "file": file, "memory": memory}
 
-    def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> Taken | None:
+    def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | None:
         """A piece of a file; None if it is gone."""
         path = self._listing.root / name
         if not path.exists():
             return None
         return self._form.take(path, position, limit_rows, memory)
 
-    def _batch(self, taken: list[Taken], gone: list[str]) -> SourceBatch:
+    def _batch(self, taken: list[FilePiece], gone: list[str]) -> SourceBatch:
         pieces = self._form.parse(taken)
         errors = [bad for _, bad in pieces if bad is not None]
         if gone:

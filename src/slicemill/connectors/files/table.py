@@ -1,4 +1,4 @@
-"""Static tables of files: all rows that are there now, without the JVM."""
+"""Static tables from files: all rows that exist now, without the JVM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from slicemill.connectors.files.reader import opened_format
 from slicemill.connectors.origin import LINES_IN_FILES, origin_of
 from slicemill.esl.types.catalog import SourceSpec, Table
-from slicemill.ingest.formats.checked import Wanted, joined
+from slicemill.ingest.formats.checked import WantedColumns, joined
 
 _ROWS_AT_ONCE = 100_000
 
@@ -19,7 +19,7 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
 
     A table without a source is empty. Files are read in the order of their names.
     """
-    wanted = Wanted.of_schema(table.schema, table.schema.names)
+    wanted = WantedColumns.of_schema(table.schema, table.schema.names)
     if table.source == SourceSpec():
         return wanted.arrow.empty_table()
     origin = origin_of(table.source, table.name, folder)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.connectors.files.file_format import Taken
-from slicemill.ingest.formats.checked import ERRORS, Wanted
+from slicemill.connectors.files.file_format import FilePiece
+from slicemill.ingest.formats.checked import ERRORS, WantedColumns
 from slicemill.ingest.formats.csv import CsvFormat, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
@@ -123,7 +123,7 @@ class Header:
 class TextFiles:
     """CSV or JSON files of one declaration. `header`: each CSV file has one."""
 
-    wanted: Wanted
+    wanted: WantedColumns
     form: str
     csv: CsvFormat
     header: bool
@@ -132,14 +132,14 @@ class TextFiles:
     _parsers: dict[tuple[str, ...], LineParser] = field(default_factory=dict)
     _line_bytes: float = _LINE_BYTES
 
-    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> Taken:
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
         """Bytes of whole lines, about as many as asked for. `memory` is the mark of the last header."""
         file = self._opened(path)
         parser, dropped, told = self._parser(self.csv.names), b"", None
         if self.header:
             header = self._header_of(file)
             if header is None:
-                return Taken(position, True, 0, None, memory)
+                return FilePiece(position, True, 0, None, memory)
             parser, dropped = self._parser(header.names), header.line
             if not position:
                 told, memory, position = self._told(header, memory), header.mark, header.end
@@ -151,9 +151,9 @@ class TextFiles:
         if rows:
             self._line_bytes = (self._line_bytes + len(kept) / rows) / 2
         block = _Block(parser, dropped, kept, told)
-        return Taken(position + len(kept), end and len(kept) == len(data), rows, block, memory)
+        return FilePiece(position + len(kept), end and len(kept) == len(data), rows, block, memory)
 
-    def parse(self, taken: Sequence[Taken]) -> list[tuple[pa.Table, pa.Table | None]]:
+    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
         """Rows and bad rows of all that was taken, in order; blocks of like files are read together."""
         pieces: list[tuple[pa.Table, pa.Table | None]] = []
         together: list[_Block] = []

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slicemill.connectors.files.file_format import Taken
-from slicemill.ingest.formats.checked import Wanted
+from slicemill.connectors.files.file_format import FilePiece
+from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns
 from slicemill.ingest.formats.parquet import ParquetRows
 
 
-def check_names(paths: Sequence[Path], wanted: Wanted) -> None:
+def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
     """Some of the files must have each declared column, if there are any that can be read."""
     present: dict[str, None] = {}
     for path in paths:
@@ -31,18 +31,18 @@ def check_names(paths: Sequence[Path], wanted: Wanted) -> None:
 class ParquetFiles:
     """Parquet files of one declaration; positions are numbers of rows."""
 
-    wanted: Wanted
+    wanted: WantedColumns
     _file: ParquetRows | None = None
 
-    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> Taken:
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
         if self._file is None or self._file.path != path:
             self.close()
             self._file = ParquetRows.open(path, self.wanted)
         file = self._file
         parts, end = file.read(position, limit_rows)
-        return Taken(end, end >= file.rows, end - position, parts, memory)
+        return FilePiece(end, end >= file.rows, end - position, parts, memory)
 
-    def parse(self, taken: Sequence[Taken]) -> list[tuple[pa.Table, pa.Table | None]]:
+    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
         return [(part.table, part.errors) for one in taken for part in one.content]
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Streams that are made: NEXMark, RFID readings, a highway."""
+"""Generators of streams: NEXMark, RFID readings, a highway."""

@@ -261,7 +261,7 @@ def _whole(
     try:
         number = int(text)
     except ValueError:
-        raise SlicemillError(f"{what}'s option {name} is a whole number, not {text!r}") from None
+        raise SlicemillError(f"{what}'s option {name} is an integer, not {text!r}") from None
     if least is not None and number < least:
         raise SlicemillError(f"{what}'s option {name} is at least {least}, not {number}")
     return number

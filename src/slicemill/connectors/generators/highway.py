@@ -181,4 +181,4 @@ def highway_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] 
     try:
         return Highway(**{_OPTIONS[name]: int(text) for name, text in given.items() if name in _OPTIONS})
     except ValueError as problem:
-        raise SlicemillError(f"highway:// takes whole numbers: {problem}") from None
+        raise SlicemillError(f"highway:// takes integers: {problem}") from None

@@ -1,4 +1,4 @@
-"""A generator as a source of ours: rows appear when the clock has come to them, or as fast as they are taken.
+"""The reader of generators: rows appear by the clock, or as fast as they are read.
 
 An offset is `{"event": n, "since_us": t}`: events below n are out, and the clock began at t. After a stop,
 all events that the clock has passed meanwhile appear at once.
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from slicemill.connectors.generators.generator import Generator, generator_of
-from slicemill.connectors.origin import Origin
-from slicemill.ingest.formats.checked import Wanted
+from slicemill.connectors.origin import SourceOrigin
+from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.reader import SourceBatch
 
@@ -23,7 +23,7 @@ _MOST_AGAIN_US = 1_000_000
 _ENDLESS = 2**62
 
 
-def open_generator(origin: Origin, wanted: Wanted, clock: Callable[[], int]) -> GeneratorReader:
+def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[[], int]) -> GeneratorReader:
     """The reader of `nexmark://`, `rfid://` or `highway://`."""
     generator = generator_of(origin.format, origin.options)
     check_columns(wanted.schema, generator.fields.names)
@@ -35,7 +35,7 @@ class GeneratorReader:
     """One partition: events have one order."""
 
     generator: Generator
-    wanted: Wanted
+    wanted: WantedColumns
     clock: Callable[[], int]
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:

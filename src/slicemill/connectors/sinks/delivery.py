@@ -1,4 +1,4 @@
-"""One sink's deliveries: what is new in its log goes out in order, then its cursor moves.
+"""Delivery to one sink: new epochs of its log in order, then its cursor moves.
 
 A failure stops nobody else. The sink is resumed after a pause that doubles from try to try, and says then
 itself what it has; meanwhile its results wait in the log.

@@ -1,4 +1,4 @@
-"""Values as JSON has them, which knows no times, decimals, bytes and numbers that are not finite."""
+"""Values for JSON, which has no times, decimals, bytes or non-finite numbers."""
 
 from __future__ import annotations
 

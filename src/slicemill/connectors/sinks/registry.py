@@ -1,4 +1,4 @@
-"""Which sink a URL means: `CREATE QUERY q WITH (sink = 'parquet:out/q') AS …`."""
+"""The registry of sinks by URL: `CREATE QUERY q WITH (sink = 'parquet:out/q') AS …`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values and results as people read them."""
+"""Values and results as readable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink is: something that takes a query's results, range of epochs by range of epochs.
+"""The interface of sinks: a sink takes a query's results in ranges of epochs.
 
 The cursor in the home says how far a sink has come, but it is written after the delivery, so a crash between
 leaves it behind. A sink that keeps its own position together with its rows (a file's name, a row in the same

@@ -1,1 +1,1 @@
-"""Whatever Spark reads, through one Structured Streaming query."""
+"""Sources that Spark reads, through one Structured Streaming query."""

@@ -113,7 +113,7 @@ def _whole_number(value: Column, source: s.DataType, target: s.DataType) -> Colu
 
 
 def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
-    """A whole number as a value of the type: a number, or microseconds."""
+    """An integer as a value of the type: a number, or microseconds."""
     if type_.kind in (Kind.INT, Kind.BIGINT):
         return whole(spark_type(type_))
     instant = F.timestamp_micros(whole(s.LongType()))

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from slicemill.connectors.generators.generator import GENERATORS, generator_of
 from slicemill.connectors.generators.spark_source import SOURCES
-from slicemill.connectors.origin import LINES_IN_FILES, TYPED_FILES, Origin, origin_of
+from slicemill.connectors.origin import LINES_IN_FILES, TYPED_FILES, SourceOrigin, origin_of
 from slicemill.connectors.spark.checks import spark_type
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
 from slicemill.errors import SlicemillError
@@ -54,7 +54,7 @@ def opened_for_batch(spark: SparkSession, relation: Stream | Table, folder: Path
 def _opened(
     spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
-    origin: Origin,
+    origin: SourceOrigin,
     schema: Schema,
     folder: Path,
 ) -> Opened:
@@ -80,7 +80,7 @@ def _opened(
 def _lines_of_files(
     spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
-    origin: Origin,
+    origin: SourceOrigin,
     schema: Schema,
     folder: Path,
 ) -> Opened:
@@ -114,7 +114,7 @@ def _names_in(header: str, lines: LineFormat) -> list[str]:
 def _typed_files(
     spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
-    origin: Origin,
+    origin: SourceOrigin,
     schema: Schema,
     folder: Path,
 ) -> DataFrame:
@@ -136,7 +136,7 @@ def schema_found(
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
 
 
-def file_options(origin: Origin, folder: Path) -> dict[str, str]:
+def file_options(origin: SourceOrigin, folder: Path) -> dict[str, str]:
     path = origin.path(folder)
     if path is None:
         return dict(origin.options)

@@ -28,7 +28,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpStatus:
-    """How a socket fares; `problem` says why there is no connection."""
+    """The status of a socket; `problem` says why there is no connection."""
 
     connected: bool
     problem: str | None

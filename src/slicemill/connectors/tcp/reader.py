@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.connectors.origin import Origin
+from slicemill.connectors.origin import SourceOrigin
 from slicemill.connectors.tcp.options import TcpOptions, tcp_options
 from slicemill.connectors.tcp.pump import Pump
 from slicemill.connectors.tcp.spool import MAX_FILE_BYTES, Spool, SpoolPosition
 from slicemill.errors import SlicemillError
-from slicemill.ingest.formats.checked import Wanted
+from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
@@ -34,7 +34,11 @@ _LOOK_AGAIN_US = 500_000
 
 
 def open_tcp(
-    origin: Origin, wanted: Wanted, spool: Path, notify: Callable[[], None], clock: Callable[[], int]
+    origin: SourceOrigin,
+    wanted: WantedColumns,
+    spool: Path,
+    notify: Callable[[], None],
+    clock: Callable[[], int],
 ) -> TcpReader:
     """The reader of a socket; it connects with the first read."""
     options = tcp_options(origin.options)

@@ -1,4 +1,4 @@
-"""A socket that can be read again: lines go to files on disk before anybody hears of them.
+"""The spool of a socket: lines are written to disk before they are read, so that they can be replayed.
 
 Lines are appended to one open file; when it is full, the next number begins. A position is a file's number
 and a byte in it, so that a small append costs one write and a read needs no file of its own. Files are

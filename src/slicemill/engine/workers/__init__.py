@@ -1,1 +1,1 @@
-"""Workers: Python tasks of Spark that stay and answer messages, and the same messages as ordinary jobs."""
+"""Workers: long-running Python tasks of Spark that answer messages, or ordinary jobs."""

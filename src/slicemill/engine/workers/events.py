@@ -1,4 +1,4 @@
-"""What a pool tells the dispatcher about its workers, and what a worker knows of itself."""
+"""Events that a pool reports to the dispatcher, and the context of a worker's handler."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a thread of a worker has told without being asked."""
+    """An unsolicited message of a worker's thread, such as new data at a source."""
 
     worker: int
     incarnation: int

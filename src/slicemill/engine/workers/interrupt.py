@@ -1,4 +1,4 @@
-"""Ctrl-C while workers stay.
+"""Handling of Ctrl-C while workers run: PySpark's handler would cancel their jobs.
 
 PySpark's handler cancels all jobs before it raises KeyboardInterrupt: that would end the workers in the
 middle of their runs. While a pool runs, KeyboardInterrupt is raised and nothing else; who catches it stops

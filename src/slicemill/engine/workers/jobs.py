@@ -1,4 +1,4 @@
-"""The same messages as ordinary Spark jobs, for clusters where slots must not be held.
+"""A pool that sends messages as ordinary Spark jobs, for clusters where slots must not be held.
 
 What was sent since the last `wait` travels as one job with a task for each message. Nothing that a process
 remembers can be relied on: the next message to the same worker may reach another process. If a process dies,
@@ -48,7 +48,7 @@ _CANCEL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentMessage:
     worker: int
     incarnation: int
     message: bytes
@@ -56,7 +56,7 @@ class _Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _JobAnswer:
     worker: int
     answer: bytes | None  # none if the process died, again and again
     notices: tuple[object, ...]
@@ -70,36 +70,36 @@ class _Work:
     handler: str
     limit_s: float
 
-    def __call__(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[_Done]:
+    def __call__(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[_JobAnswer]:
         return iter([self._done(worker, message) for worker, message in messages])
 
-    def _done(self, worker: int, message: bytes) -> _Done:
+    def _done(self, worker: int, message: bytes) -> _JobAnswer:
         task = TaskContext.get()
         assert task is not None
         if task.attemptNumber() >= _ATTEMPTS:
-            return _Done(worker, None, ())
+            return _JobAnswer(worker, None, ())
         with Path(os.devnull).open("w") as nowhere:
             faulthandler.dump_traceback_later(self.limit_s, exit=True, file=nowhere)
             try:
                 made = _handler(self, worker, task.taskAttemptId())
                 answer, lives = answered(made.handler, memoryview(message)[1:])
             except Exception as error:
-                return _Done(worker, bytes(encode(ANSWER, failure(error))), ())
+                return _JobAnswer(worker, bytes(encode(ANSWER, failure(error))), ())
             finally:
                 faulthandler.cancel_dump_traceback_later()
         if not lives:
             retire()
-        return _Done(worker, bytes(answer), made.told())
+        return _JobAnswer(worker, bytes(answer), made.take_notices())
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _TaskHandler:
     """A handler in a process that runs tasks, and the notices that wait for the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
 
-    def told(self) -> tuple[object, ...]:
+    def take_notices(self) -> tuple[object, ...]:
         found = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -108,10 +108,10 @@ class _Made:
 
 
 # In a process that runs tasks, by pool and worker.
-_handlers: dict[tuple[str, int], _Made] = {}
+_handlers: dict[tuple[str, int], _TaskHandler] = {}
 
 
-def _handler(work: _Work, worker: int, attempt: int) -> _Made:
+def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
     known = _handlers.get((work.pool, worker))
     if known is None:
         for key in [key for key in _handlers if key[0] != work.pool]:
@@ -119,7 +119,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _Made:
         notices: queue.SimpleQueue[object] = queue.SimpleQueue()
         name = writer_name(worker, attempt)
         context = WorkerContext(worker, attempt, name, notices.put, resident=False)
-        known = _handlers[work.pool, worker] = _Made(make_handler(work.handler, context), notices)
+        known = _handlers[work.pool, worker] = _TaskHandler(make_handler(work.handler, context), notices)
     return known
 
 
@@ -133,8 +133,8 @@ class JobPool:
         self.group = f"slicemill-jobs-{secrets.token_hex(4)}"
         self._work = _Work(self.group, handler, limit_s)
         self._incarnations = [0] * count
-        self._collected: list[_Sent] = []
-        self._outstanding: dict[int, _Sent] = {}
+        self._collected: list[_SentMessage] = []
+        self._outstanding: dict[int, _SentMessage] = {}
         self._told: set[int] = set()
         self._events: deque[list[Event]] = deque()  # by threads of jobs
         self._awake = threading.Event()
@@ -156,7 +156,7 @@ class JobPool:
         if worker in self._outstanding:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = bytes(encode(MESSAGE, message))
-        sent = _Sent(worker, self._incarnations[worker], frame, time.time_ns() // 1000)
+        sent = _SentMessage(worker, self._incarnations[worker], frame, time.time_ns() // 1000)
         self._outstanding[worker] = sent
         self._collected.append(sent)
 
@@ -197,7 +197,7 @@ class JobPool:
     def _joined(self, worker: int, incarnation: int = 0) -> WorkerJoined:
         return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
-    def _run(self, job: list[_Sent]) -> None:
+    def _run(self, job: list[_SentMessage]) -> None:
         """Run a job, in a thread of its own."""
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
@@ -217,7 +217,7 @@ class JobPool:
         self._awake.set()
 
 
-def _told(sent: _Sent, done: _Done) -> Iterator[Event]:
+def _told(sent: _SentMessage, done: _JobAnswer) -> Iterator[Event]:
     for notice in done.notices:
         yield Notice(sent.worker, sent.incarnation, notice)
     assert done.answer is not None

@@ -1,4 +1,4 @@
-"""Workers that stay: long-lived Python tasks of Spark, a message to which takes microseconds.
+"""The pool of workers: long-running Python tasks of Spark that answer messages within microseconds.
 
 ```
  supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
@@ -58,7 +58,7 @@ _GONE = "its process ended"
 
 
 @dataclass(slots=True)
-class _Seat:
+class _Connection:
     """One worker's connection, from its hello until it leaves."""
 
     hello: Hello
@@ -88,11 +88,11 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 
 @dataclass(slots=True)
-class _Place:
-    """What is known of one worker over its incarnations."""
+class _WorkerSlot:
+    """The state of one worker over its incarnations."""
 
     newest: int = -1
-    seat: _Seat | None = None
+    connection: _Connection | None = None
     connected: bool = False  # since its last job ended
     lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
 
@@ -121,7 +121,7 @@ class WorkerPool:
         self._clock = clock
         self._local = is_local(context)
         self._key = secrets.token_bytes(32)
-        self._places = [_Place() for _ in range(count)]
+        self._slots = [_WorkerSlot() for _ in range(count)]
         self._reports: deque[_Report] = deque()
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
@@ -163,9 +163,9 @@ class WorkerPool:
     def members(self) -> list[WorkerJoined]:
         """The workers that have joined and have not left."""
         return [
-            WorkerJoined(worker, seat.hello.incarnation, seat.hello.host, seat.hello.pid)
-            for worker, place in enumerate(self._places)
-            if (seat := place.seat) is not None and seat.ready
+            WorkerJoined(worker, connection.hello.incarnation, connection.hello.host, connection.hello.pid)
+            for worker, slot in enumerate(self._slots)
+            if (connection := slot.connection) is not None and connection.ready
         ]
 
     def send(self, worker: int, message: object) -> None:
@@ -173,24 +173,24 @@ class WorkerPool:
 
         If it turns out to be gone, the next `wait` says that it has left.
         """
-        place = self._places[worker]
-        seat = place.seat
-        if seat is None or not seat.ready:
-            if place.lost:
+        slot = self._slots[worker]
+        connection = slot.connection
+        if connection is None or not connection.ready:
+            if slot.lost:
                 return
             raise RuntimeError(f"worker {worker} is not there")
-        if seat.sent_us is not None:
+        if connection.sent_us is not None:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = encode(MESSAGE, message)
-        seat.sent_us = time.time_ns() // 1000
-        seat.deadline = self._clock() + self._limit_s
+        connection.sent_us = time.time_ns() // 1000
+        connection.deadline = self._clock() + self._limit_s
         try:
-            seat.channel.send(frame)
+            connection.channel.send(frame)
         except OSError:
-            place.lost.append(self._leave(place, _GONE))
+            slot.lost.append(self._leave(slot, _GONE))
             self.wake()
             return
-        self._watch(seat)
+        self._watch(connection)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         """What has happened; waits for it until the time is over, or until `wake` is called."""
@@ -202,19 +202,23 @@ class WorkerPool:
             if key.data is None:
                 self._drain()
             else:
-                self._serve(self._places[key.data], events)
+                self._serve(self._slots[key.data], events)
         while self._reports:
             self._take(self._reports.popleft(), events)
         now = self._clock()
-        for place in self._places:
-            if place.lost:
-                events += place.lost
-                place.lost.clear()
-            seat = place.seat
-            if seat is not None and seat.deadline is not None and now >= seat.deadline:
-                what = f"no answer within {self._limit_s:g} s" if seat.ready else "its handler was not made"
-                _end(seat)
-                events.append(self._leave(place, what))
+        for slot in self._slots:
+            if slot.lost:
+                events += slot.lost
+                slot.lost.clear()
+            connection = slot.connection
+            if connection is not None and connection.deadline is not None and now >= connection.deadline:
+                what = (
+                    f"no answer within {self._limit_s:g} s"
+                    if connection.ready
+                    else "its handler was not made"
+                )
+                _end(connection)
+                events.append(self._leave(slot, what))
         return events
 
     def wake(self) -> None:
@@ -236,10 +240,12 @@ class WorkerPool:
         if self._entrance is not None:
             self._entrance.close()
         self._hang_up_on_arrivals()
-        processes = [seat.process for seat in self._seats() if seat.process is not None]
+        processes = [
+            connection.process for connection in self._connections() if connection.process is not None
+        ]
         self._end_connected()
-        for supervisor, place in zip(self._supervisors, self._places, strict=False):
-            if not (place.connected and supervisor.join(_GRACE_S)):
+        for supervisor, slot in zip(self._supervisors, self._slots, strict=False):
+            if not (slot.connected and supervisor.join(_GRACE_S)):
                 supervisor.cancel()
         for supervisor in self._supervisors:
             supervisor.join(_CANCEL_S)
@@ -253,11 +259,13 @@ class WorkerPool:
 
     # The dispatcher's thread.
 
-    def _seats(self) -> list[_Seat]:
-        return [place.seat for place in self._places if place.seat is not None]
+    def _connections(self) -> list[_Connection]:
+        return [slot.connection for slot in self._slots if slot.connection is not None]
 
     def _until_deadline(self) -> float | None:
-        deadlines = [seat.deadline for seat in self._seats() if seat.deadline is not None]
+        deadlines = [
+            connection.deadline for connection in self._connections() if connection.deadline is not None
+        ]
         return max(0.0, min(deadlines) - self._clock()) if deadlines else None
 
     def _drain(self) -> None:
@@ -265,52 +273,52 @@ class WorkerPool:
             while len(self._woken.recv(4096)) == 4096:
                 pass
 
-    def _watch(self, seat: _Seat) -> None:
+    def _watch(self, connection: _Connection) -> None:
         """Ask the selector for the moment when more can be sent, if some of it waits."""
-        if seat.channel.sending == seat.writing:
+        if connection.channel.sending == connection.writing:
             return
-        seat.writing = seat.channel.sending
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if seat.writing else 0)
-        self._selector.modify(seat.channel, wanted, seat.hello.worker)
+        connection.writing = connection.channel.sending
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.writing else 0)
+        self._selector.modify(connection.channel, wanted, connection.hello.worker)
 
-    def _serve(self, place: _Place, events: list[Event]) -> None:
-        seat = place.seat
-        if seat is None:
+    def _serve(self, slot: _WorkerSlot, events: list[Event]) -> None:
+        connection = slot.connection
+        if connection is None:
             return
         try:
-            if seat.writing:
-                seat.channel.flush()
-                self._watch(seat)
-            for frame in seat.channel.receive():
-                self._read(seat, frame, events)
+            if connection.writing:
+                connection.channel.flush()
+                self._watch(connection)
+            for frame in connection.channel.receive():
+                self._read(connection, frame, events)
         except (EOFError, OSError, MemoryError):
-            events.append(self._leave(place, seat.reason))
+            events.append(self._leave(slot, connection.reason))
 
-    def _read(self, seat: _Seat, frame: memoryview, events: list[Event]) -> None:
-        worker, incarnation = seat.hello.worker, seat.hello.incarnation
+    def _read(self, connection: _Connection, frame: memoryview, events: list[Event]) -> None:
+        worker, incarnation = connection.hello.worker, connection.hello.incarnation
         kind = bytes(frame[:1])
         try:
             value = pickle.loads(frame[1:])
         except Exception as error:
             value = failure(error)
-        if kind == ANSWER and seat.sent_us is not None:
-            events.append(WorkerAnswer(worker, incarnation, value, seat.sent_us))
-            seat.sent_us = seat.deadline = None
+        if kind == ANSWER and connection.sent_us is not None:
+            events.append(WorkerAnswer(worker, incarnation, value, connection.sent_us))
+            connection.sent_us = connection.deadline = None
         elif kind == NOTICE:
             events.append(Notice(worker, incarnation, value))
         elif kind == READY:
-            seat.ready, seat.deadline = True, None
-            events.append(WorkerJoined(worker, incarnation, seat.hello.host, seat.hello.pid))
+            connection.ready, connection.deadline = True, None
+            events.append(WorkerJoined(worker, incarnation, connection.hello.host, connection.hello.pid))
         elif kind == LEAVING:
-            seat.reason = str(value)
+            connection.reason = str(value)
 
-    def _leave(self, place: _Place, reason: str) -> WorkerLeft:
-        seat = place.seat
-        assert seat is not None
-        self._selector.unregister(seat.channel)
-        seat.channel.close()
-        place.seat = None
-        return WorkerLeft(seat.hello.worker, seat.hello.incarnation, reason)
+    def _leave(self, slot: _WorkerSlot, reason: str) -> WorkerLeft:
+        connection = slot.connection
+        assert connection is not None
+        self._selector.unregister(connection.channel)
+        connection.channel.close()
+        slot.connection = None
+        return WorkerLeft(connection.hello.worker, connection.hello.incarnation, reason)
 
     def _take(self, report: _Report, events: list[Event]) -> None:
         if isinstance(report, _JobEnded):
@@ -320,52 +328,52 @@ class WorkerPool:
 
     def _admit(self, arrival: _Arrival, events: list[Event]) -> None:
         hello = arrival.hello
-        if not 0 <= hello.worker < self._count or hello.incarnation <= self._places[hello.worker].newest:
+        if not 0 <= hello.worker < self._count or hello.incarnation <= self._slots[hello.worker].newest:
             arrival.sock.close()
             return
-        place = self._places[hello.worker]
-        if place.seat is not None:
-            _end(place.seat)
-            events.append(self._leave(place, "a newer attempt has taken its place"))
+        slot = self._slots[hello.worker]
+        if slot.connection is not None:
+            _end(slot.connection)
+            events.append(self._leave(slot, "a newer attempt has taken its place"))
         process = _process(hello.pid) if self._local else None
         channel = Channel(arrival.sock)
-        place.seat = _Seat(hello, channel, process, self._clock() + _READY_S)
-        place.newest, place.connected = hello.incarnation, True
+        slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
+        slot.newest, slot.connected = hello.incarnation, True
         self._selector.register(channel, selectors.EVENT_READ, hello.worker)
         # Its first words may have come with the hello.
-        self._serve(place, events)
+        self._serve(slot, events)
 
     def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
-        place = self._places[report.worker]
+        slot = self._slots[report.worker]
         # Of one that was connected the channel says that it has left, and the end of it may come later.
         if not report.goes_on:
-            incarnation = -1 if place.seat is None else place.seat.hello.incarnation
-            if place.seat is not None:
-                self._leave(place, _GONE)
+            incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
+            if slot.connection is not None:
+                self._leave(slot, _GONE)
             events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped"))
-        elif not place.connected:
+        elif not slot.connected:
             events.append(
                 WorkerLeft(report.worker, -1, report.reason or "its task ended before it connected")
             )
-        place.connected = place.seat is not None
+        slot.connected = slot.connection is not None
 
     def _end_connected(self) -> None:
-        for seat in self._seats():
+        for connection in self._connections():
             with contextlib.suppress(OSError):
-                seat.channel.send(END)
-                self._watch(seat)
+                connection.channel.send(END)
+                self._watch(connection)
         until = time.monotonic() + _GRACE_S
         events: list[Event] = []
-        while self._seats() and (left := until - time.monotonic()) > 0:
+        while self._connections() and (left := until - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 if key.data is None:
                     self._drain()
                 else:
-                    self._serve(self._places[key.data], events)
-        for place in self._places:
-            if place.seat is not None:
-                _end(place.seat)
-                self._leave(place, _GONE)
+                    self._serve(self._slots[key.data], events)
+        for slot in self._slots:
+            if slot.connection is not None:
+                _end(slot.connection)
+                self._leave(slot, _GONE)
 
     # Other threads.
 
@@ -393,10 +401,10 @@ def _process(pid: int) -> psutil.Process | None:
     return None
 
 
-def _end(seat: _Seat) -> None:
+def _end(connection: _Connection) -> None:
     """End a worker that does not answer. One on another machine does that itself."""
-    if seat.process is not None:
-        _kill(seat.process)
+    if connection.process is not None:
+        _kill(connection.process)
 
 
 def _kill(process: psutil.Process) -> None:

@@ -1,4 +1,4 @@
-"""Which pool a mill works with: workers of its session, started once and lent to one mill at a time."""
+"""Sharing of pools: the workers of a session are started once and used by one mill at a time."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Pool(Protocol):
     def stop(self) -> None: ...
 
 
-class _Kept:
-    """Pools that nobody works with now, of contexts whose workers are to stay."""
+class _IdlePools:
+    """Idle pools of Spark contexts whose workers are kept."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -45,7 +45,7 @@ class _Kept:
         self.idle: dict[tuple[int, str], list[Pool]] = {}
 
 
-_kept = _Kept()
+_kept = _IdlePools()
 
 
 def borrow(context: SparkContext, execution: Execution) -> Pool:

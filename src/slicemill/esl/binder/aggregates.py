@@ -21,10 +21,10 @@ from slicemill.esl.types.aggregate import (
     INWINDOW,
     RETURN,
     AggregateDefinition,
+    BodyState,
     Delete,
     Insert,
     LocalTable,
-    State,
     Statement,
     Update,
 )
@@ -69,17 +69,17 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
     states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
     # The theses leave the word WINDOW out where EXPIRE or inwindow says it already.
-    window = bool(child(node, "window")) or has_inwindow or State.EXPIRE.value in states
+    window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
     body_binder = _BodyBinder(context, arguments, returns, tables)
-    bodies: dict[State, tuple[Statement, ...]] = {}
+    bodies: dict[BodyState, tuple[Statement, ...]] = {}
     for body in child(node, "bodies"):
         bound: list[Statement] = []
         for statement in child(body, "statements"):
             with problems.noting():
                 bound.append(body_binder.statement(statement))
         for state in child(body, "states"):
-            bodies[State(state.name)] = tuple(bound)
+            bodies[BodyState(state.name)] = tuple(bound)
     problems.raise_any()
     return AggregateDefinition(
         name=name,
@@ -142,7 +142,7 @@ def _bind_tables(node: nodes.CreateAggregate, arguments: Schema, problems: Probl
     return tables
 
 
-def _inwindow_schema(table: nodes.LocalTable, arguments: Schema) -> Schema:
+def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> Schema:
     """inwindow holds the arguments under names of its own; types may be left out (M32)."""
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
@@ -168,12 +168,12 @@ def _check_states(node: nodes.CreateAggregate, states: list[str], window: bool) 
     for state in set(states):
         if states.count(state) > 1:
             raise Mistake(f"{state} is given twice", span_of(node.this), "put the statements into one body")
-    for state in (State.INITIALIZE, State.ITERATE):
+    for state in (BodyState.INITIALIZE, BodyState.ITERATE):
         if state.value not in states:
             raise Mistake(
                 f"{node.this.name} has no {state.value}", span_of(node.this), f"add {state.value}: {{ … }}"
             )
-    if window and State.TERMINATE.value in states:
+    if window and BodyState.TERMINATE.value in states:
         raise Mistake(
             f"{node.this.name} is a window aggregate, which never ends",
             span_of(node.this),

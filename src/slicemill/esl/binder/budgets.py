@@ -13,7 +13,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.budget import DEFAULT, Budget, Slot
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjuncts
-from slicemill.esl.types.query import Coalesce, Continuous, Frame, Select
+from slicemill.esl.types.query import Continuous, FrameUnit, SelectQuery, TemporalQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Column, Kind
 from slicemill.shedding.methods import METHODS
@@ -32,7 +32,7 @@ def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
     """The query with its budget, if it is a temporal one that has any."""
-    if not isinstance(query, Select) or query.coalesce is None:
+    if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
     if method is not None:
         _check_method(method, memory, place)
@@ -54,7 +54,7 @@ def _check_method(method: str, memory: str | None, place: exp.Expression) -> Non
         )
 
 
-def _budget(coalesce: Coalesce, memory: str, method: str | None, place: exp.Expression) -> Budget:
+def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp.Expression) -> Budget:
     match = MEMORY.fullmatch(memory.strip())
     assert match is not None, "the options are checked before the query"
     amount, unit = int(match[1]), match[2].lower()
@@ -67,7 +67,7 @@ def _budget(coalesce: Coalesce, memory: str, method: str | None, place: exp.Expr
             span_of(place),
             f"a tuple takes {tuple_bytes(coalesce)} bytes" if unit in BYTES else "give it a tuple at least",
         )
-    if slot is Slot.RUNS and coalesce.window.frame is Frame.ROWS:
+    if slot is Slot.RUNS and coalesce.window.frame is FrameUnit.ROWS:
         raise Mistake(
             "a window that counts tuples keeps tuples, not runs",
             span_of(place),
@@ -92,7 +92,7 @@ def _budget(coalesce: Coalesce, memory: str, method: str | None, place: exp.Expr
     return Budget(amount, slot, method, threshold if method == "threshold" else None)
 
 
-def tuple_bytes(coalesce: Coalesce) -> int:
+def tuple_bytes(coalesce: TemporalQuery) -> int:
     """What a kept tuple takes, as columns: texts are counted with their declared length, 32 at most."""
     shown = {column.name: column for column in coalesce.schema}
     return _BESIDE + sum(_width(shown[name]) for name in coalesce.attributes)

@@ -16,7 +16,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.catalog import Relation, Stream, Table, TimestampKind, View
 from slicemill.esl.types.classifier import POLICIES, Classifier, ClassifierOptions, Features
-from slicemill.esl.types.query import Select, Union
+from slicemill.esl.types.query import SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
 
@@ -97,7 +97,9 @@ def _features(
 ) -> tuple[Features, Relation]:
     """The features that a stream brings; `known` are those of all streams so far."""
     relation = context.relation(node.this)
-    assert not isinstance(relation, (RelationQuery, Select, Union)), "nothing is local to a classifier"
+    assert not isinstance(relation, (RelationQuery, SelectQuery, UnionQuery)), (
+        "nothing is local to a classifier"
+    )
     if is_finite(relation):
         kind = KIND_NAMES[type(relation)]
         raise Mistake(f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this))
@@ -192,5 +194,5 @@ def _policy(option: nodes.Option) -> str:
 def _number(name: str, option: nodes.Option) -> int:
     text, (least, greatest) = str(child(option, "value").name), _NUMBERS[name]
     if not text.isdigit() or not least <= int(text) <= greatest:
-        raise Mistake(f"{name} is a whole number from {least} to {greatest}", span_of(option))
+        raise Mistake(f"{name} is an integer from {least} to {greatest}", span_of(option))
     return int(text)

@@ -31,7 +31,7 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.model import ModelDefinition
-from slicemill.esl.types.query import Continuous, Frame, Union
+from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
 from slicemill.esl.types.service_level import MEASURES, service_level
@@ -159,7 +159,7 @@ def bind_view(node: nodes.CreateView, context: Context) -> View:
 def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
     """A view over a stream is what one window holds: a finite relation that can be looked up at any time."""
     place = span_of(child(node, "query"))
-    if isinstance(query, Union) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
+    if isinstance(query, UnionQuery) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
         raise Mistake(
             "a view over streams selects from one window",
             place,
@@ -174,7 +174,7 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
         )
     if entry.window.slide is not None:
         raise Mistake("a view always shows its window as it is now", place, "leave SLIDE out")
-    if entry.window.frame is Frame.ROWS and query.where is not None:
+    if entry.window.frame is FrameUnit.ROWS and query.where is not None:
         raise Mistake(
             "a view of the last rows takes them all",
             place,

@@ -9,7 +9,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
 
@@ -36,13 +36,13 @@ def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     return int(months), int(us)
 
 
-def over_window(node: nodes.Frame) -> Window:
+def over_window(node: nodes.FrameClause) -> Window:
     """The frame of an OVER clause."""
-    frame = Frame(child(node, "kind"))
+    frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     slide = _slide(node, frame)
     active = bool(child(node, "active"))
-    if active and frame is Frame.ROWS:
+    if active and frame is FrameUnit.ROWS:
         raise Mistake(
             "ACTIVE EXPIRATION needs a RANGE: a tuple leaves a ROWS window only when another arrives",
             span_of(node),
@@ -53,16 +53,16 @@ def over_window(node: nodes.Frame) -> Window:
     return Window(frame, extent, slide, active)
 
 
-def from_window(node: nodes.Frame) -> Window:
+def from_window(node: nodes.FrameClause) -> Window:
     """The window of a FROM entry: it must hold something, so its length is positive."""
-    frame = Frame(child(node, "kind"))
+    frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     if extent == 0:
         raise Mistake("this window holds nothing", span_of(node.this), "make it longer than 0")
     return Window(frame, extent, _slide(node, frame))
 
 
-def _slide(node: nodes.Frame, frame: Frame) -> int | None:
+def _slide(node: nodes.FrameClause, frame: FrameUnit) -> int | None:
     slide = child(node, "slide")
     if slide is None:
         return None
@@ -74,8 +74,8 @@ def _slide(node: nodes.Frame, frame: Frame) -> int | None:
     return length
 
 
-def _length(node: exp.Expression, frame: Frame, what: str) -> int:
-    if frame is Frame.RANGE:
+def _length(node: exp.Expression, frame: FrameUnit, what: str) -> int:
+    if frame is FrameUnit.RANGE:
         if not isinstance(node, nodes.Duration):
             raise Mistake(
                 f"{what} by RANGE needs a unit of time", span_of(node), "write 10 SECONDS, or use ROWS"
@@ -85,7 +85,7 @@ def _length(node: exp.Expression, frame: Frame, what: str) -> int:
         if isinstance(node, nodes.Duration):
             raise Mistake(f"{what} by ROWS counts tuples", span_of(node), "use RANGE for a length of time")
         if not node.name.isdigit():
-            raise Mistake(f"{what} by ROWS is a whole number", span_of(node))
+            raise Mistake(f"{what} by ROWS is an integer", span_of(node))
         length = int(node.name)
         if length >= 2**63:
             raise Mistake("this is longer than slicemill can count", span_of(node), "shorten it")

@@ -26,7 +26,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import TIMESTAMP, Column
 
@@ -141,7 +141,7 @@ class SelectEnvironment:
         if order is not None:
             self._check_order(order)
         frame = child(node, "frame")
-        window = durations.over_window(frame) if frame is not None else Window(Frame.RANGE, None)
+        window = durations.over_window(frame) if frame is not None else Window(FrameUnit.RANGE, None)
         _check_versions(resolved, window, node)
         made = WindowCall(
             resolved.name, resolved.arguments, resolved.distinct, partition, window, resolved.columns

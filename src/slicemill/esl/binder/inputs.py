@@ -15,7 +15,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.catalog import Catalog, Stream
-from slicemill.esl.types.query import Input, Select, Union
+from slicemill.esl.types.query import QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
 
@@ -23,7 +23,7 @@ from slicemill.esl.types.relation import RelationQuery
 class BoundInput:
     """An input, its syntax, and the condition of its JOIN."""
 
-    input: Input
+    input: QueryInput
     node: nodes.StreamInput
     on: exp.Expression | None = None
     left: bool = False
@@ -75,12 +75,12 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
     if isinstance(entry.this, exp.Identifier):
         relation = context.relation(entry.this)
         alias = alias_node.name if alias_node is not None else entry.this.name
-        if isinstance(relation, (Select, Union)):
-            made = Input(alias, relation.schema, query=relation, window=window)
+        if isinstance(relation, (SelectQuery, UnionQuery)):
+            made = QueryInput(alias, relation.schema, query=relation, window=window)
         elif isinstance(relation, RelationQuery):
             raise Mistake("WITH over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         else:
-            made = Input(
+            made = QueryInput(
                 alias, relation.schema, relation=relation.name, window=window, finite=is_finite(relation)
             )
     else:
@@ -89,11 +89,11 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
             raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
         if isinstance(query, RelationQuery):
             raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
-        made = Input(alias_node.name, query.schema, query=query, window=window)
+        made = QueryInput(alias_node.name, query.schema, query=query, window=window)
     return BoundInput(made, entry, on, left)
 
 
-def time_columns_of(inputs: Sequence[Input], scope: Scope, catalog: Catalog) -> frozenset[str]:
+def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:
     """The columns that carry the timestamp, as they are read in this SELECT."""
     found = set()
     for entry in inputs:

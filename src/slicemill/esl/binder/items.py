@@ -9,22 +9,22 @@ from sqlglot import exp
 from slicemill.errors import did_you_mean
 from slicemill.esl.binder.calls import field_of
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.scalar import Environment, bind
+from slicemill.esl.binder.scalar import ScalarEnvironment, bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, transform, walk
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Column, Kind, Schema
 
 
 def bind_items(
-    item_nodes: Sequence[exp.Expression], env: Environment, scope: Scope, problems: Problems
-) -> list[tuple[Item, exp.Expression]]:
+    item_nodes: Sequence[exp.Expression], env: ScalarEnvironment, scope: Scope, problems: Problems
+) -> list[tuple[SelectItem, exp.Expression]]:
     """Each output column with the syntax it comes from, for messages."""
-    bound: list[tuple[Item, exp.Expression]] = []
+    bound: list[tuple[SelectItem, exp.Expression]] = []
     for node in item_nodes:
         with problems.noting():
             if isinstance(node, exp.Star) or (
@@ -42,13 +42,13 @@ def bind_items(
                         span_of(node),
                         "leave AS out; the columns have names of their own",
                     )
-                bound += [(Item(field_of(c), ColumnRef.to(c)), node) for c in several]
+                bound += [(SelectItem(field_of(c), ColumnRef.to(c)), node) for c in several]
                 continue
-            bound.append((Item(alias or _name_of(value_node), bind(value_node, env)), node))
+            bound.append((SelectItem(alias or _name_of(value_node), bind(value_node, env)), node))
     return bound
 
 
-def _expand(node: exp.Expression, scope: Scope) -> Iterable[Item]:
+def _expand(node: exp.Expression, scope: Scope) -> Iterable[SelectItem]:
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
@@ -56,7 +56,7 @@ def _expand(node: exp.Expression, scope: Scope) -> Iterable[Item]:
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
-                yield Item(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
 
 
 def _name_of(node: exp.Expression) -> str:
@@ -70,31 +70,32 @@ def _name_of(node: exp.Expression) -> str:
     return to_esl(node.this if isinstance(node, nodes.Over) else node)
 
 
-def with_unique_names(items: Sequence[Item]) -> tuple[Item, ...]:
+def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
     """SQL lets two columns share a name; a stream's columns cannot, so later ones get a number.
 
     >>> from slicemill.esl.types.schema import INT
-    >>> [i.name for i in with_unique_names([Item("a", ColumnRef("a", INT)), Item("A", ColumnRef("b", INT))])]
+    >>> items = [SelectItem("a", ColumnRef("a", INT)), SelectItem("A", ColumnRef("b", INT))]
+    >>> [item.name for item in with_unique_names(items)]
     ['a', 'A_2']
     """
     taken: set[str] = set()
-    unique: list[Item] = []
+    unique: list[SelectItem] = []
     for item in items:
         name, number = item.name, 1
         while name.lower() in taken:
             number += 1
             name = f"{item.name}_{number}"
         taken.add(name.lower())
-        unique.append(Item(name, item.expr))
+        unique.append(SelectItem(name, item.expr))
     return tuple(unique)
 
 
-def schema_of_items(items: Sequence[Item]) -> Schema:
+def schema_of_items(items: Sequence[SelectItem]) -> Schema:
     return Schema(tuple(Column(item.name, item.expr.type) for item in items))
 
 
 def read_groups(
-    expr: Expr, node: exp.Expression, groups: Sequence[Item], provided: frozenset[str], what: str
+    expr: Expr, node: exp.Expression, groups: Sequence[SelectItem], provided: frozenset[str], what: str
 ) -> Expr:
     """Replace what GROUP BY computes by its column; any other column of the input is a mistake."""
 
@@ -116,7 +117,7 @@ def read_groups(
     return rewritten
 
 
-def refuse_null_columns(items: Sequence[tuple[Item, exp.Expression]], problems: Problems) -> None:
+def refuse_null_columns(items: Sequence[tuple[SelectItem, exp.Expression]], problems: Problems) -> None:
     """A column needs a type; a bare NULL has none."""
     for item, node in items:
         if item.expr.type.kind is Kind.NULL:

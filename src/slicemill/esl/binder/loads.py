@@ -17,7 +17,7 @@ from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.catalog import QueryOptions
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
-from slicemill.esl.types.query import Continuous, Frame, Select
+from slicemill.esl.types.query import Continuous, FrameUnit, SelectQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind
 from slicemill.time import UNITS_US, unit_name
@@ -31,7 +31,7 @@ def bind_load(
 ) -> tuple[LoadBudget | None, Expr | None]:
     """The query's budget for load, if it has one, and its utility."""
     # The memory of a temporal query is a matter of its own.
-    temporal = isinstance(query, Select) and query.coalesce is not None
+    temporal = isinstance(query, SelectQuery) and query.coalesce is not None
     memory, shedding = (None, None) if temporal else (options.memory, options.shedding)
     given = {"lag": options.lag, "memory": memory, "shedding": shedding}
     given |= {"utility": options.utility, "keep": options.keep}
@@ -118,12 +118,12 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
 
 
 def _has_sliding_groups(query: Continuous) -> bool:
-    if not isinstance(query, Select) or len(query.inputs) != 1 or not query.aggregates or query.running:
+    if not isinstance(query, SelectQuery) or len(query.inputs) != 1 or not query.aggregates or query.running:
         return False
     window = query.inputs[0].window
     return (
         window is not None
-        and window.frame is Frame.RANGE
+        and window.frame is FrameUnit.RANGE
         and window.slide is not None
         and bool(window.extent)
         and query.inputs[0].relation is not None
@@ -131,13 +131,13 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    return isinstance(query, Select) and len([entry for entry in query.inputs if not entry.finite]) == 2
+    return isinstance(query, SelectQuery) and len([entry for entry in query.inputs if not entry.finite]) == 2
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:
     """Bound as an item of a query over the same stream."""
-    entry = query.inputs[0] if isinstance(query, Select) else None
-    if entry is None or entry.relation is None or not isinstance(query, Select) or len(query.inputs) > 1:
+    entry = query.inputs[0] if isinstance(query, SelectQuery) else None
+    if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
         raise Mistake("utility is that of one stream's tuples", span_of(place), "leave utility out")
     script = f'SELECT {text} AS utility FROM "{entry.relation}" AS "{entry.alias}"'
     problems = Problems()
@@ -150,7 +150,7 @@ def _utility(query: Continuous, text: str, context: Context, place: exp.Expressi
     if problems.diagnostics:
         first = problems.diagnostics[0]
         raise Mistake(f"utility '{text}': {first.message}", span_of(place), first.hint)
-    if isinstance(found, Select) and not found.aggregates and not found.window_calls:
+    if isinstance(found, SelectQuery) and not found.aggregates and not found.window_calls:
         expr = found.items[0].expr
         if expr.type.kind in _NUMBERS:
             return expr

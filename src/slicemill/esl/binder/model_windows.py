@@ -10,7 +10,7 @@ from sqlglot import exp
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 
 if TYPE_CHECKING:
     from slicemill.model.model import Model
@@ -36,7 +36,7 @@ def check_positions(
     """A model that goes by position needs a number of positions that does not follow from the data (C6)."""
     if not model.uses_position:
         return
-    by_time = any(w is not None and w.extent is not None and w.frame is Frame.RANGE for w in windows)
+    by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)
     if by_time:
         raise Mistake(
             "this model uses position i, and a window of time has no fixed number of positions",

@@ -14,7 +14,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar.statements import MAX_HEIGHT
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.schema import DOUBLE, Schema
 from slicemill.model.macros import MACROS
@@ -127,12 +127,12 @@ def _they_are(parameters: Sequence[str]) -> str:
     return f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
 
 
-def _span(column: int | None, text: str, start: int) -> Span:
+def _span(column: int | None, text: str, start: int) -> TextSpan:
     """The token at a column of the expression; all of it where there is none."""
     if column is None:
-        return Span(start, start + len(text))
+        return TextSpan(start, start + len(text))
     token = _TOKEN.match(text, column)
-    return Span(start + column, start + (token.end() if token else column))
+    return TextSpan(start + column, start + (token.end() if token else column))
 
 
 def _guess(said: str, text: str) -> int | None:

@@ -20,9 +20,9 @@ class Problems:
     """Notes mistakes and goes on; `raise_any` ends the statement if there were some.
 
     >>> problems = Problems()
-    >>> from slicemill.esl.syntax.source import Span
+    >>> from slicemill.esl.syntax.source import TextSpan
     >>> with problems.noting():
-    ...     raise Mistake("no such column", Span(0, 1))
+    ...     raise Mistake("no such column", TextSpan(0, 1))
     >>> [d.message for d in problems.diagnostics]
     ['no such column']
     """

@@ -13,8 +13,8 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Cast, Expr
-from slicemill.esl.types.query import Continuous, Select, Union
-from slicemill.esl.types.relation import Item, RelationQuery
+from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
+from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema, Type
 
 
@@ -56,9 +56,9 @@ def _branches(node: exp.Expression) -> list[exp.Expression]:
     return [node]
 
 
-def _bind_union(node: exp.Union, context: Context) -> Union:
+def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
     problems = Problems()
-    bound: list[tuple[Select, exp.Expression]] = []
+    bound: list[tuple[SelectQuery, exp.Expression]] = []
     for branch in (*_branches(node.this), *_branches(node.expression)):
         with problems.noting():
             query = bind_query(branch, context)
@@ -85,19 +85,21 @@ def _bind_union(node: exp.Union, context: Context) -> Union:
                 )
             types[index] = merged
     schema = Schema(tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True)))
-    return Union(tuple(_as(query, schema) for query, _ in bound), schema)
+    return UnionQuery(tuple(_as(query, schema) for query, _ in bound), schema)
 
 
-def _selects(query: Continuous) -> list[Select]:
+def _selects(query: Continuous) -> list[SelectQuery]:
     return (
-        [query] if isinstance(query, Select) else [s for branch in query.branches for s in _selects(branch)]
+        [query]
+        if isinstance(query, SelectQuery)
+        else [s for branch in query.branches for s in _selects(branch)]
     )
 
 
-def _as(query: Select, schema: Schema) -> Select:
+def _as(query: SelectQuery, schema: Schema) -> SelectQuery:
     """The branch with the union's column names and types."""
     items = tuple(
-        Item(column.name, _cast(item.expr, column.type))
+        SelectItem(column.name, _cast(item.expr, column.type))
         for item, column in zip(query.items, schema, strict=True)
     )
     return select.renamed(query, items)

@@ -26,7 +26,7 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
-from slicemill.esl.types.relation import AggregateCall, Item, RelationInput, RelationQuery
+from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 
 
@@ -156,10 +156,10 @@ def bind_relation(
         with problems.noting():
             parts.append(bind_condition(condition, env))
     env.place = "GROUP BY"
-    groups: list[Item] = []
+    groups: list[SelectItem] = []
     for part in child(node, "group").expressions if child(node, "group") is not None else ():
         with problems.noting():
-            groups.append(Item(to_esl(part), bind(part, env)))
+            groups.append(SelectItem(to_esl(part), bind(part, env)))
     env.place = ""
     bound = bind_items(node.expressions, env, scope, problems)
     having_node = child(node, "having")
@@ -177,7 +177,7 @@ def bind_relation(
     if grouped:
         provided = frozenset(c.name for r in env.resolved.values() for c in r.columns) | _outer_columns(outer)
         bound = [
-            (Item(item.name, read_groups(item.expr, item_node, groups, provided, "column")), item_node)
+            (SelectItem(item.name, read_groups(item.expr, item_node, groups, provided, "column")), item_node)
             for item, item_node in bound
         ]
         orders = [(read_groups(e, n, groups, provided, "column"), d, n) for e, d, n in orders]
@@ -263,7 +263,7 @@ def _bind_input(
 
 
 def _bind_order(
-    node: exp.Expression, env: RelationEnvironment, items: list[tuple[Item, exp.Expression]]
+    node: exp.Expression, env: RelationEnvironment, items: list[tuple[SelectItem, exp.Expression]]
 ) -> Expr:
     """ORDER BY names an output column, or computes from the input."""
     if isinstance(node, exp.Column) and not node.table:
@@ -285,5 +285,5 @@ def _outer_columns(outer: Scope | None) -> frozenset[str]:
 def _limit(node: exp.Limit) -> int:
     text = node.expression.name
     if not text.isdigit():
-        raise Mistake("LIMIT takes a whole number", span_of(node))
+        raise Mistake("LIMIT takes an integer", span_of(node))
     return int(text)

@@ -27,7 +27,7 @@ from slicemill.scalar.signatures import SCALARS, UNREPEATABLE, fits, result_type
 from slicemill.time import UNITS_US
 
 
-class Environment(Protocol):
+class ScalarEnvironment(Protocol):
     """What names mean at one place of a statement."""
 
     def column(self, node: exp.Column) -> Expr: ...
@@ -47,7 +47,7 @@ class Environment(Protocol):
         ...
 
 
-def bind(node: exp.Expression, env: Environment) -> Expr:
+def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     """The typed form of an expression; a Mistake where it has none."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
@@ -59,7 +59,7 @@ def bind(node: exp.Expression, env: Environment) -> Expr:
     raise Mistake(f"{type(node).__name__.upper()} is not part of ESL here", span_of(node))
 
 
-def bind_condition(node: exp.Expression, env: Environment) -> Expr:
+def bind_condition(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     """An expression that must be true or false."""
     condition = bind(node, env)
     if condition.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
@@ -74,7 +74,7 @@ def bind_condition(node: exp.Expression, env: Environment) -> Expr:
 # -- literals ---------------------------------------------------------------------------------------------
 
 
-def _literal(node: exp.Literal, env: Environment) -> Expr:
+def _literal(node: exp.Literal, env: ScalarEnvironment) -> Expr:
     del env
     text = node.name
     if node.is_string:
@@ -94,7 +94,7 @@ def _literal(node: exp.Literal, env: Environment) -> Expr:
         raise Mistake(f"{text} is no number", span_of(node)) from None
 
 
-def _interval(node: exp.Interval, env: Environment) -> Expr:
+def _interval(node: exp.Interval, env: ScalarEnvironment) -> Expr:
     del env
     months, us = months_and_us(node.this)
     if months and us:
@@ -166,7 +166,7 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
 }
 
 
-def _arithmetic(node: exp.Expression, env: Environment) -> Expr:
+def _arithmetic(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     operator = _ARITHMETIC[type(node)]
     left, right = bind(node.this, env), bind(node.expression, env)
     left, right = _exact_literals(left, right)
@@ -174,9 +174,9 @@ def _arithmetic(node: exp.Expression, env: Environment) -> Expr:
     if type_ is None:
         hint = ""
         if operator == "+" and Kind.VARCHAR in (left.type.kind, right.type.kind):
-            hint = "join texts with ||"
+            hint = "concatenate strings with ||"
         elif Kind.VARCHAR in (left.type.kind, right.type.kind):
-            hint = "convert the text with CAST(… AS DOUBLE)"
+            hint = "convert the string with CAST(… AS DOUBLE)"
         raise Mistake(f"{operator} does not take {left.type} and {right.type}", span_of(node), hint)
     return Call(operator, (left, right), type_)
 
@@ -222,7 +222,7 @@ def comparable(
     return left, right
 
 
-def _comparison(node: exp.Expression, env: Environment) -> Expr:
+def _comparison(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     left, right = comparable(left, right, node.this, node.expression)
     if Kind.PERIOD in (left.type.kind, right.type.kind):
@@ -230,19 +230,19 @@ def _comparison(node: exp.Expression, env: Environment) -> Expr:
     return Call(_COMPARISONS[type(node)], (left, right), t.BOOLEAN)
 
 
-def _logical(name: str) -> Callable[[exp.Expression, Environment], Expr]:
-    def binder(node: exp.Expression, env: Environment) -> Expr:
+def _logical(name: str) -> Callable[[exp.Expression, ScalarEnvironment], Expr]:
+    def binder(node: exp.Expression, env: ScalarEnvironment) -> Expr:
         left, right = bind_condition(node.this, env), bind_condition(node.expression, env)
         return Call(name, (left, right), t.BOOLEAN)
 
     return binder
 
 
-def _not(node: exp.Not, env: Environment) -> Expr:
+def _not(node: exp.Not, env: ScalarEnvironment) -> Expr:
     return Call("not", (bind_condition(node.this, env),), t.BOOLEAN)
 
 
-def _negative(node: exp.Neg, env: Environment) -> Expr:
+def _negative(node: exp.Neg, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     value = operand.value if isinstance(operand, Literal) else None
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
@@ -252,14 +252,14 @@ def _negative(node: exp.Neg, env: Environment) -> Expr:
     return Call("negative", (operand,), operand.type)
 
 
-def _bitwise_not(node: exp.BitwiseNot, env: Environment) -> Expr:
+def _bitwise_not(node: exp.BitwiseNot, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     if not t.is_integer(operand.type):
         raise Mistake(f"~ does not take {operand.type}", span_of(node))
     return Call("~", (operand,), operand.type)
 
 
-def _concatenation(node: exp.DPipe, env: Environment) -> Expr:
+def _concatenation(node: exp.DPipe, env: ScalarEnvironment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     for operand, operand_node in ((left, node.this), (right, node.expression)):
         if not fits("string", operand.type):
@@ -271,7 +271,7 @@ def _concatenation(node: exp.DPipe, env: Environment) -> Expr:
     return Call("concat", (left, right), t.VARCHAR)
 
 
-def _is(node: exp.Is, env: Environment) -> Expr:
+def _is(node: exp.Is, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     if isinstance(node.expression, exp.Null):
         return Call("isnull", (operand,), t.BOOLEAN)
@@ -280,7 +280,7 @@ def _is(node: exp.Is, env: Environment) -> Expr:
     return Call("<=>", (operand, Literal(bool(node.expression.this), t.BOOLEAN)), t.BOOLEAN)
 
 
-def _in(node: exp.In, env: Environment) -> Expr:
+def _in(node: exp.In, env: ScalarEnvironment) -> Expr:
     if child(node, "query") is not None:
         raise Mistake(
             "IN with a query is not part of ESL",
@@ -296,7 +296,7 @@ def _in(node: exp.In, env: Environment) -> Expr:
     return Call("in", (operand, *choices), t.BOOLEAN)
 
 
-def _between(node: exp.Between, env: Environment) -> Expr:
+def _between(node: exp.Between, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     low_node, high_node = child(node, "low"), child(node, "high")
     left, low = comparable(operand, bind(low_node, env), node.this, low_node)
@@ -304,8 +304,8 @@ def _between(node: exp.Between, env: Environment) -> Expr:
     return Call("and", (Call(">=", (left, low), t.BOOLEAN), Call("<=", (right, high), t.BOOLEAN)), t.BOOLEAN)
 
 
-def _pattern(name: str) -> Callable[[exp.Expression, Environment], Expr]:
-    def binder(node: exp.Expression, env: Environment) -> Expr:
+def _pattern(name: str) -> Callable[[exp.Expression, ScalarEnvironment], Expr]:
+    def binder(node: exp.Expression, env: ScalarEnvironment) -> Expr:
         operands = []
         for part in (node.this, node.expression):
             operand = bind(part, env)
@@ -317,7 +317,7 @@ def _pattern(name: str) -> Callable[[exp.Expression, Environment], Expr]:
     return binder
 
 
-def _escape(node: exp.Escape, env: Environment) -> Expr:
+def _escape(node: exp.Escape, env: ScalarEnvironment) -> Expr:
     pattern = bind(node.this, env)
     escape = bind(node.expression, env)
     assert isinstance(pattern, Call), "the grammar puts ESCAPE behind LIKE only"
@@ -329,7 +329,7 @@ def _escape(node: exp.Escape, env: Environment) -> Expr:
 # -- calls, casts, cases ----------------------------------------------------------------------------------
 
 
-def _call(node: exp.Anonymous, env: Environment) -> Expr:
+def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     special = env.call(node)
     if special is not None:
         return special
@@ -374,7 +374,7 @@ def _call(node: exp.Anonymous, env: Environment) -> Expr:
     return Call(name, tuple(arguments), type_)
 
 
-def _cast(node: exp.Cast, env: Environment) -> Expr:
+def _cast(node: exp.Cast, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     target_node = child(node, "to")
     if target_node.name.startswith("INTERVAL "):
@@ -399,7 +399,7 @@ def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
     return Call("whole_units", (operand, Literal(UNITS_US[unit], t.INTERVAL)), t.BIGINT)
 
 
-def _case(node: exp.Case, env: Environment) -> Expr:
+def _case(node: exp.Case, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env) if node.this is not None else None
     branches: list[tuple[Expr, Expr]] = []
     type_: Type = t.NULL
@@ -442,7 +442,7 @@ _EXTRACTABLE = {
 }
 
 
-def _extract(node: exp.Extract, env: Environment) -> Expr:
+def _extract(node: exp.Extract, env: ScalarEnvironment) -> Expr:
     field = node.this.name.upper()
     if field not in _EXTRACTABLE:
         hint = did_you_mean(field, _EXTRACTABLE) or f"the fields are {', '.join(_EXTRACTABLE)}"
@@ -453,7 +453,7 @@ def _extract(node: exp.Extract, env: Environment) -> Expr:
     return Call(_EXTRACTABLE[field], (operand,), t.INT)
 
 
-def _relation(node: nodes.IntervalRelation, env: Environment) -> Expr:
+def _relation(node: nodes.IntervalRelation, env: ScalarEnvironment) -> Expr:
     operands = []
     for part in (node.this, node.expression):
         operand = bind(part, env)
@@ -467,7 +467,7 @@ def _relation(node: nodes.IntervalRelation, env: Environment) -> Expr:
     return Call(str(child(node, "relation")).lower(), tuple(operands), t.BOOLEAN)
 
 
-def _star(node: exp.Expression, env: Environment) -> Expr:
+def _star(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     del env
     raise Mistake("* stands for all columns only in a select list or in count(*)", span_of(node))
 

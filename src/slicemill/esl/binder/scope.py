@@ -77,7 +77,7 @@ class Scope:
             columns += self.arguments.names
         hint = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
         if node.this.args.get("quoted"):
-            hint = f"texts are written in single quotes: '{name}'"
+            hint = f"strings are written in single quotes: '{name}'"
         where = f" in {qualifier}" if qualifier else ""
         return Mistake(f"there is no column {name}{where}", span_of(node), hint)
 

@@ -16,7 +16,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import statements as grammar
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.syntax.source import Source, Span
+from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.types.catalog import Catalog, Statement
 
 _DECLARATION = re.compile(
@@ -29,18 +29,18 @@ _DECLARATION = re.compile(
 class Bound:
     """What became of a script: its good statements with their places, the catalog, the mistakes."""
 
-    source: Source
-    statements: tuple[tuple[Statement, Span], ...]
+    source: SourceText
+    statements: tuple[tuple[Statement, TextSpan], ...]
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
 
 
-def bind_script(source: Source, catalog: Catalog | None = None) -> Bound:
+def bind_script(source: SourceText, catalog: Catalog | None = None) -> Bound:
     """Parse and bind a text against a catalog, which stays as it is."""
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
     context = Context(known, _unreadable_names(source, parsed))
-    bound: list[tuple[Statement, Span]] = []
+    bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
         try:
             statement = bind_statement(node, context)
@@ -62,7 +62,7 @@ def bind_script(source: Source, catalog: Catalog | None = None) -> Bound:
     return Bound(source, tuple(bound), known, tuple(diagnostics))
 
 
-def _unreadable_names(source: Source, parsed: list[exp.Expression]) -> frozenset[str]:
+def _unreadable_names(source: SourceText, parsed: list[exp.Expression]) -> frozenset[str]:
     """Names that the text declares in statements which could not be read."""
     readable = {node.this.name.lower() for node in parsed if isinstance(node.this, exp.Identifier)}
     return frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - readable

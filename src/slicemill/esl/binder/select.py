@@ -28,11 +28,11 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import Frame, Input, Select
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
+from slicemill.esl.types.relation import SelectItem
 
 
-def bind_select(node: exp.Select, context: Context) -> Select:
+def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
     _refuse_blocking_clauses(node)
     entries = bind_inputs(node, context)
@@ -57,7 +57,7 @@ def bind_select(node: exp.Select, context: Context) -> Select:
 
     if env.resolved or groups:
         bound = [
-            (Item(item.name, _read_groups(item.expr, item_node, groups, env)), item_node)
+            (SelectItem(item.name, _read_groups(item.expr, item_node, groups, env)), item_node)
             for item, item_node in bound
         ]
         if having is not None:
@@ -68,7 +68,7 @@ def bind_select(node: exp.Select, context: Context) -> Select:
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
-    return Select(
+    return SelectQuery(
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
@@ -95,7 +95,7 @@ def _refuse_blocking_clauses(node: exp.Select) -> None:
             raise Mistake(f"{what} needs the end of the input, and a stream has none", place, hint)
 
 
-def _windowed(entries: list[BoundInput], node: exp.Select) -> list[Input]:
+def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     """Inputs with the window that each one has, or gets from a WINDOW clause."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
@@ -128,13 +128,13 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[Input]:
 def _bind_conditions(
     node: exp.Select,
     entries: list[BoundInput],
-    inputs: list[Input],
+    inputs: list[QueryInput],
     env: SelectEnvironment,
     problems: Problems,
-) -> tuple[Expr | None, list[Input]]:
+) -> tuple[Expr | None, list[QueryInput]]:
     """WHERE and the ON of inner joins are one condition; a LEFT JOIN keeps its own."""
     parts: list[Expr] = []
-    finished: list[Input] = []
+    finished: list[QueryInput] = []
     env.place = "WHERE"
     for entry, bound in zip(entries, inputs, strict=True):
         with problems.noting():
@@ -153,27 +153,27 @@ def _bind_conditions(
     return conjunction(tuple(parts)), finished
 
 
-def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -> list[Item]:
+def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -> list[SelectItem]:
     group = child(node, "group")
     if group is None:
         return []
-    groups: list[Item] = []
+    groups: list[SelectItem] = []
     env.place = "GROUP BY"
     for part in group.expressions:
         with problems.noting():
             expr = bind(part, env)
             name = expr.name if isinstance(expr, ColumnRef) else to_esl(part)
-            groups.append(Item(name, expr))
+            groups.append(SelectItem(name, expr))
     env.place = ""
     return groups
 
 
-def _read_groups(expr: Expr, node: exp.Expression, groups: list[Item], env: SelectEnvironment) -> Expr:
+def _read_groups(expr: Expr, node: exp.Expression, groups: list[SelectItem], env: SelectEnvironment) -> Expr:
     return read_groups(expr, node, groups, env.provided(), "column")
 
 
 def _check_aggregates(
-    node: exp.Select, env: SelectEnvironment, groups: list[Item], inputs: list[Input]
+    node: exp.Select, env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]
 ) -> None:
     windows = [i.window for i in inputs if not i.finite]
     bounded = [w for w in windows if w is not None and w.extent is not None]
@@ -197,7 +197,7 @@ def _check_aggregates(
     # The windows of a join are the join's own where aggregates answer at each of its tuples.
     joined = len(windows) > 1
     running = joined and any(not resolved.blocking for resolved in env.resolved.values())
-    if joined and not running and any(w.frame is Frame.ROWS for w in bounded):
+    if joined and not running and any(w.frame is FrameUnit.ROWS for w in bounded):
         raise Mistake(
             "an aggregate over a join needs windows by time",
             span_of(node),
@@ -245,6 +245,6 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
     return node
 
 
-def renamed(select: Select, items: tuple[Item, ...]) -> Select:
+def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """The same query with other output columns, for the branches of a UNION."""
     return replace(select, items=items, schema=schema_of_items(items))

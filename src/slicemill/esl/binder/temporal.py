@@ -16,14 +16,14 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import Coalesce, Select
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.query import SelectQuery, TemporalQuery
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import PERIOD, Column, Schema
 
 VALID = ColumnRef("VALID", PERIOD)
 
 
-def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context) -> Select:
+def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context) -> SelectQuery:
     if len(entries) > 1:
         raise Mistake("a temporal query reads one stream", span_of(node), "join its results in another query")
     for key in ("group", "having", "window"):
@@ -46,11 +46,11 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
                 hint = did_you_mean(identifier.name, stream.schema.names)
                 raise Mistake(f"there is no column {identifier.name}", span_of(identifier), hint)
             attributes.append(column)
-    partition: list[Item] = []
+    partition: list[SelectItem] = []
     for part in child(entry.node, "partition_by") or ():
         with problems.noting():
             expr = bind(part, row_env)
-            partition.append(Item(expr.name if isinstance(expr, ColumnRef) else to_esl(part), expr))
+            partition.append(SelectItem(expr.name if isinstance(expr, ColumnRef) else to_esl(part), expr))
     problems.raise_any()
 
     keys = [Column(item.name, item.expr.type) for item in partition]
@@ -63,7 +63,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
-    coalesce = Coalesce(
+    coalesce = TemporalQuery(
         attributes=tuple(column.name for column in attributes),
         partition_by=tuple(partition),
         window=stream.window,
@@ -71,7 +71,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
         after=after,
         schema=Schema((*shown.columns, Column(VALID.name, PERIOD))),
     )
-    return Select((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
+    return SelectQuery((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
 
 
 def _split_where(

@@ -38,7 +38,7 @@ def bind_type(node: TypeName) -> Type:
 def _whole(parameter: object, node: TypeName) -> int:
     text = str(getattr(parameter, "name", ""))
     if not text.isdigit():
-        raise Mistake("a type's parameter is a whole number", span_of(node))
+        raise Mistake("a type's parameter is an integer", span_of(node))
     return int(text)
 
 

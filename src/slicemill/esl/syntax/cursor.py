@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import at
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
 
 T = TypeVar("T")
@@ -53,19 +53,19 @@ class Cursor:
     def looking_at(self, *words: str) -> bool:
         return all(self.word(i) == word for i, word in enumerate(words))
 
-    def span(self) -> Span:
+    def span(self) -> TextSpan:
         """The place of the current token, or just behind the last one."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
-            return Span(end, end)
-        return Span(token.start, token.end + 1)
+            return TextSpan(end, end)
+        return TextSpan(token.start, token.end + 1)
 
-    def span_from(self, start: Span) -> Span:
+    def span_from(self, start: TextSpan) -> TextSpan:
         """From `start` to the last token consumed."""
         if self.index == 0:
             return start
-        return Span(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
+        return TextSpan(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
 
     # -- consuming -------------------------------------------------------------------------------------
 
@@ -110,16 +110,16 @@ class Cursor:
         return self.advance().text
 
     def count(self) -> exp.Literal:
-        """Consume a whole number."""
+        """Consume an integer."""
         span = self.span()
         text = self.number()
         if text is None:
             self.fail()
         if not text.isdigit():
-            raise Mistake(f"{text} is no whole number", span)
+            raise Mistake(f"{text} is no integer", span)
         return at(exp.Literal(this=text, is_string=False), span)
 
-    def string(self, what: str = "a text in quotes") -> str | None:
+    def string(self, what: str = "a string in quotes") -> str | None:
         token = self.token()
         if token is not None and token.token_type is TokenType.STRING:
             return self.advance().text
@@ -211,7 +211,7 @@ class Cursor:
         if found is None:
             return ""
         if found.token_type is TokenType.IDENTIFIER:
-            return "double quotes are for names; a text stands in single quotes"
+            return "double quotes are for names; a string is written in single quotes"
         if found.token_type is TokenType.VAR and not found.text.isidentifier():
             return "only letters, digits and _ can stand in a name without quotes"
         keywords = [word for word in expected if word[0].isupper()]
@@ -243,7 +243,7 @@ def word_of(token: Token) -> str:
 
 def found_text(token: Token) -> str:
     if token.token_type is TokenType.STRING:
-        return f"the text '{token.text}'"
+        return f"the string '{token.text}'"
     return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quoted(token.text)
 
 

@@ -15,13 +15,13 @@ from sqlglot.dialects.dialect import Dialect
 from slicemill.esl.syntax.errors import EslError
 from slicemill.esl.syntax.grammar import statements
 from slicemill.esl.syntax.printer import EslGenerator
-from slicemill.esl.syntax.source import Source
+from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import EslTokenizer
 
 
-def parse(source: Source | str) -> list[exp.Expression]:
+def parse(source: SourceText | str) -> list[exp.Expression]:
     """The statements of an ESL text; an EslError with every mistake in it if it has any."""
-    source = source if isinstance(source, Source) else Source(source)
+    source = source if isinstance(source, SourceText) else SourceText(source)
     parsed, diagnostics = statements.script(source)
     if diagnostics:
         raise EslError(source, diagnostics)

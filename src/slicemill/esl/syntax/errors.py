@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.syntax.source import Source, Span
+from slicemill.esl.syntax.source import SourceText, TextSpan
 
 MAX_LINE = 140
 
@@ -16,14 +16,14 @@ class Diagnostic:
     """One mistake. `span` is where to underline; `hint` says what to do."""
 
     message: str
-    span: Span
+    span: TextSpan
     hint: str = ""
 
 
 class Mistake(Exception):
     """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
 
-    def __init__(self, message: str, span: Span, hint: str = "") -> None:
+    def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
         super().__init__(message)
         self.diagnostic = Diagnostic(message, span, hint)
 
@@ -31,11 +31,12 @@ class Mistake(Exception):
 class EslError(SlicemillError):
     """All mistakes found in one ESL text.
 
-    >>> EslError(Source("SELEC 1"), [Diagnostic("unexpected SELEC", Span(0, 5), "did you mean SELECT?")])
+    >>> mistake = Diagnostic("unexpected SELEC", TextSpan(0, 5), "did you mean SELECT?")
+    >>> EslError(SourceText("SELEC 1"), [mistake])
     EslError('<esl>:1:1: unexpected SELEC...')
     """
 
-    def __init__(self, source: Source, diagnostics: Sequence[Diagnostic]) -> None:
+    def __init__(self, source: SourceText, diagnostics: Sequence[Diagnostic]) -> None:
         self.source = source
         self.diagnostics = tuple(sorted(diagnostics, key=lambda d: (d.span.start, d.span.end)))
         super().__init__("\n\n".join(render(source, d) for d in self.diagnostics))
@@ -46,7 +47,7 @@ class EslError(SlicemillError):
         return f"EslError('{self.source.name}:{line}:{column}: {first.message}...')"
 
 
-def render(source: Source, diagnostic: Diagnostic) -> str:
+def render(source: SourceText, diagnostic: Diagnostic) -> str:
     """The diagnostic as people read it: place, message, the line with the mistake underlined, hint."""
     line, column = source.position(diagnostic.span.start)
     text, before = _excerpt(source.line_text(line), column - 1)

@@ -1,7 +1,7 @@
 """Syntax nodes for what SQL has no words for, beside sqlglot's own expressions.
 
 The parse tree is sqlglot's, so its walking, diffing and printing work on ESL too. Every node that the
-grammar makes carries its place in the text as a Span in `meta["span"]`.
+grammar makes carries its place in the text as a TextSpan in `meta["span"]`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 
 Node = TypeVar("Node", bound=exp.Expression)
 
 
-def at(node: Node, span: Span) -> Node:
+def at(node: Node, span: TextSpan) -> Node:
     """Mark where `node` stands in the text."""
     node.meta["span"] = span
     return node
 
 
-def span_of(node: exp.Expression) -> Span:
+def span_of(node: exp.Expression) -> TextSpan:
     """Where `node` stands: its own mark, else the hull of its descendants' marks."""
-    own: Span | None = node.meta.get("span")
+    own: TextSpan | None = node.meta.get("span")
     if own is not None:
         return own
-    spans: list[Span] = [child.meta["span"] for child in node.walk() if "span" in child.meta]
-    hull = spans[0] if spans else Span(0, 0)
+    spans: list[TextSpan] = [child.meta["span"] for child in node.walk() if "span" in child.meta]
+    hull = spans[0] if spans else TextSpan(0, 0)
     for span in spans[1:]:
         hull = hull.to(span)
     return hull
@@ -68,7 +68,7 @@ class DurationPart(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": True}
 
 
-class Frame(exp.Expression):
+class FrameClause(exp.Expression):
     """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "active": False}
@@ -204,13 +204,13 @@ class CreateAggregate(exp.Expression):
     }
 
 
-class LocalTable(exp.Expression):
+class LocalTableDeclaration(exp.Expression):
     """`TABLE name (columns);` inside an aggregate."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
 
 
-class Body(exp.Expression):
+class AggregateBody(exp.Expression):
     """The statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"states": True, "statements": True}

@@ -74,7 +74,7 @@ class EslGenerator(Generator):
 
     # -- windows ---------------------------------------------------------------------------------------
 
-    def frame_sql(self, e: nodes.Frame, preceding: bool = False) -> str:
+    def frameclause_sql(self, e: nodes.FrameClause, preceding: bool = False) -> str:
         parts = [child(e, "kind"), self.sql(e, "this") or "UNBOUNDED"]
         if preceding:
             parts.append("PRECEDING")
@@ -82,12 +82,12 @@ class EslGenerator(Generator):
             parts.append("ACTIVE EXPIRATION")
         return " ".join(parts) + self._slide(e)
 
-    def _slide(self, e: nodes.Frame) -> str:
+    def _slide(self, e: nodes.FrameClause) -> str:
         return f" SLIDE {self.sql(e, 'slide')}" if child(e, "slide") else ""
 
-    def _trailing(self, e: nodes.Frame) -> str:
+    def _trailing(self, e: nodes.FrameClause) -> str:
         if not child(e, "this"):
-            return self.frame_sql(e)
+            return self.frameclause_sql(e)
         rows = " ROWS" if child(e, "kind") == "ROWS" else ""
         return f"{self.sql(e, 'this')}{rows}{self._slide(e)}"
 
@@ -98,7 +98,7 @@ class EslGenerator(Generator):
         if child(e, "order"):
             parts.append(f"ORDER BY {self.sql(e, 'order')}")
         if child(e, "frame"):
-            parts.append(self.frame_sql(child(e, "frame"), preceding=True))
+            parts.append(self.frameclause_sql(child(e, "frame"), preceding=True))
         return f"{self.sql(e, 'this')} OVER ({' '.join(parts)})"
 
     # -- queries ---------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class EslGenerator(Generator):
         if coalesce:
             sql += f"({self._listing(coalesce)})"
         elif frame:
-            sql += f" [{self.frame_sql(frame)}]"
+            sql += f" [{self.frameclause_sql(frame)}]"
         if child(e, "alias"):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:
@@ -246,10 +246,10 @@ class EslGenerator(Generator):
         parts = [*child(e, "tables"), *child(e, "bodies")]
         return f"{head} {{{self._block(parts)}}}"
 
-    def localtable_sql(self, e: nodes.LocalTable) -> str:
+    def localtabledeclaration_sql(self, e: nodes.LocalTableDeclaration) -> str:
         return f"TABLE {self.sql(e, 'this')}({self._listing(child(e, 'columns'))});"
 
-    def body_sql(self, e: nodes.Body) -> str:
+    def aggregatebody_sql(self, e: nodes.AggregateBody) -> str:
         states = " ".join(f"{state.name}:" for state in child(e, "states"))
         statements = child(e, "statements")
         return f"{states} {{{self._block(statements, end=';')}}}"

@@ -8,22 +8,22 @@ from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Half-open range of character offsets."""
 
     start: int
     end: int
 
-    def __deepcopy__(self, memo: object) -> Span:
+    def __deepcopy__(self, memo: object) -> TextSpan:
         # Never changed, so never copied: trees are copied often, and every node has one.
         return self
 
-    def to(self, other: Span) -> Span:
-        return Span(min(self.start, other.start), max(self.end, other.end))
+    def to(self, other: TextSpan) -> TextSpan:
+        return TextSpan(min(self.start, other.start), max(self.end, other.end))
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A named ESL text that can tell the line and column (both from 1) of an offset."""
 
     text: str

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 
 # Words that cannot name a column, stream or alias without quotes: each would make a clause ambiguous.
 _RESERVED = """
@@ -51,17 +51,17 @@ def tokenize(text: str) -> list[Token]:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
         opening, start = unclosed(text)
-        what = {"'": "text", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
+        what = {"'": "string", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
         closing = _COMMENTS.get(opening, opening)
         end = text.find("\n", start)
         raise Mistake(
             f"this {what} is never closed",
-            Span(start, len(text) if end < 0 else end),
+            TextSpan(start, len(text) if end < 0 else end),
             f"add a closing {closing}",
         ) from None
     for token in tokens:
         if token.token_type is TokenType.NATIONAL_STRING:
-            # SQL's N'…': every text is Unicode here.
+            # SQL's N'…': every string is Unicode here.
             token.token_type = TokenType.STRING
     return tokens
 

@@ -20,7 +20,7 @@ RETURN = "RETURN"
 INWINDOW = "inwindow"
 
 
-class State(StrEnum):
+class BodyState(StrEnum):
     INITIALIZE = "INITIALIZE"
     ITERATE = "ITERATE"
     TERMINATE = "TERMINATE"
@@ -73,7 +73,7 @@ class AggregateDefinition:
     window: bool
     algebraic: bool
     tables: tuple[LocalTable, ...] = ()
-    bodies: dict[State, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
+    bodies: dict[BodyState, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
     external: str | None = None
     external_terminates: bool = False
     models: tuple[Model, ...] = ()
@@ -87,11 +87,11 @@ class AggregateDefinition:
     def blocking(self) -> bool:
         """Purely syntactic (M29): an aggregate with anything to do at the end of its input waits for it."""
         terminates = self.external_terminates or (self.model is not None and not self.window)
-        return terminates or bool(self.bodies.get(State.TERMINATE))
+        return terminates or bool(self.bodies.get(BodyState.TERMINATE))
 
     @property
     def returns_on_expiry(self) -> bool:
         if self.external is not None:
             return True
-        statements = self.bodies.get(State.EXPIRE, ())
+        statements = self.bodies.get(BodyState.EXPIRE, ())
         return any(isinstance(s, Insert) and s.table == RETURN for s in statements)

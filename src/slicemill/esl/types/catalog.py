@@ -12,7 +12,7 @@ from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, predefined
-from slicemill.esl.types.query import Continuous, Select, Union
+from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import VARCHAR, Column, Schema
 from slicemill.esl.types.service_level import ServiceLevel
@@ -249,7 +249,7 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
 
 
 def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    if isinstance(query, Union):
+    if isinstance(query, UnionQuery):
         for branch in query.branches:
             yield from _relations_of(branch)
         return
@@ -261,7 +261,7 @@ def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
 
 
 def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    if isinstance(query, Union):
+    if isinstance(query, UnionQuery):
         for branch in query.branches:
             yield from _aggregates_of(branch)
         return
@@ -269,5 +269,5 @@ def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
         if entry.query is not None:
             yield from _aggregates_of(entry.query)
     yield from (call.name for call in query.aggregates)
-    if isinstance(query, Select):
+    if isinstance(query, SelectQuery):
         yield from (call.name for call in query.window_calls)

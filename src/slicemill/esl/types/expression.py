@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
-from slicemill.esl.types.schema import BOOLEAN, Column, Kind, Origin, Type
+from slicemill.esl.types.schema import BOOLEAN, Column, ColumnOrigin, Kind, Type
 
 if TYPE_CHECKING:
     from slicemill.esl.types.relation import RelationQuery
@@ -26,7 +26,7 @@ class ColumnRef:
 
     name: str
     type: Type
-    origin: Origin | None = field(default=None, compare=False)
+    origin: ColumnOrigin | None = field(default=None, compare=False)
 
     @staticmethod
     def to(column: Column) -> ColumnRef:
@@ -120,7 +120,7 @@ def columns_of(expr: Expr) -> frozenset[str]:
     return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
 
 
-def origins_of(expr: Expr) -> frozenset[Origin | None]:
+def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
     """Where the columns come from that an expression reads."""
     return frozenset(node.origin for node in walk(expr) if isinstance(node, ColumnRef))
 

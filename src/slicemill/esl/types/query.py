@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
 
 
-class Frame(StrEnum):
+class FrameUnit(StrEnum):
     ROWS = "ROWS"
     RANGE = "RANGE"
 
@@ -30,7 +30,7 @@ class Window:
     For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n.
     """
 
-    frame: Frame
+    frame: FrameUnit
     extent: int | None
     slide: int | None = None
     active: bool = False
@@ -40,10 +40,10 @@ class Window:
         """Of an OVER window: does it slide by at least its own length, so that no tuple is seen twice?"""
         if self.slide is None or self.extent is None:
             return False
-        return self.slide >= self.extent + (1 if self.frame is Frame.ROWS else 0)
+        return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)
 
     def __str__(self) -> str:
-        show = format_us if self.frame is Frame.RANGE else str
+        show = format_us if self.frame is FrameUnit.RANGE else str
         words = [self.frame.value, "UNBOUNDED" if self.extent is None else show(self.extent)]
         if self.slide is not None:
             words += ["SLIDE", show(self.slide)]
@@ -53,7 +53,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class QueryInput:
     """One entry of FROM.
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
@@ -83,7 +83,7 @@ class WindowCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Coalesce:
+class TemporalQuery:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
@@ -91,7 +91,7 @@ class Coalesce:
     """
 
     attributes: tuple[str, ...]
-    partition_by: tuple[Item, ...]
+    partition_by: tuple[SelectItem, ...]
     window: Window
     before: Expr | None
     after: Expr | None
@@ -100,22 +100,22 @@ class Coalesce:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class SelectQuery:
     """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
 
     Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
     at each tuple (`running`) go on over all history.
     """
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[QueryInput, ...]
     where: Expr | None
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     aggregates: tuple[AggregateCall, ...]
     running: bool
     having: Expr | None
     window_calls: tuple[WindowCall, ...]
-    coalesce: Coalesce | None
-    items: tuple[Item, ...]
+    coalesce: TemporalQuery | None
+    items: tuple[SelectItem, ...]
     schema: Schema
 
     @property
@@ -125,11 +125,11 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnionQuery:
     """Sort-merge of the branches by timestamp; every tuple is kept."""
 
     branches: tuple[Continuous, ...]
     schema: Schema
 
 
-Continuous: TypeAlias = Select | Union
+Continuous: TypeAlias = SelectQuery | UnionQuery

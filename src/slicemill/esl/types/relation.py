@@ -12,7 +12,7 @@ from slicemill.esl.types.schema import Column, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectItem:
     """One output column: its name and how it is computed."""
 
     name: str
@@ -46,10 +46,10 @@ class RelationInput:
 class RelationQuery:
     inputs: tuple[RelationInput, ...]
     where: Expr | None
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     aggregates: tuple[AggregateCall, ...]
     having: Expr | None
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     distinct: bool
     order_by: tuple[tuple[Expr, bool], ...]  # expression, descending
     limit: int | None

@@ -147,7 +147,7 @@ def assignable(target: Type, value: Type) -> bool:
     return (is_numeric(target) and is_numeric(value)) or common(target, value) is not None
 
 
-class Origin(NamedTuple):
+class ColumnOrigin(NamedTuple):
     """What a column is called where it comes from: in an input of a join, or among what a call returns."""
 
     input: str | int
@@ -160,11 +160,11 @@ class Column:
 
     name: str
     type: Type
-    origin: Origin | None = field(default=None, compare=False)
+    origin: ColumnOrigin | None = field(default=None, compare=False)
 
     def of(self, given: str | int) -> Column:
         """This column of one of several inputs, among the columns of all of them."""
-        return Column(f"{given}.{self.name}", self.type, Origin(given, self.name))
+        return Column(f"{given}.{self.name}", self.type, ColumnOrigin(given, self.name))
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"

@@ -1,1 +1,1 @@
-"""From the bytes and columns of a source to rows of a declared schema, without the JVM."""
+"""File formats: bytes and columns of a source to rows of a declared schema, without the JVM."""

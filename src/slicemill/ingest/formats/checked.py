@@ -28,7 +28,7 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedColumns:
     """A declaration, and which of its columns are asked for. `time` may not be NULL.
 
     `read` are the columns whose values must be looked at: they are asked for, or may be wrong.
@@ -41,12 +41,12 @@ class Wanted:
     read: tuple[Column, ...]
 
     @staticmethod
-    def of(stream: Stream, columns: Sequence[str]) -> Wanted:
+    def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
-        return Wanted.of_schema(stream.schema, columns, time)
+        return WantedColumns.of_schema(stream.schema, columns, time)
 
     @staticmethod
-    def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> Wanted:
+    def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> WantedColumns:
         unknown = [name for name in columns if name not in schema.names]
         if unknown:
             raise SlicemillError(f"there is no column {unknown[0]}; there are {', '.join(schema.names)}")
@@ -57,7 +57,7 @@ class Wanted:
             if column.name in columns or column.name == time or not never_fails(column.type)
         ]
         arrow = pa.schema([declared.field(name) for name in columns])
-        return Wanted(schema, time, tuple(columns), arrow, tuple(read))
+        return WantedColumns(schema, time, tuple(columns), arrow, tuple(read))
 
 
 @dataclass(slots=True)
@@ -78,7 +78,10 @@ class ParsedColumns:
 
 
 def checked(
-    parts: Sequence[ParsedColumns], broken: Mapping[int, str], wanted: Wanted, raw: Callable[[int], str]
+    parts: Sequence[ParsedColumns],
+    broken: Mapping[int, str],
+    wanted: WantedColumns,
+    raw: Callable[[int], str],
 ) -> Parsed:
     """Good rows of all parts in the order of their numbers; `broken` are lines that have no columns, with the
     reason, and `raw` is the text of a bad line.
@@ -108,7 +111,7 @@ def checked(
     return Parsed(pa.concat_tables(tables).take(pa.array(order)), together[order], errors)
 
 
-def _misfits(part: ParsedColumns, wanted: Wanted) -> dict[int, str]:
+def _misfits(part: ParsedColumns, wanted: WantedColumns) -> dict[int, str]:
     """Positions of rows that do not fit, each with the first reason."""
     reasons: dict[int, str] = {}
     for column in wanted.schema:

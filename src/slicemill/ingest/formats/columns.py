@@ -1,4 +1,4 @@
-"""Tables that have typed columns already, checked against a declaration."""
+"""The check of typed tables against a declaration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
-from slicemill.ingest.formats.checked import Parsed, ParsedColumns, Wanted, checked
+from slicemill.ingest.formats.checked import Parsed, ParsedColumns, WantedColumns, checked
 from slicemill.ingest.formats.record_text import record_text
 from slicemill.ingest.formats.values import from_column
 
@@ -24,7 +24,7 @@ def check_columns(schema: Schema, present: Sequence[str]) -> None:
         )
 
 
-def checked_table(table: pa.Table, wanted: Wanted) -> Parsed:
+def checked_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
     """The rows of a table that has all declared columns."""
     names = {name.lower(): name for name in table.column_names}
     columns = {

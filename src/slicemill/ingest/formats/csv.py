@@ -18,7 +18,7 @@ import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Column
-from slicemill.ingest.formats.checked import Numbers, ParsedColumns, Wanted
+from slicemill.ingest.formats.checked import Numbers, ParsedColumns, WantedColumns
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
@@ -71,7 +71,7 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 
 
 def csv_parts(
-    lines: TextLines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+    lines: TextLines, numbers: Numbers, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
     """The columns of some lines; a line with too few or too many fields is `broken`."""
     if not len(numbers):
@@ -135,7 +135,7 @@ def _plain_quotes(form: CsvFormat) -> str:
     return f"^{field}(?:{separator}{field})*\\n$"
 
 
-def _by_arrow(lines: TextLines, wanted: Wanted, form: CsvFormat) -> tuple[ParsedColumns, Numbers]:
+def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Numbers]:
     """The columns of lines that have the right number of fields, and the lines that have not."""
     unequal: list[int] = []
 
@@ -182,7 +182,7 @@ def _by_arrow(lines: TextLines, wanted: Wanted, form: CsvFormat) -> tuple[Parsed
 
 
 def _by_field(
-    lines: TextLines, numbers: Numbers, wanted: Wanted, form: CsvFormat, broken: dict[int, str]
+    lines: TextLines, numbers: Numbers, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> ParsedColumns:
     kept: list[int] = []
     rows: list[list[str | None]] = []
@@ -215,7 +215,7 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
 
 
 def split_fields(line: str, form: CsvFormat) -> list[str]:
-    """The texts of a line's fields."""
+    """The fields of a line as strings."""
     if not form.quote or form.quote not in line:
         return line.split(form.separator)
     return _with_quotes(line, form)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from slicemill.esl.types.schema import Column, Kind
-from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, Wanted
+from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, WantedColumns
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.records import BadRow, json_record, value_of
@@ -48,7 +48,7 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 
 
 def json_parts(
-    lines: TextLines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]
+    lines: TextLines, numbers: Numbers, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
     """The columns of some lines; a line that is not one JSON object is `broken`."""
     if not len(numbers):
@@ -86,7 +86,7 @@ def _odd_lines(lines: TextLines) -> Numbers:
 
 
 def _by_arrow(
-    lines: TextLines, numbers: Numbers, wanted: Wanted, parts: list[ParsedColumns], left: list[Numbers]
+    lines: TextLines, numbers: Numbers, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Numbers]
 ) -> None:
     """Parts of the lines that Arrow reads; the others are `left`."""
     if len(numbers) <= _LEAST_PIECE:
@@ -136,7 +136,7 @@ def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataTy
     return types
 
 
-def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: Wanted) -> ParsedColumns | None:
+def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns) -> ParsedColumns | None:
     try:
         table = arrow_json.read_json(
             pa.BufferReader(lines.data),
@@ -177,7 +177,9 @@ def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) ->
 # -- object by object -------------------------------------------------------------------------------------
 
 
-def _by_object(lines: TextLines, numbers: Numbers, wanted: Wanted, broken: dict[int, str]) -> ParsedColumns:
+def _by_object(
+    lines: TextLines, numbers: Numbers, wanted: WantedColumns, broken: dict[int, str]
+) -> ParsedColumns:
     kept: list[int] = []
     records = []
     for number in numbers.tolist():

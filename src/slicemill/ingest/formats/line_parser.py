@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.ingest.formats.checked import Mask, Parsed, Wanted, checked
+from slicemill.ingest.formats.checked import Mask, Parsed, WantedColumns, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import TextLines
@@ -31,7 +31,7 @@ _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
 class LineParser:
     """Reads lines of one form; `csv` says how its CSV lines are written, and which columns they have."""
 
-    wanted: Wanted
+    wanted: WantedColumns
     form: str
     csv: CsvFormat
 

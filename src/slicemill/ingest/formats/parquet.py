@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Column
-from slicemill.ingest.formats.checked import Parsed, ParsedColumns, Wanted, checked
+from slicemill.ingest.formats.checked import Parsed, ParsedColumns, WantedColumns, checked
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.old_calendar import Rebase, rebase_of
 from slicemill.ingest.formats.record_text import record_text
@@ -30,7 +30,7 @@ class ParquetRows:
     """One open file. Rows are numbered from 0; the last row group that was read is kept."""
 
     path: Path
-    wanted: Wanted
+    wanted: WantedColumns
     file: pq.ParquetFile
     edges: list[int]  # row group g has rows edges[g] <= n < edges[g + 1]
     found: Mapping[str, str]  # declared column -> column of the file
@@ -38,7 +38,7 @@ class ParquetRows:
     _group: tuple[int, Parsed] | None = field(default=None)
 
     @staticmethod
-    def open(path: Path, wanted: Wanted) -> ParquetRows:
+    def open(path: Path, wanted: WantedColumns) -> ParquetRows:
         try:
             file = pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit="us")
         except (OSError, pa.ArrowException) as problem:
@@ -129,7 +129,7 @@ def unreadable(path: Path, problem: Exception) -> SlicemillError:
     )
 
 
-def _found(schema: pa.Schema, wanted: Wanted, path: Path) -> dict[str, str]:
+def _found(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in wanted.schema:
         alike = [name for name in schema.names if name.lower() == column.name.lower()]

@@ -1,4 +1,4 @@
-"""Raw values to values of a declared type: numbers, texts and times as files and generators spell them.
+"""Raw values to values of a declared type: numbers, strings and times as files and generators write them.
 
 The patterns say how a text may be spelled. The Spark side (`connectors.spark.checks`) uses the same ones, so
 that both engines take and refuse the same values, for the same reason.
@@ -30,7 +30,7 @@ INSTANT = (
 )
 TRUE_WORDS = ("t", "true", "y", "yes", "1")
 FALSE_WORDS = ("f", "false", "n", "no", "0")
-# A whole number may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip some.
+# An integer may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip some.
 MAX_WHOLE_DOUBLE = 2**53
 # A reason shows so much of a bad value.
 MAX_SHOWN = 100

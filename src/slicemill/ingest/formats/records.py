@@ -1,4 +1,4 @@
-"""Records of a source before they are typed: raw values by name, or a text that could not be read."""
+"""Raw records of a source: untyped values by name, or a string that could not be read."""
 
 from __future__ import annotations
 

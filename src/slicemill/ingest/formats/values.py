@@ -1,4 +1,4 @@
-"""Columns of texts to columns of a declared type: casts of whole columns, and the exact rule for what is
+"""Columns of strings to columns of a declared type: casts of whole columns, and the exact rule for what is
 left.
 
 `ingest/formats/raw_values.py` says value by value what a text means. Arrow's casts are several hundred times
@@ -55,12 +55,12 @@ class TypedValues:
 
 
 def never_fails(type_: Type) -> bool:
-    """Whether every text is a value of the type."""
+    """Whether every string is a value of the type."""
     return type_.kind in (Kind.VARCHAR, Kind.BINARY) and type_.length is None
 
 
 def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
-    """The values that texts spell; NULL stays NULL.
+    """The values of strings; NULL stays NULL.
 
     >>> from slicemill.esl.types.schema import INT
     >>> found = from_texts(pa.array(["7", " 3.0", "x", None]), INT)
@@ -132,7 +132,7 @@ _converter = lru_cache(maxsize=100)(converter)
 
 
 def typed(values: list[object], type_: Type) -> pa.Array:
-    """Values of the reference engine as an Arrow array: times are whole numbers there."""
+    """Values of the reference engine as an Arrow array: times are integers there."""
     return pa.array(values, arrow_type(type_))
 
 

@@ -9,64 +9,64 @@ order, and the last T gathers them.
 
 from __future__ import annotations
 
-from slicemill.model.classify import Kind
+from slicemill.model.classify import CoreKind
 from slicemill.model.core import Core
-from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase, Storage
+from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
 from slicemill.model.terms import ModelError, shown
 
 _WORKING = {"storage": Storage.WORKING.value}
 
 
-def blocking_graph(model: Model) -> Graph:
+def blocking_graph(model: Model) -> ModelGraph:
     """Everything again at each slide."""
     nodes = [
-        Node("s", Op.S, label="new"),
-        Node("wx", Op.W, _WORKING, "window"),
-        Node("m", Op.M),
-        Node("f", Op.F, {"oldest": "d"}, "oldest | rest"),
+        ModelNode("s", Op.S, label="new"),
+        ModelNode("wx", Op.W, _WORKING, "window"),
+        ModelNode("m", Op.M),
+        ModelNode("f", Op.F, {"oldest": "d"}, "oldest | rest"),
     ]
     edges = [
-        Edge("wx", "m", dst_port=0, phase=Phase.SUCCESSIVE),
-        Edge("s", "m", dst_port=1, phase=Phase.SUCCESSIVE),
-        Edge("m", "f", phase=Phase.SUCCESSIVE),
-        Edge("f", "wx", src_port=1, phase=Phase.SUCCESSIVE),
-        Edge("s", "wx", phase=Phase.INITIAL),
+        ModelEdge("wx", "m", dst_port=0, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "m", dst_port=1, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("m", "f", phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("f", "wx", src_port=1, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "wx", phase=InstancePhase.INITIAL),
     ]
     ends = []
     for number, core in enumerate(model.cores):
         t, ac = _named("t", number), _named("ac", number)
         nodes += [_transform(t, core, number), _accumulator(ac, core, number)]
         edges += [
-            Edge("s", t, phase=Phase.INITIAL),
-            Edge("f", t, src_port=1, phase=Phase.SUCCESSIVE),
-            Edge(t, ac),
+            ModelEdge("s", t, phase=InstancePhase.INITIAL),
+            ModelEdge("f", t, src_port=1, phase=InstancePhase.SUCCESSIVE),
+            ModelEdge(t, ac),
         ]
         ends.append(ac)
     return _finished(model, nodes, edges, ends, lower=False)
 
 
-def window_loop() -> tuple[list[Node], list[Edge]]:
+def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
     """What slides: the oldest elements leave the window and the new ones join the rest."""
     nodes = [
-        Node("s", Op.S, label="new"),
-        Node("wx", Op.W, _WORKING, "window"),
-        Node("f", Op.F, {"oldest": "d"}, "oldest | rest"),
-        Node("m1", Op.M),
+        ModelNode("s", Op.S, label="new"),
+        ModelNode("wx", Op.W, _WORKING, "window"),
+        ModelNode("f", Op.F, {"oldest": "d"}, "oldest | rest"),
+        ModelNode("m1", Op.M),
     ]
     edges = [
-        Edge("wx", "f", phase=Phase.SUCCESSIVE),
-        Edge("f", "m1", src_port=1, dst_port=0, phase=Phase.SUCCESSIVE),
-        Edge("s", "m1", dst_port=1),
-        Edge("m1", "wx"),
+        ModelEdge("wx", "f", phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("f", "m1", src_port=1, dst_port=0, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "m1", dst_port=1),
+        ModelEdge("m1", "wx"),
     ]
     return nodes, edges
 
 
-def incremental_graph(model: Model) -> Graph:
+def incremental_graph(model: Model) -> ModelGraph:
     """The loop of C15 for each core. A model in which some core is not INCREMENTAL has none."""
     for core, found in zip(model.cores, model.classes, strict=True):
-        if found.kind is not Kind.INCREMENTAL or core.weight is not None:
+        if found.kind is not CoreKind.INCREMENTAL or core.weight is not None:
             raise ModelError(f"{core} has no incremental graph: {found.reason}")
     if not model.cores:
         raise ModelError(f"{model.text} looks at no element: there is nothing to keep")
@@ -80,47 +80,49 @@ def incremental_graph(model: Model) -> Graph:
     return _finished(model, nodes, edges, ends, lower=True)
 
 
-def _loop(core: Core, number: int) -> tuple[list[Node], list[Edge]]:
+def _loop(core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
     to, tn, ti, m2, m3, ac, wv = (_named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
     nodes = [
         _transform(to, core, number, lift=True),
         _transform(tn, core, number, lift=True),
-        Node(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
-        Node(m2, Op.M, core=number),
-        Node(m3, Op.M, core=number),
-        Node(ac, Op.AC, {"op": core.aggregate, "lifted": True}, _symbol(core), number),
-        Node(wv, Op.W, _WORKING, "value", number),
+        ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
+        ModelNode(m2, Op.M, core=number),
+        ModelNode(m3, Op.M, core=number),
+        ModelNode(ac, Op.AC, {"op": core.aggregate, "lifted": True}, _symbol(core), number),
+        ModelNode(wv, Op.W, _WORKING, "value", number),
     ]
-    later = Phase.SUCCESSIVE
+    later = InstancePhase.SUCCESSIVE
     edges = [
-        Edge("f", to, src_port=0, phase=later),
-        Edge("s", tn),
-        Edge(to, ti, phase=later),
-        Edge(ti, m2, dst_port=0, phase=later),
-        Edge(tn, m2, dst_port=1),
-        Edge(m2, m3, dst_port=0),
-        Edge(wv, m3, dst_port=1, phase=later),
-        Edge(m3, ac),
-        Edge(ac, wv),
+        ModelEdge("f", to, src_port=0, phase=later),
+        ModelEdge("s", tn),
+        ModelEdge(to, ti, phase=later),
+        ModelEdge(ti, m2, dst_port=0, phase=later),
+        ModelEdge(tn, m2, dst_port=1),
+        ModelEdge(m2, m3, dst_port=0),
+        ModelEdge(wv, m3, dst_port=1, phase=later),
+        ModelEdge(m3, ac),
+        ModelEdge(ac, wv),
     ]
     return nodes, edges
 
 
-def _finished(model: Model, nodes: list[Node], edges: list[Edge], ends: list[str], lower: bool) -> Graph:
+def _finished(
+    model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: list[str], lower: bool
+) -> ModelGraph:
     """The values of the cores merged, and T[g] over them."""
     last = ends[0] if ends else "s"
     for number, end in enumerate(ends[1:], start=1):
         merged = f"mv{number}"
-        nodes.append(Node(merged, Op.M))
-        edges += [Edge(last, merged, dst_port=0), Edge(end, merged, dst_port=1)]
+        nodes.append(ModelNode(merged, Op.M))
+        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
         last = merged
     names = [f"c{number}" for number in range(len(ends))]
     params: dict[str, object] = {"f": shown(model.result), "gather": names}
     if lower:
         params["lower"] = [core.aggregate for core in model.cores]
-    nodes.append(Node("g", Op.T, params, model.finalisation))
-    edges.append(Edge(last, "g"))
-    return Graph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
+    nodes.append(ModelNode("g", Op.T, params, model.finalisation))
+    edges.append(ModelEdge(last, "g"))
+    return ModelGraph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
 
 
 def _named(name: str, number: int) -> str:
@@ -131,18 +133,18 @@ def _symbol(core: Core) -> str:
     return core.aggregate if core.accumulator is None else core.accumulator.symbol
 
 
-def _transform(name: str, core: Core, number: int, lift: bool = False) -> Node:
+def _transform(name: str, core: Core, number: int, lift: bool = False) -> ModelNode:
     text = shown(core.argument)
     params: dict[str, object] = {"f": text}
     if lift:
         params["lift"] = core.aggregate
     if core.weight is not None or core.blocked:
         params["positional"] = True
-    return Node(name, Op.T, params, text, number)
+    return ModelNode(name, Op.T, params, text, number)
 
 
-def _accumulator(name: str, core: Core, number: int) -> Node:
+def _accumulator(name: str, core: Core, number: int) -> ModelNode:
     if core.accumulator is not None:
-        return Node(name, Op.AC, {"op": core.aggregate}, _symbol(core), number)
+        return ModelNode(name, Op.AC, {"op": core.aggregate}, _symbol(core), number)
     options = [str(option) for option in core.options]
-    return Node(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)
+    return ModelNode(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)

@@ -27,7 +27,7 @@ class Op(StrEnum):
     Z = "Z"
 
 
-class Phase(StrEnum):
+class InstancePhase(StrEnum):
     """When an arrow carries something: for the initial window, for later instances, or always."""
 
     INITIAL = "initial"
@@ -45,7 +45,7 @@ _INPUTS = {Op.S: 0, Op.F: 1, Op.M: 2, Op.T: 1, Op.A: 1, Op.AC: 1, Op.P: 1, Op.W:
 
 
 @dataclass(frozen=True)
-class Node:
+class ModelNode:
     """`core` is the number of the model's core that the node computes, -1 where it serves all."""
 
     id: str
@@ -63,44 +63,46 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ModelEdge:
     src: str
     dst: str
     src_port: int = 0
     dst_port: int = 0
-    phase: Phase = Phase.BOTH
+    phase: InstancePhase = InstancePhase.BOTH
 
     def __str__(self) -> str:
         return f"{self.src}.{self.src_port} → {self.dst}.{self.dst_port}"
 
 
 @dataclass(frozen=True)
-class Graph:
+class ModelGraph:
     """`columns` name the components of elements, `result` the node whose output is the value."""
 
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    nodes: tuple[ModelNode, ...]
+    edges: tuple[ModelEdge, ...]
     result: str
     columns: tuple[str, ...] = ("x",)
 
-    def __getitem__(self, name: str) -> Node:
+    def __getitem__(self, name: str) -> ModelNode:
         for node in self.nodes:
             if node.id == name:
                 return node
         raise ModelError(f"the graph has no node {name}")
 
     @property
-    def registers(self) -> tuple[Node, ...]:
+    def registers(self) -> tuple[ModelNode, ...]:
         return tuple(node for node in self.nodes if node.op is Op.W)
 
-    def into(self, name: str, phase: Phase) -> list[Edge]:
+    def into(self, name: str, phase: InstancePhase) -> list[ModelEdge]:
         """The arrows that bring something to a node in that phase, by port."""
-        found = [edge for edge in self.edges if edge.dst == name and edge.phase in (phase, Phase.BOTH)]
+        found = [
+            edge for edge in self.edges if edge.dst == name and edge.phase in (phase, InstancePhase.BOTH)
+        ]
         return sorted(found, key=lambda edge: edge.dst_port)
 
-    def order(self, phase: Phase) -> list[Node]:
+    def order(self, phase: InstancePhase) -> list[ModelNode]:
         """The nodes that fire in that phase, each after those it needs; reading a register needs nothing."""
-        waiting, done, ordered = list(self.nodes), set[str](), list[Node]()
+        waiting, done, ordered = list(self.nodes), set[str](), list[ModelNode]()
         registers = {node.id for node in self.registers}
         while waiting:
             ready = [
@@ -130,21 +132,21 @@ class Graph:
             self._check_inputs(node)
             if node.op is Op.T:
                 _check_transform(node, fixed_size)
-        for phase in (Phase.INITIAL, Phase.SUCCESSIVE):
+        for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
             self.order(phase)
 
-    def _check_edge(self, edge: Edge) -> None:
+    def _check_edge(self, edge: ModelEdge) -> None:
         src, dst = self[edge.src], self[edge.dst]
         if edge.src_port not in range(src.outputs):
             raise ModelError(f"{edge}: {src.op} has {src.outputs} output{'s' * (src.outputs != 1)}")
         if edge.dst_port not in range(_INPUTS[dst.op]):
             raise ModelError(f"{edge}: {dst.op} takes {_INPUTS[dst.op]} input{'s' * (_INPUTS[dst.op] != 1)}")
 
-    def _check_inputs(self, node: Node) -> None:
+    def _check_inputs(self, node: ModelNode) -> None:
         """Every input has an arrow. M alone may lack one in one of the phases: what is not due is empty."""
         wanted = set(range(_INPUTS[node.op]))
         given: set[int] = set()
-        for phase in (Phase.INITIAL, Phase.SUCCESSIVE):
+        for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
             ports = [edge.dst_port for edge in self.into(node.id, phase)]
             if len(ports) != len(set(ports)):
                 raise ModelError(f"two arrows end at one input of {node.id} ({node.op})")
@@ -171,19 +173,21 @@ class Graph:
         return json.dumps(record)
 
     @staticmethod
-    def from_json(text: str) -> Graph:
+    def from_json(text: str) -> ModelGraph:
         try:
             record = json.loads(text)
-            nodes = tuple(Node(**{**node, "op": Op(node["op"])}) for node in record["nodes"])
-            edges = tuple(Edge(**{**edge, "phase": Phase(edge["phase"])}) for edge in record["edges"])
-            graph = Graph(nodes, edges, record["result"], tuple(record["columns"]))
+            nodes = tuple(ModelNode(**{**node, "op": Op(node["op"])}) for node in record["nodes"])
+            edges = tuple(
+                ModelEdge(**{**edge, "phase": InstancePhase(edge["phase"])}) for edge in record["edges"]
+            )
+            graph = ModelGraph(nodes, edges, record["result"], tuple(record["columns"]))
         except (KeyError, TypeError, ValueError) as problem:
             raise ModelError(f"this is no graph of a model: {problem}") from None
         graph.validate()
         return graph
 
 
-def _check_transform(node: Node, fixed_size: bool) -> None:
+def _check_transform(node: ModelNode, fixed_size: bool) -> None:
     """C6: by position only where the number of positions is fixed, or where the last function goes on."""
     positional = "fs" in node.params or node.params.get("positional", False)
     if positional and not fixed_size and not node.params.get("tail"):

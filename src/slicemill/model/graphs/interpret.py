@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from slicemill.model.graphs import vectors
-from slicemill.model.graphs.graph import Graph, Node, Op, Phase
+from slicemill.model.graphs.graph import InstancePhase, ModelGraph, ModelNode, Op
 from slicemill.model.graphs.vectors import Vector
 from slicemill.model.operators import ACCUMULATORS
 from slicemill.model.parse import parse
@@ -49,7 +49,7 @@ class Work:
     def calls(self) -> int:
         return self.transforms + self.combinations + self.inverses
 
-    def count(self, node: Node, vector: Vector) -> None:
+    def count(self, node: ModelNode, vector: Vector) -> None:
         if node.op is Op.T and "inverse" in node.params:
             self.inverses += len(vector)
         elif node.op is Op.T and "gather" not in node.params:
@@ -67,7 +67,7 @@ def asynchronous(instances: Iterable[Instance]) -> Iterator[Instance]:
         yield Instance(dict(latest) or instance.new, instance.leaving)
 
 
-def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
+def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
     """The value at each instance; the first brings the initial window. `work` is added to.
 
     >>> from slicemill.model import expression
@@ -78,7 +78,7 @@ def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -
     """
     graph.validate()
     registers: dict[str, Vector] = {node.id: () for node in graph.registers}
-    phase = Phase.INITIAL
+    phase = InstancePhase.INITIAL
     for instance in instances:
         outputs: dict[tuple[str, int], Vector] = {}
         written = dict(registers)
@@ -95,12 +95,14 @@ def run(graph: Graph, instances: Iterable[Instance], work: Work | None = None) -
                     work.count(node, given.get(0, ()))
                 fired = _fire(node, given, instance, graph)
                 outputs |= {(node.id, port): vector for port, vector in enumerate(fired)}
-        registers, phase = written, Phase.SUCCESSIVE
+        registers, phase = written, InstancePhase.SUCCESSIVE
         (value,) = outputs[graph.result, 0]
         yield value
 
 
-def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Graph) -> tuple[Vector, ...]:
+def _fire(
+    node: ModelNode, given: Mapping[int, Vector], instance: Instance, graph: ModelGraph
+) -> tuple[Vector, ...]:
     first = given.get(0, ())
     params = node.params
     match node.op:
@@ -132,7 +134,7 @@ def _fire(node: Node, given: Mapping[int, Vector], instance: Instance, graph: Gr
     raise ModelError(f"{node.op} does not fire")
 
 
-def _transformed(node: Node, vector: Vector, graph: Graph) -> Vector:
+def _transformed(node: ModelNode, vector: Vector, graph: ModelGraph) -> Vector:
     params = node.params
     if "inverse" in params:
         inverse = ACCUMULATORS[params["inverse"]].inverse
@@ -158,7 +160,7 @@ def _transformed(node: Node, vector: Vector, graph: Graph) -> Vector:
     return tuple(map(ACCUMULATORS[params["lift"]].lift, images)) if "lift" in params else tuple(images)
 
 
-def _function(text: str, graph: Graph) -> Callable[[Any], Any]:
+def _function(text: str, graph: ModelGraph) -> Callable[[Any], Any]:
     return lambda element: evaluate(_parsed(text), _components(element, graph))
 
 
@@ -167,7 +169,7 @@ def _parsed(text: str) -> Expr:
     return parse(text)
 
 
-def _components(element: Any, graph: Graph) -> dict[str, Any]:
+def _components(element: Any, graph: ModelGraph) -> dict[str, Any]:
     values = element if isinstance(element, tuple) else (element,)
     return dict(zip(graph.columns, values, strict=True))
 

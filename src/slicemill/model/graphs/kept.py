@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from slicemill.model.classify import Classification, Kind, Way
+from slicemill.model.classify import Classification, CoreKind, CoreMethod
 from slicemill.model.core import Core
 from slicemill.model.graphs.canonical import window_loop
-from slicemill.model.graphs.graph import Edge, Graph, Node, Op, Phase, Storage
+from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
 from slicemill.model.terms import shown
 
 _WORKING = {"storage": Storage.WORKING.value}
-_LATER = Phase.SUCCESSIVE
+_LATER = InstancePhase.SUCCESSIVE
 
 
-def kept_graph(model: Model) -> Graph:
+def kept_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
@@ -36,76 +36,80 @@ def kept_graph(model: Model) -> Graph:
     last = ends[0] if ends else "s"
     for number, end in enumerate(ends[1:], start=1):
         merged = f"mv{number}"
-        nodes.append(Node(merged, Op.M))
-        edges += [Edge(last, merged, dst_port=0), Edge(end, merged, dst_port=1)]
+        nodes.append(ModelNode(merged, Op.M))
+        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
         last = merged
     gathered = [f"c{number}" for number in range(len(ends))]
-    nodes.append(Node("g", Op.T, {"f": shown(model.result), "gather": gathered}, model.finalisation))
-    edges.append(Edge(last, "g"))
-    return Graph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
+    nodes.append(ModelNode("g", Op.T, {"f": shown(model.result), "gather": gathered}, model.finalisation))
+    edges.append(ModelEdge(last, "g"))
+    return ModelGraph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
 
 
 def _named(name: str, number: int) -> str:
     return name if number == 0 else f"{name}_{number}"
 
 
-def _core(core: Core, found: Classification, number: int) -> tuple[list[Node], list[Edge]]:
+def _core(core: Core, found: Classification, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
     text = shown(core.argument)
     names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
     to, tn, ti, ts, fv, m2, m3, ac, wv = (_named(name, number) for name in names)
     params: dict[str, object] = {"f": text}
     if core.weight is not None or core.blocked:
         params["positional"] = True
-    coming = Node(tn, Op.T, params, text, number)
-    store = Node(wv, Op.W, _WORKING, found.state_text, number)
+    coming = ModelNode(tn, Op.T, params, text, number)
+    store = ModelNode(wv, Op.W, _WORKING, found.state_text, number)
     end = _end(core, ac, number)
-    if found.way is Way.RECOMPUTE:
+    if found.way is CoreMethod.RECOMPUTE:
         return [coming, end], _chain(("m1", tn, ac))
-    if found.way is Way.DELTA:
+    if found.way is CoreMethod.DELTA:
         nodes = [
-            Node(to, Op.T, params, text, number),
+            ModelNode(to, Op.T, params, text, number),
             coming,
-            Node(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
-            Node(m2, Op.M, core=number),
-            Node(m3, Op.M, core=number),
+            ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
+            ModelNode(m2, Op.M, core=number),
+            ModelNode(m3, Op.M, core=number),
             end,
             store,
         ]
         edges = [
-            Edge("f", to, src_port=0, phase=_LATER),
-            Edge("s", tn),
-            Edge(to, ti, phase=_LATER),
-            Edge(ti, m2, dst_port=0, phase=_LATER),
-            Edge(tn, m2, dst_port=1),
-            Edge(m2, m3, dst_port=0),
+            ModelEdge("f", to, src_port=0, phase=_LATER),
+            ModelEdge("s", tn),
+            ModelEdge(to, ti, phase=_LATER),
+            ModelEdge(ti, m2, dst_port=0, phase=_LATER),
+            ModelEdge(tn, m2, dst_port=1),
+            ModelEdge(m2, m3, dst_port=0),
             *_chain((m3, ac, wv)),
         ]
-        if found.kind is Kind.INCREMENTAL and core.weight is None:
-            return nodes, [*edges, Edge(wv, m3, dst_port=1, phase=_LATER)]
-        shift = Node(ts, Op.T, {"f": "shift"}, "shift", number)
+        if found.kind is CoreKind.INCREMENTAL and core.weight is None:
+            return nodes, [*edges, ModelEdge(wv, m3, dst_port=1, phase=_LATER)]
+        shift = ModelNode(ts, Op.T, {"f": "shift"}, "shift", number)
         return [*nodes, shift], [
             *edges,
-            Edge(wv, ts, phase=_LATER),
-            Edge(ts, m3, dst_port=1, phase=_LATER),
+            ModelEdge(wv, ts, phase=_LATER),
+            ModelEdge(ts, m3, dst_port=1, phase=_LATER),
         ]
-    nodes = [coming, Node(fv, Op.F, {"oldest": "d"}, "left | rest", number), Node(m2, Op.M, core=number)]
+    nodes = [
+        coming,
+        ModelNode(fv, Op.F, {"oldest": "d"}, "left | rest", number),
+        ModelNode(m2, Op.M, core=number),
+    ]
     edges = [
-        Edge(wv, fv, phase=_LATER),
-        Edge(fv, m2, src_port=1, dst_port=0, phase=_LATER),
-        Edge("s", tn),
-        Edge(tn, m2, dst_port=1),
-        Edge(m2, wv),
-        Edge(m2, ac),
+        ModelEdge(wv, fv, phase=_LATER),
+        ModelEdge(fv, m2, src_port=1, dst_port=0, phase=_LATER),
+        ModelEdge("s", tn),
+        ModelEdge(tn, m2, dst_port=1),
+        ModelEdge(m2, wv),
+        ModelEdge(m2, ac),
     ]
     return [*nodes, end, store], edges
 
 
-def _chain(names: Sequence[str]) -> list[Edge]:
-    return [Edge(src, dst) for src, dst in pairwise(names)]
+def _chain(names: Sequence[str]) -> list[ModelEdge]:
+    return [ModelEdge(src, dst) for src, dst in pairwise(names)]
 
 
-def _end(core: Core, name: str, number: int) -> Node:
+def _end(core: Core, name: str, number: int) -> ModelNode:
     if core.accumulator is not None:
-        return Node(name, Op.AC, {"op": core.aggregate}, core.accumulator.symbol, number)
+        return ModelNode(name, Op.AC, {"op": core.aggregate}, core.accumulator.symbol, number)
     options = [str(option) for option in core.options]
-    return Node(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)
+    return ModelNode(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)

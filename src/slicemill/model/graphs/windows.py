@@ -18,7 +18,7 @@ Stream: TypeAlias = Iterable[tuple[Any, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class DataWindow:
+class SlidingCountWindow:
     """The last `size` elements, or all; a slide at every `step`-th one. `partial`: also before it is full."""
 
     size: int | None
@@ -31,7 +31,7 @@ class DataWindow:
 
     def instances(self, stream: Stream) -> Iterator[Instance]:
         """
-        >>> list(DataWindow(2).instances([(5, 0), (6, 1), (7, 2)]))
+        >>> list(SlidingCountWindow(2).instances([(5, 0), (6, 1), (7, 2)]))
         [Instance(new=(5, 6), leaving=0), Instance(new=(7,), leaving=1)]
         """
         held, waiting = 0, list[Any]()
@@ -48,7 +48,7 @@ class DataWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeWindow:
+class SlidingTimeWindow:
     """The elements with t in (e - length, e] at each multiple e of `step`; without a length, all up to e."""
 
     length: int | None
@@ -61,7 +61,7 @@ class TimeWindow:
     def instances(self, stream: Stream) -> Iterator[Instance]:
         """Up to the first slide at or after the last element; some bring nothing, from some nothing leaves.
 
-        >>> list(TimeWindow(length=2, step=1).instances([(5, 1), (6, 1), (7, 4)]))[:3]
+        >>> list(SlidingTimeWindow(length=2, step=1).instances([(5, 1), (6, 1), (7, 4)]))[:3]
         [Instance(new=(5, 6), leaving=0), Instance(new=(), leaving=0), Instance(new=(), leaving=2)]
         """
         waiting = list(stream)

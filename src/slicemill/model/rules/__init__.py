@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slicemill.model.flow import Flow, Step
+from slicemill.model.flow import Flow, FlowStep
 from slicemill.model.rules import (
     accumulate_merged,
     accumulate_permuted,
@@ -20,7 +20,7 @@ from slicemill.model.rules import (
     transform_permuted,
 )
 
-Rule = Callable[[Step], Flow | None]
+Rule = Callable[[FlowStep], Flow | None]
 
 RULES: dict[str, Rule] = {
     "R1": fuse_transforms.rewrite,

@@ -6,20 +6,20 @@ results again: 0 is a product, and true and false are conditions.
 
 from __future__ import annotations
 
-from slicemill.model.flow import Flow, Step, step
+from slicemill.model.flow import Flow, FlowStep, step
 from slicemill.model.graphs.graph import Op
 
 # What these take is not what they give: a list of lists is no list of elements.
 _OTHER_DOMAIN = frozenset({"concat"})
 
 
-def rewrite(of: Step) -> Flow | None:
+def rewrite(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
-    if of.op is not Op.AC or not isinstance(inner, Step) or inner.op is not Op.M:
+    if of.op is not Op.AC or not isinstance(inner, FlowStep) or inner.op is not Op.M:
         return None
     if not of.accumulator.associative or of.text in _OTHER_DOMAIN:
         return None
-    if all(isinstance(part, Step) and part.op is Op.AC for part in inner.inputs):
+    if all(isinstance(part, FlowStep) and part.op is Op.AC for part in inner.inputs):
         return None  # done already
     left, right = (step(Op.AC, of.text, part) for part in inner.inputs)
     return step(Op.AC, of.text, step(Op.M, "", left, right))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from slicemill.model.flow import Flow, Step, transform
-from slicemill.model.terms import Column, Expr, transformed
+from slicemill.model.flow import Flow, FlowStep, transform
+from slicemill.model.terms import Expr, Parameter, transformed
 
 
-def rewrite(of: Step) -> Flow | None:
+def rewrite(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
-    if not of.uniform or not isinstance(inner, Step) or not inner.uniform:
+    if not of.uniform or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
     return transform(composed(of.functions[0], inner.functions[0]), inner.inputs[0])
 
 
 def composed(outer: Expr, inner: Expr) -> Expr:
     """outer(inner(x))"""
-    return transformed(outer, lambda part: inner if part == Column("x") else None)
+    return transformed(outer, lambda part: inner if part == Parameter("x") else None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slicemill.model.graphs.graph import Graph, Node, Op
+from slicemill.model.graphs.graph import ModelGraph, ModelNode, Op
 
 
-def rewrite(graph: Graph) -> Graph | None:
+def rewrite(graph: ModelGraph) -> ModelGraph | None:
     """The graph without doubles, or None if there are none. Sources and registers stay as they are."""
     kept: dict[object, str] = {}
     same: dict[str, str] = {}
@@ -33,7 +33,7 @@ def rewrite(graph: Graph) -> Graph | None:
     return replace(graph, nodes=nodes, edges=tuple(edges))
 
 
-def _content(node: Node, graph: Graph, same: dict[str, str]) -> object:
+def _content(node: ModelNode, graph: ModelGraph, same: dict[str, str]) -> object:
     arrows = sorted(
         (edge.dst_port, same.get(edge.src, edge.src), edge.src_port, edge.phase)
         for edge in graph.edges

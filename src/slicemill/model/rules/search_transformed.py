@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from slicemill.model.flow import Flow, Step, step, transform
+from slicemill.model.flow import Flow, FlowStep, step, transform
 from slicemill.model.graphs.graph import Op
-from slicemill.model.terms import Apply, Column, Expr, Number
+from slicemill.model.terms import Apply, Expr, Number, Parameter
 
 _OTHER = {"max": "min", "min": "max"}
 
 
-def rewrite(of: Step) -> Flow | None:
+def rewrite(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
-    if of.op is not Op.A or of.text not in _OTHER or not isinstance(inner, Step) or not inner.uniform:
+    if of.op is not Op.A or of.text not in _OTHER or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
     sense = direction(inner.functions[0])
     if sense == 0:
@@ -23,7 +23,7 @@ def rewrite(of: Step) -> Flow | None:
 def direction(expr: Expr) -> int:
     """1 where x ↦ expr is known to increase everywhere, -1 where it decreases, 0 otherwise."""
     match expr:
-        case Column("x"):
+        case Parameter("x"):
             return 1
         case Apply("neg", (inner,)):
             return -direction(inner)

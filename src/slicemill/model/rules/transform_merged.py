@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from slicemill.model.flow import Flow, Step, step, transform
+from slicemill.model.flow import Flow, FlowStep, step, transform
 from slicemill.model.graphs.graph import Op
 
 
-def rewrite(of: Step) -> Flow | None:
+def rewrite(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
-    if not of.uniform or not isinstance(inner, Step) or inner.op is not Op.M:
+    if not of.uniform or not isinstance(inner, FlowStep) or inner.op is not Op.M:
         return None
     left, right = (transform(of.functions[0], part) for part in inner.inputs)
     return step(Op.M, "", left, right)

@@ -12,7 +12,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.classifier import Classifier as Definition
 from slicemill.esl.types.schema import Schema
 from slicemill.rows import Row, Timed
-from slicemill.shedding.classify import Classifier
+from slicemill.shedding.classify import TaskClassifier
 from slicemill.shedding.classify.arrays import Floats
 from slicemill.shedding.classify.training import Examples, train
 from slicemill.storage.codec import stored_as
@@ -25,7 +25,7 @@ class Trained:
 
     tasks: dict[object, int]
     classes: list[object]
-    classifier: Classifier
+    classifier: TaskClassifier
 
     def nothing(self, features: int) -> Floats:
         """The values of a time unit in which nothing has arrived."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from slicemill.aggregate.definition import comparable, shown
 from slicemill.esl.types.budget import Budget
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.rows_accuracy import Exactness, Fragment, Newest, Partition
 from slicemill.operators.coalesce.rows_windows import SlidingPartitions, Temporal
@@ -182,7 +182,7 @@ def temporal(operator: Coalesce, schema: Schema) -> Temporal:
         row_of_items(operator.partition_by, schema),
         window.extent,
         window.slide,
-        window.frame is Frame.ROWS,
+        window.frame is FrameUnit.ROWS,
         predicate(operator.where, schema),
     )
 

@@ -9,7 +9,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.operators.kind import Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words, partition
@@ -25,7 +25,7 @@ class Coalesce(Operator):
     """
 
     attributes: tuple[str, ...]
-    partition_by: tuple[Item, ...]
+    partition_by: tuple[SelectItem, ...]
     window: Window
     where: Expr | None = None
     budget: Budget | None = None

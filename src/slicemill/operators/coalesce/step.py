@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from slicemill.columns.order import Numbering
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.budgeted import BudgetedByTime, is_compiled
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
@@ -61,12 +61,12 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
     budget = operator.budget
     if budget is None:
         state = context.state if isinstance(context.state, CoalescingState) else CoalescingState()
-        kind = CoalescingByRows if operator.window.frame is Frame.ROWS else CoalescingByTime
+        kind = CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
         coalescing = kind(operator, context.schemas[0], context.node.schema.names, state)
         numbering = Numbering(context.seq_bits, fans=True)
         return CoalesceStep(coalescing, with_system_columns(to_arrow(context.node.schema)), numbering)
     output = context.node.schema
-    if operator.window.frame is Frame.ROWS or not is_compiled(budget):
+    if operator.window.frame is FrameUnit.ROWS or not is_compiled(budget):
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.operators.kind import ColumnsRead, OperatorKind, Role, UnitOf
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words, grouped
@@ -15,7 +15,7 @@ from slicemill.operators.words import Words, grouped
 class GroupAggregate(Operator):
     """Base aggregates over all history, hashed by group: a row whenever one of them returns (M30)."""
 
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
 
 

@@ -17,7 +17,7 @@ from itertools import chain, product
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.join.spec import WindowJoin
@@ -111,7 +111,7 @@ class JoinByRows:
 def join_window(window: Window) -> JoinWindow:
     if window.extent is None:
         return UnboundedWindow()
-    return CountWindow(window.extent) if window.frame is Frame.ROWS else TimeWindow(window.extent)
+    return CountWindow(window.extent) if window.frame is FrameUnit.ROWS else TimeWindow(window.extent)
 
 
 def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:

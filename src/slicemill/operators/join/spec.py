@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.operator import Operator, SharedOperator
 
@@ -82,7 +82,7 @@ class SharedJoin(SharedOperator):
     def counts_rows(self) -> bool:
         """Is there a window that holds so many rows, whatever their keys are?"""
         windows = (window for member in self.members for window in member.windows)
-        return any(window.frame is Frame.ROWS for window in windows)
+        return any(window.frame is FrameUnit.ROWS for window in windows)
 
 
 @dataclass(frozen=True, slots=True)

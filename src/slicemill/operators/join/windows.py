@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.arrays import Places, Times, Words
 from slicemill.operators.join.spec import JoinMember
 from slicemill.storage.codec import stored_as
@@ -121,7 +121,7 @@ def reach_of(seats: Seats, side: int, shares: Mapping[str, float] = _ALL_WHOLE) 
 
 
 def counts_rows(window: Window) -> bool:
-    return window.frame is Frame.ROWS and window.extent is not None
+    return window.frame is FrameUnit.ROWS and window.extent is not None
 
 
 def _extent(window: Window) -> int:

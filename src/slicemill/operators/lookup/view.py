@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out
 from slicemill.columns.pieces import kept_from
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.lookup.matching import Matching, Stretch
@@ -57,7 +57,7 @@ class ViewLookupStep:
         self.state = state
         assert window.extent is not None, "the binder asks for a window with a beginning"
         self._extent = window.extent
-        self._by_rows = window.frame is Frame.ROWS
+        self._by_rows = window.frame is FrameUnit.ROWS
         self._matching = matching
         self._schemas = [with_system_columns(to_arrow(schema)) for schema in (view, stream)]
         self._seq_bits = seq_bits

@@ -12,7 +12,7 @@ from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.assembly import Assembly
 from slicemill.operators.context import StepContext
@@ -175,7 +175,7 @@ class WindowCallsStep:
 
 def _slot_of(window: Window) -> int | None:
     """The length of the slots of time at whose ends a window is answered, if it is."""
-    return window.slide if window.frame is Frame.RANGE else None
+    return window.slide if window.frame is FrameUnit.RANGE else None
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:

@@ -24,7 +24,7 @@ from slicemill.columns.intervals import (
     starts_from,
 )
 from slicemill.columns.pieces import kept, kept_from
-from slicemill.esl.types.query import Frame, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.over.past import put_together
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
@@ -107,7 +107,7 @@ class Group:
         self._places = places
         self.columns = sorted({column for of_call in places for column in of_call})
         self._ones = [place for place, call in enumerate(calls) if counts_ones(call)]
-        self.by_rows = window.frame is Frame.ROWS
+        self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
         # Counts over all time have to outlive the rows of a partition.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame, WindowCall
+from slicemill.esl.types.query import FrameUnit, WindowCall
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words, window_calls
@@ -39,7 +39,7 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
     """Do answers wait for the end of a slide, or for a tuple to leave?"""
     windows = [call.window for call in calls]
-    return any(w.active or (w.slide is not None and w.frame is Frame.RANGE) for w in windows)
+    return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 
 
 def _keys(over: WindowAggregate) -> tuple[Keys, ...] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words
@@ -20,7 +20,7 @@ class Filter(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Project(Operator):
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
 
 
 def _keys_below_project(project: Project, keys: Keys) -> Keys:
@@ -30,7 +30,7 @@ def _keys_below_project(project: Project, keys: Keys) -> Keys:
     )
 
 
-def _items(items: Sequence[Item]) -> str:
+def _items(items: Sequence[SelectItem]) -> str:
     short = _short_names(items)
 
     def change(part: Expr) -> Expr | None:
@@ -40,17 +40,17 @@ def _items(items: Sequence[Item]) -> str:
             else None
         )
 
-    return ", ".join(_item(Item(item.name, transform(item.expr, change))) for item in items)
+    return ", ".join(_item(SelectItem(item.name, transform(item.expr, change))) for item in items)
 
 
-def _short_names(items: Sequence[Item]) -> dict[str, str]:
+def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
     """Calls with OVER without their windows, which the operator below tells, unless they differ in these."""
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
     return short if len(set(short.values())) == len(names) else {}
 
 
-def _item(item: Item) -> str:
+def _item(item: SelectItem) -> str:
     text = render(item.expr)
     named = text in (item.name, f'"{item.name}"') or text.endswith(f".{item.name}")
     return text if named else f"{text} AS {item.name}"

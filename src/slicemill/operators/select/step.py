@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import Item
+from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.select.kernels import filter_table, project_table
@@ -24,7 +24,7 @@ class FilterStep:
 
 
 class ProjectStep:
-    def __init__(self, items: Sequence[Item], schema: Schema) -> None:
+    def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items]
         self._columns = compile_many([item.expr for item in items], schema)
 

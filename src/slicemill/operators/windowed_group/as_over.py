@@ -9,7 +9,7 @@ from __future__ import annotations
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.query import Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import DOUBLE, Column, Kind
 from slicemill.operators.windowed_group.spec import RelationAggregate
 
@@ -41,11 +41,14 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
     )
 
 
-def shown_items(operator: RelationAggregate) -> tuple[Item, ...]:
+def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
     """What is shown of a tuple with the answers of its calls: its group, which has one zero, and these."""
-    groups = tuple(Item(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
+    groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)
-    return (*groups, *(Item(column.name, ColumnRef(_over_name(column), column.type)) for column in columns))
+    return (
+        *groups,
+        *(SelectItem(column.name, ColumnRef(_over_name(column), column.type)) for column in columns),
+    )
 
 
 def _over_name(column: Column) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from slicemill.aggregate.calls import Uda
 from slicemill.columns.order import renumbered
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.over.builtin_step import WindowsStep
@@ -89,10 +89,12 @@ def count_windows(operator: RelationAggregate, context: StepContext) -> CountWin
     if operator.slide is not None:
         return None
     (_, rows), *_ = operator.windows
-    if rows.frame is not Frame.ROWS or not all(same_over(call, context.catalog) for call in operator.calls):
+    if rows.frame is not FrameUnit.ROWS or not all(
+        same_over(call, context.catalog) for call in operator.calls
+    ):
         return None
     assert rows.extent is not None, "the binder asks for a window with a beginning"
-    window = Window(Frame.RANGE, rows.extent - 1)
+    window = Window(FrameUnit.RANGE, rows.extent - 1)
     state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
     over = over_calls(operator, window)
     (source,) = context.schemas

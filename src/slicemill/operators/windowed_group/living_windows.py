@@ -18,7 +18,7 @@ from slicemill.columns.keys import shown
 from slicemill.columns.order import Numbering, renumbered
 from slicemill.columns.pieces import kept_from
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.context import StepContext
 from slicemill.operators.panes.step import has_group_kernel
 from slicemill.operators.partitioned import Columns
@@ -171,7 +171,7 @@ def living_windows(
     if not all(has_group_kernel(call, context.catalog) for call in operator.calls):
         return None
     column, window = operator.windows[0]
-    if window.frame is Frame.ROWS:
+    if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
         return SlidingRowsStep(operator, context, window.extent) if operator.slide is not None else None
     return JoinedWindowsStep(operator, context) if column is not None else None

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.row_operator import predicate, row_of_items
 from slicemill.operators.windowed_group.spec import RelationAggregate
@@ -193,7 +193,7 @@ def group_rows(
 ) -> SlidingGroups | ArrivalGroups:
     """The row form; `calls` are those of the aggregate, as functions of rows."""
     group, first = row_of_items(aggregate.group_by, schema), aggregate.windows[0][1]
-    if first.frame is Frame.ROWS:
+    if first.frame is FrameUnit.ROWS:
         where = predicate(aggregate.where, schema)
         return ArrivalGroups(calls, group, rows=first.extent, slide=aggregate.slide, where=where)
     members = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame, Window
-from slicemill.esl.types.relation import AggregateCall, Item
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
 from slicemill.operators.words import Words, each, grouped, length_of
@@ -24,7 +24,7 @@ class RelationAggregate(Operator):
     it, a condition would change which rows are the last ones.
     """
 
-    group_by: tuple[Item, ...]
+    group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
     windows: tuple[tuple[str | None, Window], ...]
     slide: int | None
@@ -38,7 +38,7 @@ def words_of_windows(aggregate: RelationAggregate) -> Words:
     report = "at each arrival"
     if aggregate.slide is not None:
         frame = next(window.frame for window in windows if window.slide is not None)
-        report = format_us(aggregate.slide) if frame is Frame.RANGE else f"{aggregate.slide} tuples"
+        report = format_us(aggregate.slide) if frame is FrameUnit.RANGE else f"{aggregate.slide} tuples"
     facts = [*grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
@@ -47,7 +47,7 @@ def words_of_windows(aggregate: RelationAggregate) -> Words:
 
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
     """Its groups; windows that count rows count those of all groups."""
-    if aggregate.windows[0][1].frame is not Frame.RANGE or not aggregate.group_by:
+    if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
         return None
     return (tuple(item.expr for item in aggregate.group_by),)
 
@@ -66,7 +66,7 @@ KINDS = (
         words=lambda aggregate, *_: words_of_windows(aggregate),
         label=lambda _: "aggregate",
         waits_for_time=lambda aggregate, _: (
-            aggregate.slide is not None and aggregate.windows[0][1].frame is Frame.RANGE
+            aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
         ),
         columns_read=lambda aggregate, *_: _columns_read(aggregate),
         unit=UnitOf.KEYS,

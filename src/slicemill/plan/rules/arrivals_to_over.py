@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over.spec import WindowAggregate
@@ -44,7 +44,7 @@ def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
     if not all(same_over(call, catalog) for call in operator.calls):
         return None
     (column, window), *others = operator.windows
-    if others or column is not None or (window.frame is Frame.ROWS and operator.group_by):
+    if others or column is not None or (window.frame is FrameUnit.ROWS and operator.group_by):
         return None
     assert window.extent is not None, "the binder asks for a window with a beginning"
     return Window(window.frame, window.extent - 1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from slicemill.esl.types.catalog import Catalog, QueryDefinition
 from slicemill.esl.types.load_budget import AGE, WINDOWS
-from slicemill.esl.types.query import Select
+from slicemill.esl.types.query import SelectQuery
 from slicemill.operators.drop.spec import Drop, WholeWindows
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import AgeLimit, WindowJoin
@@ -70,7 +70,7 @@ def _box(query: QueryDefinition) -> Drop:
     assert query.load is not None
     range_us = None
     if query.load.method == WINDOWS:
-        assert isinstance(query.query, Select) and query.query.inputs[0].window is not None
+        assert isinstance(query.query, SelectQuery) and query.query.inputs[0].window is not None
         range_us = query.query.inputs[0].window.extent
     return Drop(query.load, query.options.weight, query.utility, range_us)
 

@@ -16,7 +16,7 @@ from slicemill.esl.types.expression import (
     conjunction,
     transform,
 )
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
@@ -37,7 +37,7 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
     source = graph[node.inputs[port]]
     while (
         isinstance(source.operator, Filter)
-        and join.windows[port].frame is not Frame.ROWS
+        and join.windows[port].frame is not FrameUnit.ROWS
         and log_of(source, graph) is None
     ):
         conditions.insert(0, source.operator.condition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slicemill.esl.types.expression import Expr, as_in_input, conjunction, conjuncts, origins_of
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.lookup.spec import Lookup
@@ -32,7 +32,7 @@ def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
     inputs = list(node.inputs)
     filters: list[Node] = []
     for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
-        if window.frame is Frame.ROWS:
+        if window.frame is FrameUnit.ROWS:
             continue
         kept, pushed = _split(kept, alias)
         if pushed is not None:

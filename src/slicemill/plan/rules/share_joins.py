@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.part.spec import Part
@@ -61,7 +61,7 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         windows = (join.windows[0], join.windows[1])
         member = JoinMember(node.id, windows, (left_where, right_where), residual, columns, join.limit)
         if between_logs(graph, node):
-            counted = any(window.frame is Frame.ROWS for window in windows)
+            counted = any(window.frame is FrameUnit.ROWS for window in windows)
             label, name = _name(graph, (left, right), keys, counted=counted)
             found = shared.setdefault(name, _Shared(label, (left, right), keys))
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
@@ -80,7 +80,10 @@ def _keys(operator: Operator) -> tuple[Expr, ...] | None:
 
 def _slides(window: Window) -> bool:
     return (
-        window.frame is Frame.RANGE and not window.active and bool(window.extent) and window.slide is not None
+        window.frame is FrameUnit.RANGE
+        and not window.active
+        and bool(window.extent)
+        and window.slide is not None
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr, columns_of, conjuncts
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
@@ -33,7 +33,7 @@ def split_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         if (
             isinstance(join, WindowJoin)
             and len(node.inputs) > 2
-            and all(window.frame is Frame.RANGE for window in join.windows)
+            and all(window.frame is FrameUnit.RANGE for window in join.windows)
         ):
             nodes.update((made.id, made) for made in _Split(graph, node, join).nodes())
         else:
@@ -145,4 +145,4 @@ def _pair(places: Places, left: int, right: int) -> Places:
 def _shortest(windows: Sequence[Window]) -> Window:
     """No joined tuple can be met for longer than its shortest window after its latest member."""
     lengths = [window.extent for window in windows if window.extent is not None]
-    return Window(Frame.RANGE, min(lengths, default=None))
+    return Window(FrameUnit.RANGE, min(lengths, default=None))

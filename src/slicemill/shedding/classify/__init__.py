@@ -6,7 +6,7 @@ at is predicted (`markov`), a decision has an expected risk (`risk`), and a poli
 that is expected to lower the risk most.
 """
 
-from slicemill.shedding.classify.classifier import Classifier, Decisions, Settings
-from slicemill.shedding.classify.model import Model, learn
+from slicemill.shedding.classify.classifier import Decisions, Settings, TaskClassifier
+from slicemill.shedding.classify.model import NaiveBayes, learn
 
-__all__ = ["Classifier", "Decisions", "Model", "Settings", "learn"]
+__all__ = ["Decisions", "NaiveBayes", "Settings", "TaskClassifier", "learn"]

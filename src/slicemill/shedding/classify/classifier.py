@@ -14,9 +14,9 @@ from numba import njit
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.bins import Bins
 from slicemill.shedding.classify.markov import Chains
-from slicemill.shedding.classify.model import Model
-from slicemill.shedding.classify.policies.policy import Policy
-from slicemill.shedding.classify.unit import Unit, decide_all, look, view_of
+from slicemill.shedding.classify.model import NaiveBayes
+from slicemill.shedding.classify.policies.policy import ObservationPolicy
+from slicemill.shedding.classify.unit import TimeUnit, decide_all, look, view_of
 from slicemill.storage.codec import stored_as
 
 # So often is it found out again how far streams move (M55).
@@ -66,7 +66,7 @@ class Decisions:
         "_past",
     ),
 )
-class Classifier:
+class TaskClassifier:
     """The model's features are those of the current time unit, then those of the unit before, and so on.
 
     `last` (n, k) are the values of the time unit before the first, where they are known.
@@ -74,10 +74,10 @@ class Classifier:
 
     def __init__(
         self,
-        model: Model,
+        model: NaiveBayes,
         bins: Bins,
         chains: Chains,
-        policy: Policy,
+        policy: ObservationPolicy,
         settings: Settings,
         last: Floats | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class Classifier:
         view = view_of(self._model, self._base(drawn), sampled, np.ascontiguousarray(expected), values)
         if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
             self._variance = self._chains.movement_variance()
-        unit = Unit(view, settings.capacity, self._variance, random)
+        unit = TimeUnit(view, settings.capacity, self._variance, random)
         for task, feature in self._due(tasks * features, features):
             if view.present[task, feature]:
                 look(view, task, feature)

@@ -16,7 +16,7 @@ _LEAST_DEVIATION = 1e-3
 
 @stored_as("classify.model", version=1)
 @dataclass(frozen=True, slots=True)
-class Model:
+class NaiveBayes:
     """`log_prior` is (n, C), `mean` and `deviation` are (n, k, C).
 
     `loss[i, j]` is what it costs to say class i where j is true. The shedder uses the classifier's own.
@@ -54,7 +54,7 @@ def zero_one(classes: int) -> Floats:
     return 1.0 - np.eye(classes)
 
 
-def learn(values: Floats, labels: Ints, classes: int, loss: Floats | None = None) -> Model:
+def learn(values: Floats, labels: Ints, classes: int, loss: Floats | None = None) -> NaiveBayes:
     """A model of histories: values (time, n, k), the true class (time, n); rows with a NaN are left out.
 
     Priors are counted with one more of each class, so that none is ruled out by a short history.
@@ -76,4 +76,4 @@ def learn(values: Floats, labels: Ints, classes: int, loss: Floats | None = None
             mean[t, :, c] = mine.mean(axis=0) if len(mine) else x.mean(axis=0)
             own = mine.std(axis=0) if len(mine) > 1 else spread
             deviation[t, :, c] = np.maximum(own, _LEAST_DEVIATION * spread)
-    return Model(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)
+    return NaiveBayes(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)

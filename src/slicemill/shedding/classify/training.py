@@ -11,7 +11,7 @@ import numpy as np
 from slicemill.errors import SlicemillError
 from slicemill.shedding.classify.arrays import Floats
 from slicemill.shedding.classify.bins import bins_between
-from slicemill.shedding.classify.classifier import Classifier, Settings
+from slicemill.shedding.classify.classifier import Settings, TaskClassifier
 from slicemill.shedding.classify.markov import chains
 from slicemill.shedding.classify.model import learn
 from slicemill.shedding.classify.policies.registry import POLICIES
@@ -47,7 +47,7 @@ class Options(Protocol):
     def seed(self) -> int: ...
 
 
-def train(tasks: Sequence[Examples], classes: int, options: Options) -> Classifier:
+def train(tasks: Sequence[Examples], classes: int, options: Options) -> TaskClassifier:
     """A classifier of all tasks, each learnt from its own examples."""
     longest = max(len(task.labels) for task in tasks)
     values = np.full((longest, len(tasks), len(tasks[0].values[0])), np.nan)
@@ -61,7 +61,7 @@ def train(tasks: Sequence[Examples], classes: int, options: Options) -> Classifi
     moves = known.copy()
     moves[1:] &= known[:-1]
     bins = bins_between(np.nanmin(values, axis=0), np.nanmax(values, axis=0), options.bins)
-    return Classifier(
+    return TaskClassifier(
         learn(_lagged(values, options.lags), labels, classes),
         bins,
         chains(bins.of(values), options.bins, options.window, moves),

@@ -9,11 +9,11 @@ import numpy as np
 from numba import njit
 
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
-from slicemill.shedding.classify.model import Model
+from slicemill.shedding.classify.model import NaiveBayes
 from slicemill.shedding.classify.risk import decide
 
 
-class View(NamedTuple):
+class TimeUnitArrays(NamedTuple):
     """The arrays of a time unit, for compiled code.
 
     `sampled` (n, k, C, h) are the log densities of the samples of each stream, `expected` (n, k, C) those of
@@ -35,10 +35,10 @@ class View(NamedTuple):
 
 
 @dataclass(slots=True)
-class Unit:
+class TimeUnit:
     """What a policy gets. `variance` (n, k) is how far each stream moves in a time unit."""
 
-    view: View
+    view: TimeUnitArrays
     capacity: int
     variance: Floats
     random: np.random.Generator
@@ -59,7 +59,9 @@ class Unit:
         return np.argsort(self.random.random((tasks, features)), axis=1)
 
 
-def view_of(model: Model, base: Floats, sampled: Floats, expected: Floats, values: Floats) -> View:
+def view_of(
+    model: NaiveBayes, base: Floats, sampled: Floats, expected: Floats, values: Floats
+) -> TimeUnitArrays:
     """A unit in which nothing is looked at yet; a stream that brought no value (NaN) cannot be."""
     joint = base + sampled.sum(axis=1)
     k = values.shape[1]
@@ -67,11 +69,13 @@ def view_of(model: Model, base: Floats, sampled: Floats, expected: Floats, value
     deviation = np.ascontiguousarray(model.deviation[:, :k])
     present = ~np.isnan(values)
     observed = np.zeros_like(present)
-    return View(base, joint, sampled, expected, model.loss, values, mean, deviation, present, observed)
+    return TimeUnitArrays(
+        base, joint, sampled, expected, model.loss, values, mean, deviation, present, observed
+    )
 
 
 @njit(cache=True)
-def look(view: View, t: int, f: int) -> None:
+def look(view: TimeUnitArrays, t: int, f: int) -> None:
     """Look at a stream: all its samples become its true value."""
     classes, samples = view.joint.shape[1:]
     for c in range(classes):
@@ -87,7 +91,7 @@ def look(view: View, t: int, f: int) -> None:
 
 
 @njit(cache=True)
-def decide_all(view: View) -> tuple[Ints, Floats, Floats]:
+def decide_all(view: TimeUnitArrays) -> tuple[Ints, Floats, Floats]:
     """Of every task: the class to say, its expected risk, and its observational risk."""
     tasks = view.joint.shape[0]
     classes, risks, observational = np.empty(tasks, np.int64), np.empty(tasks), np.empty(tasks)

@@ -1,4 +1,4 @@
-"""What operators keep between runs, as JSON and buffers: explicit, versioned, without pickles.
+"""The codec of operator state: JSON and buffers, versioned, without pickles.
 
     encoded = encode(value)                       # fast: copies only what may still change
     decode(encoded.tree, encoded.buffers())       # the same value again

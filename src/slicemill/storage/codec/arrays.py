@@ -1,4 +1,4 @@
-"""NumPy and Arrow data in a checkpoint: what describes them is JSON, their bytes are buffers of their own."""
+"""NumPy and Arrow data in a checkpoint: a description as JSON, and the bytes as buffers."""
 
 from __future__ import annotations
 

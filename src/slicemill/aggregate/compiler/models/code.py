@@ -19,11 +19,11 @@ from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version
-from slicemill.esl.types.aggregate import State
-from slicemill.model.classify import Way, classify
-from slicemill.model.joint import Condition, Kept, joint
+from slicemill.esl.types.aggregate import BodyState
+from slicemill.model.classify import CoreMethod, classify
+from slicemill.model.joint import Condition, FilteredCore, joint
 from slicemill.model.naive import Nulls
-from slicemill.model.terms import Column, Expr, Number, Symbol, walk
+from slicemill.model.terms import Expr, Number, Parameter, Symbol, walk
 from slicemill.model.weights import symbols_of
 
 _NOTHING = ("0.0", "0.0")
@@ -49,16 +49,16 @@ class ModelCode:
         self._uses_age = any(model.uses_age for model in self.models)
         self.answers_if = "True"  # the text of whether a tuple that comes is answered
 
-    def _accumulator(self, number: int, kept: Kept) -> AccumulatorCode:
+    def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
-        if way is Way.RECOMPUTE:
+        if way is CoreMethod.RECOMPUTE:
             return RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place)
         # Nothing leaves a base version: there any weight can be kept.
-        stacked = way is Way.TWO_STACK and self.windowed
+        stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
     def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode], bool]]:
@@ -128,8 +128,8 @@ class ModelCode:
     def bind_last(self, started: str) -> None:
         del started
 
-    def bound_of(self, state: State) -> int | None:
-        answering = (State.INITIALIZE, State.ITERATE) if self.windowed else (State.TERMINATE,)
+    def bound_of(self, state: BodyState) -> int | None:
+        answering = (BodyState.INITIALIZE, BodyState.ITERATE) if self.windowed else (BodyState.TERMINATE,)
         return int(state in answering)
 
     def returns_at_steps(self) -> bool:
@@ -148,11 +148,11 @@ class ModelCode:
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def statements(self, state: State, bound: bool = True) -> None:
+    def statements(self, state: BodyState, bound: bool = True) -> None:
         self.version.state, self.version.bound = state, bound
-        if state is State.TERMINATE:
+        if state is BodyState.TERMINATE:
             self.answer()
-        elif state is State.EXPIRE:
+        elif state is BodyState.EXPIRE:
             self._left()
         else:
             self._came()
@@ -212,7 +212,10 @@ class ModelCode:
         """The columns of the tuple at hand, and what is computed of them."""
         names: dict[Expr, Pair] = {}
         for column in dict.fromkeys(
-            part for kept in self.joint.kept for part in walk(kept.core.transform) if isinstance(part, Column)
+            part
+            for kept in self.joint.kept
+            for part in walk(kept.core.transform)
+            if isinstance(part, Parameter)
         ):
             argument = self._arguments[column.name]
             self.shared.facts.add(f"{self.record} reads {argument}")
@@ -330,5 +333,5 @@ class ModelCode:
 def _may_overflow(accumulator: AccumulatorCode) -> bool:
     """Whether what a core sees of an element may be too great for a double."""
     return not isinstance(accumulator, RecomputedCore) and not isinstance(
-        accumulator.core.transform, Column | Number
+        accumulator.core.transform, Parameter | Number
     )

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.model.terms import PI as SYMBOL_OF_PI
-from slicemill.model.terms import Apply, Column, Expr, Number, Symbol
+from slicemill.model.terms import Apply, Expr, Number, Parameter, Symbol
 
 Pair: TypeAlias = tuple[str, str]
 
@@ -52,7 +52,7 @@ class Formulas:
                 return constant(value)
             case Symbol() if expr == SYMBOL_OF_PI:
                 return constant(PI)
-            case Column() | Symbol():
+            case Parameter() | Symbol():
                 if expr not in self._names:
                     raise NoCompiledForm(f"{expr} is known only when the whole window has been read")
                 return self._names[expr]

@@ -9,7 +9,7 @@ from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, Ac
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
-from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Column, Expr, Symbol, walk
+from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Expr, Parameter, Symbol, walk
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
 _WHOLE = ("xor", "gcd")  # of integers of 64 bits
@@ -38,7 +38,7 @@ class RecomputedCore(AccumulatorCode):
         place.make_room(pool)
         rows = f"{place.record}.{pool}_rows"
         for number, column in enumerate(self.core.columns):
-            out.line(f"{place.row(pool, rows)}.x{number} = {columns[Column(column)][0]}")
+            out.line(f"{place.row(pool, rows)}.x{number} = {columns[Parameter(column)][0]}")
         if self._aged:
             out.line(f"{place.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
@@ -80,7 +80,7 @@ class RecomputedCore(AccumulatorCode):
         place, out = self.place, self.place.out
         row = place.row(pool, "q")
         names: dict[Expr, Pair] = {
-            Column(column): (f"{row}.x{number}", "0.0") for number, column in enumerate(self.core.columns)
+            Parameter(column): (f"{row}.x{number}", "0.0") for number, column in enumerate(self.core.columns)
         }
         names |= {
             POSITION: ("float(q + 1)", "0.0"),

@@ -74,7 +74,7 @@ def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
             c.expect("(")
             columns = c.listing(lambda: declaration(c, "a column"))
             c.expect(")")
-            tables.append(at(nodes.LocalTable(this=name, columns=columns), c.span_from(start)))
+            tables.append(at(nodes.LocalTableDeclaration(this=name, columns=columns), c.span_from(start)))
             while c.accept(";"):
                 pass
         elif c.word() in STATES:
@@ -89,7 +89,7 @@ def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
     node.set("bodies", bodies)
 
 
-def _body(c: Cursor) -> nodes.Body:
+def _body(c: Cursor) -> nodes.AggregateBody:
     start = c.span()
     states: list[exp.Expression] = []
     while state := c.accept_any(STATES):
@@ -103,7 +103,7 @@ def _body(c: Cursor) -> nodes.Body:
         statements.append(_statement(c))
         if not c.looking_at("}"):
             c.expect(";")
-    return at(nodes.Body(states=states, statements=statements), c.span_from(start))
+    return at(nodes.AggregateBody(states=states, statements=statements), c.span_from(start))
 
 
 def _statement(c: Cursor) -> exp.Expression:

@@ -12,7 +12,7 @@ from slicemill.esl.syntax.cursor import Cursor, reserved_hint
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import queries, windows
 from slicemill.esl.syntax.nodes import at, span_of
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
 from slicemill.time import unit_name
 
@@ -315,7 +315,7 @@ def _number(c: Cursor) -> exp.Expression:
     if follower is not None and follower.token_type is TokenType.VAR and follower.start == span.end:
         raise Mistake(
             f"{c.text[start.start : follower.end + 1]} is neither a number nor a name",
-            Span(start.start, follower.end + 1),
+            TextSpan(start.start, follower.end + 1),
             "put a space between a number and its unit" if unit_name(follower.text) else "",
         )
     if fraction and "." in text:
@@ -323,7 +323,7 @@ def _number(c: Cursor) -> exp.Expression:
     return at(exp.Literal.number(f"0.{text}" if fraction else text), span)
 
 
-def _parenthesis(c: Cursor, start: Span) -> exp.Expression:
+def _parenthesis(c: Cursor, start: TextSpan) -> exp.Expression:
     node: exp.Expression
     if c.word() in ("SELECT", "WITH"):
         node = exp.Subquery(this=c.nested(lambda: queries.query(c)))
@@ -348,7 +348,7 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     return at(exp.Column(this=second, table=first), c.span_from(start))
 
 
-def _call(c: Cursor, name: str | exp.Identifier, start: Span) -> exp.Expression:
+def _call(c: Cursor, name: str | exp.Identifier, start: TextSpan) -> exp.Expression:
     c.expect("(")
     arguments: list[exp.Expression] = []
     distinct = False

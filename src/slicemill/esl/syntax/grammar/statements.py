@@ -13,7 +13,7 @@ from slicemill.esl.syntax.cursor import Cursor, word_of
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import aggregates, classifiers, expressions, models, queries, windows
 from slicemill.esl.syntax.nodes import at, height
-from slicemill.esl.syntax.source import Source
+from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import tokenize
 
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL")
@@ -26,7 +26,7 @@ _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | r
 MAX_HEIGHT = 150
 
 
-def script(source: Source) -> tuple[list[exp.Expression], list[Diagnostic]]:
+def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
     """All statements of a text, and a diagnostic for each one that cannot be read."""
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)

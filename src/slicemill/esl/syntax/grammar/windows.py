@@ -13,7 +13,7 @@ from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions
 from slicemill.esl.syntax.nodes import at
-from slicemill.esl.syntax.source import Span
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
 
@@ -40,7 +40,7 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
 
 
-def bracket(c: Cursor) -> nodes.Frame:
+def bracket(c: Cursor) -> nodes.FrameClause:
     """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
     c.expect("[")
     if c.word() not in ("ROWS", "RANGE"):
@@ -52,17 +52,17 @@ def bracket(c: Cursor) -> nodes.Frame:
     return frame
 
 
-def trailing(c: Cursor) -> nodes.Frame:
+def trailing(c: Cursor) -> nodes.FrameClause:
     """`WINDOW 60 MINUTES` or `WINDOW 100 ROWS` behind WHERE: the window of every stream without its own."""
     start = c.span()
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
         return _frame(c, preceding=False)
     kind, extent = _counted(c)
-    return at(nodes.Frame(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
+    return at(nodes.FrameClause(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
 
 
-def temporal(c: Cursor) -> nodes.Frame:
+def temporal(c: Cursor) -> nodes.FrameClause:
     """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts."""
     start = c.span()
     c.expect("RANGE")
@@ -70,7 +70,7 @@ def temporal(c: Cursor) -> nodes.Frame:
     slide = _slide(c, kind)
     if slide is None:
         c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
-    return at(nodes.Frame(kind=kind, this=extent, slide=slide), c.span_from(start))
+    return at(nodes.FrameClause(kind=kind, this=extent, slide=slide), c.span_from(start))
 
 
 def _counted(c: Cursor) -> tuple[str, exp.Expression]:
@@ -91,7 +91,7 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
     return c.listing(lambda: expressions.expression(c))
 
 
-def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
+def _frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
@@ -110,7 +110,9 @@ def _frame(c: Cursor, preceding: bool) -> nodes.Frame:
             "a window either slides or expires actively", c.span(), "keep SLIDE or ACTIVE EXPIRATION"
         )
     active = slide is None and preceding and c.accept("ACTIVE", "EXPIRATION")
-    return at(nodes.Frame(kind=kind, this=extent, slide=slide, active=active or None), c.span_from(start))
+    return at(
+        nodes.FrameClause(kind=kind, this=extent, slide=slide, active=active or None), c.span_from(start)
+    )
 
 
 def _slide(c: Cursor, kind: str) -> exp.Expression | None:
@@ -143,7 +145,7 @@ def _reject_unknown_unit(c: Cursor) -> None:
 
 
 def _extent(c: Cursor) -> exp.Expression:
-    """A whole number, or a length of time."""
+    """An integer, or a length of time."""
     if c.looking_at("INTERVAL") or unit_name(c.word(1)):
         return duration(c)
     return c.count()
@@ -178,10 +180,10 @@ def duration(c: Cursor) -> nodes.Duration:
     return at(nodes.Duration(expressions=parts), c.span_from(start))
 
 
-def _part(number: str, span: Span, c: Cursor) -> nodes.DurationPart:
+def _part(number: str, span: TextSpan, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
         raise Mistake(
-            f"{number or 'an empty text'} is no length of time", span, "write a number, as in 5 MINUTES"
+            f"{number or 'an empty string'} is no length of time", span, "write a number, as in 5 MINUTES"
         )
     return _duration_part(number, c.advance().text)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from slicemill.esl.types.expression import columns_of, origins_of
-from slicemill.esl.types.query import Frame
+from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.part.spec import Part
@@ -35,7 +35,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
         if stored.selections[side] is not None or wanted is None:
             return False
         needed |= columns_of(wanted)
-    in_time = all(one.windows[side].frame is Frame.RANGE for one in (stored, newcomer))
+    in_time = all(one.windows[side].frame is FrameUnit.RANGE for one in (stored, newcomer))
     return in_time and "_number" not in needed and needed <= columns_kept(stored, side)
 
 
@@ -76,7 +76,7 @@ def complete_from(
 
 def longest_us(member: JoinMember) -> int | None:
     """The longest window of a query; None where one never ends or counts rows."""
-    ends = [window.extent if window.frame is Frame.RANGE else None for window in member.windows]
+    ends = [window.extent if window.frame is FrameUnit.RANGE else None for window in member.windows]
     known = [end for end in ends if end is not None]
     return max(known) if len(known) == len(ends) else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.esl.types.query import Frame, Window
+from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.slices.chain import PlannedChain, mem_opt
 from slicemill.operators.join.slices.members import Member, Side
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
@@ -32,4 +32,4 @@ def _side(known: Statistics, member: JoinMember, side: int) -> Side:
 
 
 def _in_time(window: Window) -> bool:
-    return window.frame is Frame.RANGE and bool(window.extent)
+    return window.frame is FrameUnit.RANGE and bool(window.extent)

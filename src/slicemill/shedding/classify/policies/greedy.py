@@ -18,19 +18,19 @@ from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
 from slicemill.shedding.classify.risk import decide, decide_knowing
-from slicemill.shedding.classify.unit import Unit, View, decide_all, look
+from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, decide_all, look
 from slicemill.storage.codec import stored_as
 
 
 @stored_as("classify.greedy", version=1, fields=("_observational", "_pruning"))
-class Greedy:
+class BestFeatureFirst:
     """`observational`: by Q_Obs, which is BFF; else by Q_Bayes. With `pruning`, fewer Q are computed."""
 
     def __init__(self, observational: bool, pruning: Pruning | None = None) -> None:
         self._observational = observational
         self._pruning = pruning
 
-    def choose(self, unit: Unit) -> None:
+    def choose(self, unit: TimeUnit) -> None:
         view = unit.view
         candidates = view.present.copy()
         if self._pruning is not None:
@@ -45,7 +45,7 @@ class Greedy:
         Uniform().choose(unit)
 
 
-def qualities(view: View, observational: bool) -> Floats:
+def qualities(view: TimeUnitArrays, observational: bool) -> Floats:
     """Q of every stream: (n, k)."""
     found = np.zeros(view.present.shape)
     _first_qualities(view, np.ones_like(view.present), observational, found)
@@ -53,13 +53,13 @@ def qualities(view: View, observational: bool) -> Floats:
 
 
 @njit(cache=True)
-def _first_qualities(view: View, candidates: Bools, observational: bool, quality: Floats) -> None:
+def _first_qualities(view: TimeUnitArrays, candidates: Bools, observational: bool, quality: Floats) -> None:
     for t in range(candidates.shape[0]):
         _qualities_of(view, t, candidates[t], observational, quality[t])
 
 
 @njit(cache=True)
-def _qualities_of(view: View, t: int, wanted: Bools, observational: bool, quality: Floats) -> None:
+def _qualities_of(view: TimeUnitArrays, t: int, wanted: Bools, observational: bool, quality: Floats) -> None:
     _, risk, unknown = decide(view.joint[t], view.loss)
     for f in range(len(wanted)):
         quality[f] = 0.0
@@ -72,7 +72,7 @@ def _qualities_of(view: View, t: int, wanted: Bools, observational: bool, qualit
 
 @njit(cache=True)
 def _best_first(
-    view: View, capacity: int, observational: bool, quality: Floats, tasks: Ints, features: Ints
+    view: TimeUnitArrays, capacity: int, observational: bool, quality: Floats, tasks: Ints, features: Ints
 ) -> None:
     for _ in range(capacity):
         best, best_t, best_f = 0.0, -1, -1

@@ -11,13 +11,13 @@ from numba import njit
 
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
-from slicemill.shedding.classify.unit import Unit, View, decide_all, look
+from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, decide_all, look
 from slicemill.storage.codec import stored_as
 
 
 @stored_as("classify.hvwt", version=1, fields=())
 class Hvwt:
-    def choose(self, unit: Unit) -> None:
+    def choose(self, unit: TimeUnit) -> None:
         risks = decide_all(unit.view)[2]
         order = unit.shuffled_tasks(), unit.shuffled_features()
         _worst_first(unit.view, unit.remaining, risks, unit.variance, *order)
@@ -25,7 +25,7 @@ class Hvwt:
 
 @njit(cache=True)
 def _worst_first(
-    view: View, capacity: int, risks: Floats, variance: Floats, tasks: Ints, features: Ints
+    view: TimeUnitArrays, capacity: int, risks: Floats, variance: Floats, tasks: Ints, features: Ints
 ) -> None:
     for _ in range(capacity):
         worst, widest = -1, -1

@@ -11,13 +11,13 @@ from numba import njit
 
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
-from slicemill.shedding.classify.unit import Unit, View, look
+from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, look
 from slicemill.storage.codec import stored_as
 
 
 @stored_as("classify.loadstar", version=1, fields=())
 class LoadStar:
-    def choose(self, unit: Unit) -> None:
+    def choose(self, unit: TimeUnit) -> None:
         tasks = unit.shuffled_tasks()
         gain = gains(unit.view)
         ranked = tasks[np.argsort(-gain[tasks], kind="stable")]
@@ -25,7 +25,7 @@ class LoadStar:
 
 
 @njit(cache=True)
-def gains(view: View) -> Floats:
+def gains(view: TimeUnitArrays) -> Floats:
     """By how much each task's risk would fall."""
     tasks, features = view.present.shape
     found = np.empty(tasks)
@@ -41,7 +41,7 @@ def gains(view: View) -> Floats:
 
 
 @njit(cache=True)
-def _whole_tasks(view: View, capacity: int, ranked: Ints, features: Ints) -> None:
+def _whole_tasks(view: TimeUnitArrays, capacity: int, ranked: Ints, features: Ints) -> None:
     for t in ranked:
         for f in features[t]:
             if capacity == 0:

@@ -6,18 +6,18 @@ import numpy as np
 from numba import njit
 
 from slicemill.shedding.classify.arrays import Ints
-from slicemill.shedding.classify.unit import Unit, View, look
+from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, look
 from slicemill.storage.codec import stored_as
 
 
 @stored_as("classify.uniform", version=1, fields=())
 class Uniform:
-    def choose(self, unit: Unit) -> None:
+    def choose(self, unit: TimeUnit) -> None:
         left = np.flatnonzero(unit.view.present & ~unit.view.observed)
         _look_at(unit.view, unit.random.permutation(left)[: unit.remaining])
 
 
 @njit(cache=True)
-def _look_at(view: View, streams: Ints) -> None:
+def _look_at(view: TimeUnitArrays, streams: Ints) -> None:
     for stream in streams:
         look(view, *divmod(stream, view.values.shape[1]))
