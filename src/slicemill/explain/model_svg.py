@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.explain.layout import Rectangle
-from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, Picture, DescribeNode, picture
+from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, DescribeNode, Picture, picture
 from slicemill.explain.model_shapes import INKS, PLAIN, badge, shape
 from slicemill.explain.svg_shapes import ARC, FAINT_INK, INK, PAPER, n
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
