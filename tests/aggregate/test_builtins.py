@@ -13,7 +13,7 @@ from slicemill.aggregate.definition import Returned, RowCall, evaluate
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl.types import builtins as esl_builtins
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Timed
 
 

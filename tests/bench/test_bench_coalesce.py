@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.coalesce import Coalesce
+from slicemill.reference.operators.coalesce import Coalesce
 from slicemill.rows import Timed
 from slicemill_lab.bench import coalesce
 from slicemill_lab.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes

@@ -7,8 +7,8 @@ import pytest
 from slicemill.reference.costs import Cost, fixed, per_tuple, sampled
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Select
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Select
 
 
 def latencies(cost: Cost, seed: int = 0) -> tuple[int, int]:

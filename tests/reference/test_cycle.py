@@ -21,9 +21,9 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.reference.operators.stateless import Project, Select, Union
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Project, Select, Union
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Timed
 
 SOURCES = ("S0", "S1", "S2")

@@ -11,8 +11,8 @@ from slicemill.reference.cycle import round_robin
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Fragment
+from slicemill.reference.operators.stateless import Project, Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Project, Select, Union
 
 
 def keep(name: str, producer: str) -> OperatorSpec:

@@ -6,8 +6,8 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.eqg import ets_arcs, reached_from
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Topology
+from slicemill.reference.operators.stateless import Project, Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Project, Select, Union
 
 SHAPE = Topology(
     ("S1", "S2", "S3"),

@@ -9,8 +9,8 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Select, Union
 
 SECOND = 1_000_000
 

@@ -12,7 +12,7 @@ from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl import bind
-from slicemill.reference.window_evaluation import Windowed
+from slicemill.reference.operators.window_evaluation import Windowed
 
 SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   TABLE inwindow(wnext real);

@@ -9,8 +9,8 @@ from slicemill.reference.engine import Engine, Latency
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.metrics import burstiness, outputs_per_interval
+from slicemill.reference.operators.stateless import Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Union
 
 
 def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_empty() -> None:

@@ -10,8 +10,8 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
+from slicemill.reference.operators.stateless import Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Select, Union
 
 
 def keep(name: str, producer: str) -> OperatorSpec:

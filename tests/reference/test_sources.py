@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from slicemill.errors import SlicemillError
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Select
 from slicemill.reference.sources import Agenda, Arrival, Lane, SourceSpec
-from slicemill.reference.stateless import Select
 
 
 def engine_of(source: SourceSpec) -> Engine:

@@ -10,9 +10,9 @@ from slicemill.reference.buffers import Buffer, Occupancy
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Union
 from slicemill.reference.punctuation import BEGINNING
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Union
 from slicemill.reference.tsm import NONE, BasicGate, More, Registers, RelaxedGate, UnorderedGate
 from slicemill.rows import Timed
 

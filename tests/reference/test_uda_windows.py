@@ -15,7 +15,7 @@ from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}

@@ -51,8 +51,8 @@ from slicemill.operators.row_step import RowState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.coalesce import _Partition
-from slicemill.reference.window_slide import Answer
+from slicemill.reference.operators.coalesce import _Partition
+from slicemill.reference.operators.window_slide import Answer
 from slicemill.rows import Timed
 from slicemill.shedding.accuracy import AccuracySums
 from slicemill.shedding.chains import NewestTuple

@@ -16,9 +16,9 @@ from slicemill.operators.row_operator import Holding, RowOperator
 from slicemill.reference.buffers import Buffer, Occupancy, Reader
 from slicemill.reference.costs import FREE, Cost
 from slicemill.reference.metrics import IdleMeter, LatencyMeter
+from slicemill.reference.operators.stateless import Sink
 from slicemill.reference.punctuation import BEGINNING, Item, is_punctuation
 from slicemill.reference.sources import Source, SourceSpec
-from slicemill.reference.stateless import Sink
 from slicemill.reference.tsm import BasicGate, Gate, More, RelaxedGate, SingleGate, UnorderedGate
 
 

@@ -34,15 +34,15 @@ from slicemill.operators.streams.spec import Scan, Source
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 from slicemill.operators.windowed_group.rows import group_rows
-from slicemill.reference.classify import Classify
-from slicemill.reference.coalesce import Coalesce
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.reference.operators.classify import Classify
+from slicemill.reference.operators.coalesce import Coalesce
+from slicemill.reference.operators.group_aggregate import GroupAggregate
+from slicemill.reference.operators.stateless import Project, Select, Union
+from slicemill.reference.operators.table_join import TableJoin
+from slicemill.reference.operators.view_join import ViewJoin
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.reference.sources import SourceSpec
-from slicemill.reference.stateless import Project, Select, Union
-from slicemill.reference.table_join import TableJoin
-from slicemill.reference.view_join import ViewJoin
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row
 
 Tables = Mapping[str, Sequence[Row]]

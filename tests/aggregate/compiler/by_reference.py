@@ -17,8 +17,8 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type
-from slicemill.reference.window_dispatch import running_call
-from slicemill.reference.window_slide import Answer, RunningCall
+from slicemill.reference.operators.window_dispatch import running_call
+from slicemill.reference.operators.window_slide import Answer, RunningCall
 from slicemill.rows import Row, Timed
 from slicemill.scalar.vectors import Vector, from_values, to_values
 

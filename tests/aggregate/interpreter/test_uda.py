@@ -17,8 +17,8 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill.scalar.rows import compile_expression
 

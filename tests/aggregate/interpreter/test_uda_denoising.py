@@ -15,7 +15,7 @@ from aggregate.interpreter.test_uda import run
 from slicemill.aggregate.definition import RowCall
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.esl import bind
-from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregate
 from slicemill.rows import Row, Timed
 
 Emission = tuple[int, Row]  # when, and the reading (tag, ts)

@@ -19,7 +19,7 @@ from slicemill.esl.types.classifier import POLICIES
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import Unit, cut
-from slicemill.reference.classify import Classify
+from slicemill.reference.operators.classify import Classify
 from slicemill.reference.translate import Translator
 from slicemill.rows import Row, Timed
 from slicemill.shedding.classify.policies import registry

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.operators.coalesce.rows import SheddingCoalesce
 from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.coalesce import Coalesce
+from slicemill.reference.operators.coalesce import Coalesce
 from slicemill.rows import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.methods import METHODS

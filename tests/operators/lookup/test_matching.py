@@ -16,7 +16,7 @@ from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.operators.lookup import matching as lookup
 from slicemill.operators.lookup.matching import TableLookup, keys_of
-from slicemill.reference.table_join import TableJoin
+from slicemill.reference.operators.table_join import TableJoin
 from slicemill.rows import Timed
 from slicemill.scalar.rows import compile_condition
 from slicemill.scalar.values import ExpressionError

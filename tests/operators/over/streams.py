@@ -20,8 +20,8 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
 from slicemill.operators.step import END
+from slicemill.reference.operators.window_aggregate import WindowAggregate
 from slicemill.reference.translate import window_call_of
-from slicemill.reference.window_aggregate import WindowAggregate
 from slicemill.rows import Timed
 
 NAN, INF = float("nan"), float("inf")

@@ -10,8 +10,8 @@ from slicemill.operators.union.merge import BEGINNING, END, Merged, merge
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Union
 
 Batch = tuple[int, list[int], int | None]
 """An input, the steps between its timestamps, and how far beyond them an enabling timestamp goes."""

@@ -27,13 +27,13 @@ from slicemill.operators.join.slices.members import Member, member
 from slicemill.operators.join.slices.workload import Workload
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
+from slicemill.reference.operators.stateless import Select
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.count_slice import CountSlice
 from slicemill.reference.slices.operator import SharedJoin
 from slicemill.reference.slices.unshared import Isolated, PushDown, QueriesJoin, pull_up
 from slicemill.reference.sources import Arrival as Arriving
 from slicemill.reference.sources import SourceSpec
-from slicemill.reference.stateless import Select
 from slicemill.rows import Row, Timed
 
 

@@ -15,8 +15,8 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
+from slicemill.reference.operators.stateless import Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Select, Union
 from slicemill.rows import Row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.charts.charts import Objective, Path, Stage

@@ -17,8 +17,8 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
+from slicemill.reference.operators.stateless import Project, Select, Union
 from slicemill.reference.sources import Arrival, SourceSpec
-from slicemill.reference.stateless import Project, Select, Union
 from slicemill.rows import Row, Timed
 
 SECOND_US = 1_000_000

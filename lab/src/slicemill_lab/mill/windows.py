@@ -27,8 +27,8 @@ from slicemill.aggregate.inwindow import Inwindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.group_aggregate import GroupAggregate
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves

@@ -9,9 +9,14 @@ from functools import partial
 from slicemill.aggregate.definition import Panes, RowAggregate, RowCall, base_of, window_version
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy, strategy_of
-from slicemill.reference.window_active import ActiveCall
-from slicemill.reference.window_evaluation import Evaluation, Paned, Tumble, Unbounded, Windowed
-from slicemill.reference.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
+from slicemill.reference.operators.window_active import ActiveCall
+from slicemill.reference.operators.window_evaluation import Evaluation, Paned, Tumble, Unbounded, Windowed
+from slicemill.reference.operators.window_slide import (
+    AnsweredAtOnce,
+    AnsweredAtSlotEnd,
+    Partitions,
+    RunningCall,
+)
 
 
 def running_call(call: RowCall, frame: WindowFrame) -> RunningCall:

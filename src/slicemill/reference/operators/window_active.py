@@ -17,7 +17,7 @@ from typing import Any
 from slicemill.aggregate.definition import RowCall, Stepper, WindowAccumulator, WindowFactory
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.window_slide import Answer, Expiry
+from slicemill.reference.operators.window_slide import Answer, Expiry
 from slicemill.rows import Row, Timed
 
 

@@ -13,7 +13,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 

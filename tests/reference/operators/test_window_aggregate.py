@@ -10,7 +10,7 @@ from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import Holding, RowOperator
-from slicemill.reference.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
 from slicemill.rows import Row, Timed
 
 

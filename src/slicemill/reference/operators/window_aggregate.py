@@ -15,8 +15,8 @@ from typing import Any
 
 from slicemill.aggregate.definition import RowCall, align
 from slicemill.aggregate.frame import WindowFrame
-from slicemill.reference.window_dispatch import running_call
-from slicemill.reference.window_slide import Answer
+from slicemill.reference.operators.window_dispatch import running_call
+from slicemill.reference.operators.window_slide import Answer
 from slicemill.rows import Row, Timed
 
 

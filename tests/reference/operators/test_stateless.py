@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.stateless import Project, Select, Sink, Union
+from slicemill.reference.operators.stateless import Project, Select, Sink, Union
 from slicemill.rows import Timed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.table_join import TableJoin
+from slicemill.reference.operators.table_join import TableJoin
 from slicemill.rows import Row, Timed
 
 SELLERS: list[Row] = [("ann", "Rome"), ("bob", "Oslo"), ("ann", "Bern")]

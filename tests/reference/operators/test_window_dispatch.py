@@ -11,7 +11,7 @@ from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.statistic import StatisticWindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.errors import SlicemillError
-from slicemill.reference.window_dispatch import running_call
+from slicemill.reference.operators.window_dispatch import running_call
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.group_aggregate import GroupAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregate
 from slicemill.rows import Row, Timed
 from support.stored import stored
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from slicemill.aggregate.definition import Returned, RowCall
 from slicemill.aggregate.frame import WindowFrame
-from slicemill.reference.window_evaluation import Evaluation, Question
+from slicemill.reference.operators.window_evaluation import Evaluation, Question
 from slicemill.rows import Row, Timed
 from slicemill.storage.codec import stored_as
 
