@@ -40,7 +40,7 @@ STILL: dict[str, set[str]] = {
     "imports of the reference engine": set(),
     "imports of the lab": set(),
     "rooms that load Spark": set(),
-    "full folders": {"src/slicemill/reference", "tests/simulator"},
+    "full folders": set(),
     "long files": {"src/slicemill/engine/mill.py"},
 }
 

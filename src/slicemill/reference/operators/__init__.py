@@ -1,1 +1,1 @@
-"""Operators of the reference engine: each the plainest form of what it computes, tuple at a time."""
+"""The operators of the reference engine, tuple at a time: the twins of those in `slicemill.operators`."""
