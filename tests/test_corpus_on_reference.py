@@ -11,7 +11,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine
 from slicemill.reference.nos import Strategy
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.reference.translate import translate
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 
@@ -23,7 +23,7 @@ def run(
     graph = build_graph(catalog)
     nodes = translate(optimize(graph) if rewrite else graph, catalog, runnable.tables)
     engine = Engine(nodes, strategy=strategy)
-    read = {node.name for node in nodes if isinstance(node, SourceSpec)}
+    read = {node.name for node in nodes if isinstance(node, ScheduledSource)}
     for event in runnable.events:
         if event.stream not in read:
             continue

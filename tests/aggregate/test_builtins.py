@@ -13,7 +13,7 @@ from slicemill.aggregate.definition import Returned, RowCall, evaluate
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Inwindow
 from slicemill.esl.types import builtins as esl_builtins
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Timed
 
 
@@ -73,9 +73,9 @@ def test_first_and_last_take_nulls_for_values_in_windows_and_panes_too(
     for algebraic in (True, False):
         definition = replace(BUILTINS[name], algebraic=algebraic)
         call = RowCall(definition, lambda row: row)
-        plain = WindowAggregate([FramedCall(call, WindowFrame("ROWS", 1))])
+        plain = WindowAggregateOperator([FramedCall(call, WindowFrame("ROWS", 1))])
         assert [out.row[1] for v in values for out in plain.process(0, Timed(0, (v,)))] == results
-        paned = WindowAggregate([FramedCall(call, WindowFrame("ROWS", 3, slide=2))])
+        paned = WindowAggregateOperator([FramedCall(call, WindowFrame("ROWS", 3, slide=2))])
         out = [out.row[1] for v in values for out in paned.process(0, Timed(0, (v,)))]
         assert out == [values[1] if name == "last" else None, None]
 

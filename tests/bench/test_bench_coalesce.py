@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 
 from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.operators.coalesce import Coalesce
+from slicemill.reference.operators.coalesce import CoalesceOperator
 from slicemill.rows import Timed
 from slicemill_lab.bench import coalesce
-from slicemill_lab.bench.coalesce import LEAST_US, RANGE_US, SLIDE_US, CoalesceBench, Events, Runs, Sizes
+from slicemill_lab.bench.coalesce import (
+    LEAST_US,
+    RANGE_US,
+    SLIDE_US,
+    CoalesceBench,
+    CoalesceSizes,
+    ExpectedRuns,
+    PeriodEvents,
+)
 from slicemill_lab.bench.rivals.coalesce_sql import FORMULATIONS
 
 if TYPE_CHECKING:
@@ -26,20 +34,22 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_expected_runs_are_those_of_the_reference() -> None:
-    events = Events.random(800)
-    reference = Coalesce(Temporal(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US))
+    events = PeriodEvents.random(800)
+    reference = CoalesceOperator(
+        Temporal(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
+    )
     lengths = []
     for ts, k, v in zip(events.ts.tolist(), events.k.tolist(), events.v.tolist(), strict=True):
         periods = [made.row[-1] for made in reference.process(0, Timed(ts, (k, v)))]
         lengths += [end - begin for begin, end in periods]
     wanted = [length for length in lengths if length >= LEAST_US]
-    assert events.expected() == Runs(len(wanted), sum(wanted))
+    assert events.expected() == ExpectedRuns(len(wanted), sum(wanted))
     assert len(wanted) > 50
     assert len(np.unique(events.k)) == 3
 
 
 def test_both_sides_give_the_runs_of_numpy(tmp_path: Path, spark: SparkSession) -> None:
-    bench = CoalesceBench(spark, tmp_path, Sizes(200, 3, 2))
+    bench = CoalesceBench(spark, tmp_path, CoalesceSizes(200, 3, 2))
     assert bench.mill(3).wrong == 0
     for formulation in FORMULATIONS:
         assert bench.rival_checked(formulation, 3).wrong == 0

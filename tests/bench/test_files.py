@@ -14,7 +14,7 @@ from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison, Phase
 from slicemill_lab.bench.files.side import _flink_table, settled_counts, wait_for
 from slicemill_lab.bench.files.systems import System
-from slicemill_lab.bench.files.workload import Stream, reading
+from slicemill_lab.bench.files.workload import WorkloadStream, reading
 from slicemill_lab.bench.inputs.events import write_events
 from slicemill_lab.bench.measuring.process_tree import Usage
 from slicemill_lab.claims import Claim
@@ -29,7 +29,7 @@ def events(folder: Path, files: int = 3, rows: int = 15_000) -> list[Path]:
 
 def test_a_stream_has_the_same_rows_in_all_formats(tmp_path: Path) -> None:
     paths = events(tmp_path, 3, 50)
-    stream = Stream(COLUMNS, paths)
+    stream = WorkloadStream(COLUMNS, paths)
     rows = [row for path in paths[1:] for row in pq.read_table(path).to_pylist()]
     names = arrow_csv.ReadOptions(column_names=list(COLUMNS))
     text, epoch = (
@@ -48,11 +48,11 @@ def test_a_stream_has_the_same_rows_in_all_formats(tmp_path: Path) -> None:
 
 def test_another_number_of_files_has_other_csv(tmp_path: Path) -> None:
     paths = events(tmp_path, 3, 50)
-    assert Stream(COLUMNS, paths).files("csv") != Stream(COLUMNS, paths[:2]).files("csv")
+    assert WorkloadStream(COLUMNS, paths).files("csv") != WorkloadStream(COLUMNS, paths[:2]).files("csv")
 
 
 def test_a_job_is_plain(tmp_path: Path) -> None:
-    workload = reading("event", Stream(COLUMNS, events(tmp_path, 2, 50)))
+    workload = reading("event", WorkloadStream(COLUMNS, events(tmp_path, 2, 50)))
     job = json.loads(json.dumps(workload.job("flink", "csv with epoch times", tmp_path)))
     assert (job["first"], job["expected"], job["format"]) == ([50], [100], "csv")
     assert job["queries"] == ["SELECT k, v, ts FROM event"]
@@ -117,7 +117,7 @@ def test_the_best_round_counts_and_every_wrong_result(tmp_path: Path) -> None:
 def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason(tmp_path: Path) -> None:
     comparison = compared(tmp_path, {("w", "us"): phase(100, 1)})
     absent = System("them", "flink", "csv", (), missing="no network")
-    comparison.run(reading("event", Stream(COLUMNS, events(tmp_path, 2, 50))), [absent])
+    comparison.run(reading("event", WorkloadStream(COLUMNS, events(tmp_path, 2, 50))), [absent])
     claims: list[Claim] = [
         comparison.at_most_part("w", "us", "them", 5),
         comparison.adds_no_more("w", "more", "us", "them"),

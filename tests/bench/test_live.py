@@ -13,12 +13,12 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill_lab.bench.latency import QUICK, Case, _compared
+from slicemill_lab.bench.latency import QUICK, LatencyCase, _compared
 from slicemill_lab.bench.live import queries
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.samples import Recorder, load, percentile
 from slicemill_lab.bench.live.sender import Broadcast
-from slicemill_lab.bench.live.session import Span, Watched
+from slicemill_lab.bench.live.session import LatencySpan, Watched
 from slicemill_lab.bench.live.stamped import TYPES, events
 from slicemill_lab.bench.live.subscriber import STAMPS, add_lines, watch_folder, watch_socket
 from slicemill_lab.bench.live.systems import Place, mill
@@ -152,9 +152,9 @@ def test_a_program_ends_with_its_input(tmp_path: Path) -> None:
 def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason() -> None:
     noted = recorder(5_000)
     noted.add("q", [1_000], 1)
-    ours = Watched(mill(queries.ONE, ("q",)), noted.samples(), Span(2.0, {"java": 1.0}), 1, 0.5)
+    ours = Watched(mill(queries.ONE, ("q",)), noted.samples(), LatencySpan(2.0, {"java": 1.0}), 1, 0.5)
     assert ours.span.cores == 0.5
-    case = Case("1 filter", 250, {"slicemill": ours}, {"flink": "not measured: no network"})
+    case = LatencyCase("1 filter", 250, {"slicemill": ours}, {"flink": "not measured: no network"})
     claim = _compared(case, "flink, committed", 1.0)
     assert (claim.holds, claim.measured, claim.note) == (False, "not measured", "not measured: no network")
-    assert _compared(Case("1 filter", 250, {"slicemill": ours, "spark": ours}, {}), "spark", 1.0).holds
+    assert _compared(LatencyCase("1 filter", 250, {"slicemill": ours, "spark": ours}, {}), "spark", 1.0).holds

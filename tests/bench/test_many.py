@@ -11,14 +11,14 @@ from slicemill.esl import bind
 from slicemill.reference.runner import run_script
 from slicemill_lab import bench
 from slicemill_lab.bench.benchmark import NAMES
-from slicemill_lab.bench.inputs.many import STREAMS, Batch, Expected, make_batches
+from slicemill_lab.bench.inputs.many import STREAMS, Batch, ExpectedOfMany, make_batches
 from slicemill_lab.bench.inputs.query_sets import mixed_queries
-from slicemill_lab.bench.many import KINDS, Sizes, job
+from slicemill_lab.bench.many import KINDS, ManySizes, job
 from slicemill_lab.bench.measuring.many_side import memory_mb
 
 
 def test_a_thousand_queries_are_all_different_and_right(tmp_path: Path) -> None:
-    made = job(tmp_path, Sizes(1_000, 1))
+    made = job(tmp_path, ManySizes(1_000, 1))
     queries = mixed_queries(1_000, KINDS)
     assert len(set(queries.values())) == 1_000
     bound = bind(made["script"])
@@ -57,7 +57,7 @@ def test_expected_results_are_those_of_the_reference(tmp_path: Path) -> None:
         for stream, columns in STREAMS.items()
     ]
     statements += [f"CREATE QUERY {name} AS {text};" for name, text in queries.items()]
-    expected = Expected(few)
+    expected = ExpectedOfMany(few)
     found = {query.name: query.rows for query in run_script(bind("\n".join(statements)).catalog).queries}
     for name, rows in found.items():
         # The reference ends its input: windows that are still open at the last rows report too.
@@ -79,5 +79,5 @@ def test_every_module_with_a_benchmark_is_listed() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_batches_only_add_results(kind: str) -> None:
     batches = make_batches(2)
-    counts = [Expected(batches[: number + 1]).count(f"{kind}_3") for number in range(2)]
+    counts = [ExpectedOfMany(batches[: number + 1]).count(f"{kind}_3") for number in range(2)]
     assert 0 < counts[0] < counts[1]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from slicemill_lab.bench.over import Events, OverBench, Sizes
+from slicemill_lab.bench.over import OverBench, OverEvents, OverSizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW = Sizes(rows_per_file=200, files=2, files_of_one_partition=2, files_per_batch=1)
+FEW = OverSizes(rows_per_file=200, files=2, files_of_one_partition=2, files_per_batch=1)
 
 
 @pytest.mark.parametrize("partitioned", [True, False])
@@ -29,8 +29,8 @@ def test_both_sides_give_the_averages_of_numpy(
 
 
 def test_the_expected_sum_is_that_of_a_plain_loop() -> None:
-    events = Events.random(300)
-    events = Events(events.ts, events.k % 3, events.v)
+    events = OverEvents.random(300)
+    events = OverEvents(events.ts, events.k % 3, events.v)
     for partitioned in (True, False):
         total = 0.0
         for row in range(300):

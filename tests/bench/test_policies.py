@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.inputs.policies import CLASSES, group, queries
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.policies import PolicyBench, Sizes
+from slicemill_lab.bench.policies import PolicyBench, PolicySizes
 
 
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    bench = PolicyBench(spark, tmp_path, Sizes(20, 3), count=CLASSES)
+    bench = PolicyBench(spark, tmp_path, PolicySizes(20, 3), count=CLASSES)
     assert len(set(bench.costs().values())) == CLASSES, "each query is a unit of its own"
     under = [bench.under(name) for name in ("hnr", "fas")]
     for felt, results in under:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicemill_lab.bench.inputs import events
-from slicemill_lab.bench.inputs.events import Expected, write_events
+from slicemill_lab.bench.inputs.events import ExpectedMeans, write_events
 from slicemill_lab.bench.measuring.panes_kept import entries_kept
 from slicemill_lab.bench.rivals.bare_numba import BareWindows
 
@@ -35,7 +35,7 @@ def test_what_is_expected_is_what_windows_hold(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(events, "EVENTS_PER_S", 10)
     monkeypatch.setattr(events, "KEYS", 4)
     paths = write_events(tmp_path / "events", 3, 25)
-    expected = Expected(paths)
+    expected = ExpectedMeans(paths)
     for range_s in (1, 3, 20):
         table = results(paths, range_s)
         assert expected.count(range_s) == table.num_rows
@@ -52,7 +52,7 @@ def test_panes_keep_a_value_per_slide_and_not_per_tuple() -> None:
 
 def test_bare_numba_has_the_means_of_numpy_whatever_was_taken_before(tmp_path: Path) -> None:
     paths = write_events(tmp_path / "events", 3, 15_000)
-    expected = Expected(paths)
+    expected = ExpectedMeans(paths)
     bare = BareWindows((1, 3, 20), events.KEYS, events.FIRST_S, expected.seconds)
     for taken in (paths[:1], paths[1:]):
         bare.take(taken)

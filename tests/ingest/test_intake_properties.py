@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.streams import Kept, batches_of, external, rows
 from slicemill.ingest.watermarks import watermark
 from slicemill.reference.buffers import Occupancy
-from slicemill.reference.sources import Arrival, Source, SourceSpec
+from slicemill.reference.sources import Arrival, ReferenceSource, ScheduledSource
 from slicemill.time import BEGINNING
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=30)
@@ -87,7 +87,7 @@ EVENTS = st.lists(
 def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
     events: list[Event], slack: int
 ) -> None:
-    source = Source(SourceSpec("s", "external", None, slack), Occupancy())
+    source = ReferenceSource(ScheduledSource("s", "external", None, slack), Occupancy())
     kept = Kept(external(slack))
     intake = kept.open()
     admitted, late, announced = [], [], BEGINNING

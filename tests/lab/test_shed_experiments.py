@@ -9,7 +9,7 @@ import pytest
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.scan import ScanMemory
 from slicemill_lab.registry import load
-from slicemill_lab.shed.runs import Setting, accuracies, accuracy_of, intervals, quartiles, stream
+from slicemill_lab.shed.runs import ShedSetting, accuracies, accuracy_of, intervals, quartiles, stream
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_quartiles_are_of_coalesced_runs() -> None:
 
 def test_enough_memory_is_exact_whatever_the_method() -> None:
     for method in ("lookahead", "random"):
-        assert accuracies(Setting(method, 0.5, 1.0), "small", 1) == [1.0]
+        assert accuracies(ShedSetting(method, 0.5, 1.0), "small", 1) == [1.0]
 
 
 def test_accuracy_counts_only_runs_that_last_long_enough() -> None:
@@ -50,9 +50,9 @@ def test_accuracy_counts_only_runs_that_last_long_enough() -> None:
 
 
 def test_settings_get_the_memory_that_can_do_them() -> None:
-    assert isinstance(Setting("lookahead", 0.5, 0.5, weights=(0.5, 1.0)).memory(1), ScanMemory)
-    assert isinstance(Setting("lookahead", 0.5, 0.5, weights=(0.0, 1.0)).memory(1), FastMemory)
-    assert Setting("value", 0.5, 0.7).capacity == 350
+    assert isinstance(ShedSetting("lookahead", 0.5, 0.5, weights=(0.5, 1.0)).memory(1), ScanMemory)
+    assert isinstance(ShedSetting("lookahead", 0.5, 0.5, weights=(0.0, 1.0)).memory(1), FastMemory)
+    assert ShedSetting("value", 0.5, 0.7).capacity == 350
 
 
 def test_pieces_of_a_run_are_told_apart_by_gaps() -> None:

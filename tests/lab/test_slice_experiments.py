@@ -9,7 +9,7 @@ from slicemill_lab.registry import load
 from slicemill_lab.slice import e8 as slice_e8
 from slicemill_lab.slice import e10 as slice_e10
 from slicemill_lab.slice import joins as slice_joins
-from slicemill_lab.slice.joins import Setting, arrivals, matching, measured, modelled
+from slicemill_lab.slice.joins import JoinSetting, arrivals, matching, measured, modelled
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_arrivals_have_the_rate_and_the_selectivities_they_are_meant_to_have() -
 
 
 def test_comparisons_counted_in_a_run_are_those_the_model_expects() -> None:
-    setting = Setting("uniform", 0.5, 0.1)
+    setting = JoinSetting("uniform", 0.5, 0.1)
     found, expected = measured(setting, 60, "small", 1), modelled(setting, 60, "small")
     for way in slice_joins.WAYS[1:]:
         ratio = found["state-slice"].comparisons / found[way].comparisons

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.costs import Cost, fixed, per_tuple, sampled
+from slicemill.reference.costs import StepCost, fixed, per_tuple, sampled
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Select
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 
-def latencies(cost: Cost, seed: int = 0) -> tuple[int, int]:
+def latencies(cost: StepCost, seed: int = 0) -> tuple[int, int]:
     engine = Engine(
-        [SourceSpec("S"), OperatorSpec("σ", Select(lambda _: True), ("S",), cost), SinkSpec("out", "σ")],
+        [ScheduledSource("S"), OperatorSpec("σ", Select(lambda _: True), ("S",), cost), SinkSpec("out", "σ")],
         seed=seed,
     )
     engine.feed("S", [Arrival(0, (3,)), Arrival(0, (4,))])
@@ -25,7 +25,7 @@ def latencies(cost: Cost, seed: int = 0) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("cost", "expected"), [(fixed(7), (7, 7)), (per_tuple(lambda row: 10 * int(str(row[0]))), (30, 40))]
 )
-def test_a_step_takes_its_cost(cost: Cost, expected: tuple[int, int]) -> None:
+def test_a_step_takes_its_cost(cost: StepCost, expected: tuple[int, int]) -> None:
     assert latencies(cost) == expected
 
 

@@ -21,9 +21,9 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.operators.stateless import Project, Select, Union
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
+from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.rows import Timed
 
 SOURCES = ("S0", "S1", "S2")
@@ -54,7 +54,7 @@ class Plan:
         return [(producer, name) for name, _, inputs in self.operators for producer in inputs]
 
 
-class SlotSum(WindowAggregate):
+class SlotSum(WindowAggregateOperator):
     """A sum per time slot, held back until the slot ends; without the row it came with, which ties decide."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _make(kind: str) -> Any:
     if kind == "select":
         return Select(lambda row: len(row) != 1 or int(str(row[0])) % 3 != 0)
     if kind == "project":
-        return Project(lambda row: row[:1])
+        return ProjectOperator(lambda row: row[:1])
     if kind == "join":
         return JoinByRows(
             (TimeWindow(30), TimeWindow(50)), lambda row: (int(str(row[0])) + len(row)) % 2 == 0
@@ -111,7 +111,7 @@ def inputs(draw: Callable[..., Any]) -> dict[str, list[Arrival]]:
 
 
 def build(plan: Plan, arrivals: dict[str, list[Arrival]], **options: Any) -> Engine:
-    engine = Engine([*(SourceSpec(name) for name in SOURCES), *plan.nodes()], **options)
+    engine = Engine([*(ScheduledSource(name) for name in SOURCES), *plan.nodes()], **options)
     for source, rows in arrivals.items():
         engine.feed(source, rows)
     return engine
@@ -161,7 +161,7 @@ def test_another_query_never_changes_a_querys_rows(
     plan: Plan, other: Plan, arrivals: dict[str, list[Arrival]], strategy: str
 ) -> None:
     engine = Engine(
-        [*(SourceSpec(name) for name in SOURCES), *plan.nodes(), *other.nodes("x")],
+        [*(ScheduledSource(name) for name in SOURCES), *plan.nodes(), *other.nodes("x")],
         strategy=strategy,  # type: ignore[arg-type]
     )
     for source, stream in arrivals.items():
@@ -207,12 +207,12 @@ def test_an_idle_stream_never_changes_a_querys_rows(
     plan: Plan, arrivals: dict[str, list[Arrival]], propagation: str
 ) -> None:
     idle = [
-        SourceSpec("idle"),
+        ScheduledSource("idle"),
         *plan.nodes()[:-1],
         OperatorSpec("with_idle", Union(), (plan.last, "idle")),
         SinkSpec("out", "with_idle"),
     ]
-    engine = Engine([*(SourceSpec(name) for name in SOURCES), *idle], propagation=propagation)  # type: ignore[arg-type]
+    engine = Engine([*(ScheduledSource(name) for name in SOURCES), *idle], propagation=propagation)  # type: ignore[arg-type]
     for source, stream in arrivals.items():
         engine.feed(source, stream)
     engine.run_until(1_000_000)
@@ -242,7 +242,7 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
         engine.clear_break(producer, consumer)
     elif what == "insert" and not any(name.endswith(f"{producer}-{consumer}") for name in live):
         name = f"i{serial} {producer}-{consumer}"
-        engine.insert(OperatorSpec(name, Project(lambda row: row), (producer,), fixed(1)), consumer)
+        engine.insert(OperatorSpec(name, ProjectOperator(lambda row: row), (producer,), fixed(1)), consumer)
         live.append(name)
     elif what == "remove" and any(name.startswith("i") for name in live):
         name = next(name for name in live if name.startswith("i"))
@@ -252,7 +252,7 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
         name = f"q{serial}"
         engine.add(
             OperatorSpec(f"{name}u", Union(), (plan.last, "S0"), fixed(2)),
-            OperatorSpec(f"{name}p", Project(lambda row: row), (f"{name}u",), fixed(1)),
+            OperatorSpec(f"{name}p", ProjectOperator(lambda row: row), (f"{name}u",), fixed(1)),
             SinkSpec(name, f"{name}p"),
         )
         live.append(name)

@@ -10,9 +10,9 @@ from slicemill.reference.costs import fixed
 from slicemill.reference.cycle import round_robin
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.nos import Fragment
-from slicemill.reference.operators.stateless import Project, Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.nos import StateFragment
+from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:
@@ -20,11 +20,11 @@ def keep(name: str, producer: str) -> OperatorSpec:
 
 
 def mark(name: str, producer: str) -> OperatorSpec:
-    return OperatorSpec(name, Project(lambda row: (*row, name)), (producer,), fixed(1))
+    return OperatorSpec(name, ProjectOperator(lambda row: (*row, name)), (producer,), fixed(1))
 
 
 def path() -> list[Spec]:
-    return [SourceSpec("S"), keep("a", "S"), keep("b", "a"), SinkSpec("out", "b")]
+    return [ScheduledSource("S"), keep("a", "S"), keep("b", "a"), SinkSpec("out", "b")]
 
 
 def engine_with(count: int, nodes: list[Spec] | None = None, **options: object) -> Engine:
@@ -38,7 +38,7 @@ def values(engine: Engine, sink: str = "out") -> list[tuple[object, ...]]:
 
 
 def test_a_source_may_feed_a_sink_directly() -> None:
-    engine = engine_with(2, [SourceSpec("S"), SinkSpec("out", "S")])
+    engine = engine_with(2, [ScheduledSource("S"), SinkSpec("out", "S")])
     engine.run()
     assert values(engine) == [(0,), (1,)]
 
@@ -52,7 +52,7 @@ def test_an_inserted_operator_takes_over_what_waits_in_its_arc() -> None:
 
 
 def test_what_a_removed_operator_left_comes_before_what_now_passes_it_by() -> None:
-    nodes = [SourceSpec("S"), mark("m", "S"), keep("b", "m"), SinkSpec("out", "b")]
+    nodes = [ScheduledSource("S"), mark("m", "S"), keep("b", "m"), SinkSpec("out", "b")]
     engine = engine_with(4, nodes, strategy="BFS")
     engine.step(2)
     engine.remove_operator("m")
@@ -62,7 +62,7 @@ def test_what_a_removed_operator_left_comes_before_what_now_passes_it_by() -> No
 
 
 def test_a_removed_operator_before_a_sink_and_a_fork_leaves_each_branch_its_tuples() -> None:
-    nodes = [SourceSpec("S"), mark("m", "S"), keep("a", "m"), keep("b", "m")]
+    nodes = [ScheduledSource("S"), mark("m", "S"), keep("a", "m"), keep("b", "m")]
     sinks = [SinkSpec("m_out", "m"), SinkSpec("a_out", "a"), SinkSpec("b_out", "b")]
     engine = engine_with(3, [*nodes, *sinks], strategy="BFS")
     engine.step(1)
@@ -73,7 +73,7 @@ def test_a_removed_operator_before_a_sink_and_a_fork_leaves_each_branch_its_tupl
 
 
 def test_an_operator_with_several_inputs_is_removed_with_its_queries_only() -> None:
-    engine = Engine([SourceSpec("S"), OperatorSpec("U", Union(), ("S", "S")), SinkSpec("out", "U")])
+    engine = Engine([ScheduledSource("S"), OperatorSpec("U", Union(), ("S", "S")), SinkSpec("out", "U")])
     with pytest.raises(SlicemillError, match="remove the queries"):
         engine.remove_operator("U")
 
@@ -106,7 +106,7 @@ def test_a_strategy_is_switched_while_tuples_are_in_flight() -> None:
 
 
 def test_a_break_point_separates_fragments_and_the_scheduler_chooses_between_them() -> None:
-    def last(fragments: object) -> Fragment:
+    def last(fragments: object) -> StateFragment:
         assert isinstance(fragments, list)
         return fragments[-1]  # type: ignore[no-any-return]
 
@@ -121,7 +121,7 @@ def test_a_break_point_separates_fragments_and_the_scheduler_chooses_between_the
 
 
 def test_round_robin_gives_every_fragment_its_turn() -> None:
-    fragments = [Fragment([]) for _ in range(3)]
+    fragments = [StateFragment([]) for _ in range(3)]
     choose = round_robin()
     assert [fragments.index(choose(fragments)) for _ in range(4)] == [0, 1, 2, 0]
 

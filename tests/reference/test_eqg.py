@@ -6,8 +6,8 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.eqg import ets_arcs, reached_from
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Topology
-from slicemill.reference.operators.stateless import Project, Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 SHAPE = Topology(
     ("S1", "S2", "S3"),
@@ -36,10 +36,10 @@ def test_an_ets_may_travel_on_to_the_operators_behind_its_first_register() -> No
 def test_g13_a_union_forwards_the_minimum_of_its_registers_and_each_value_once() -> None:
     engine = Engine(
         [
-            *(SourceSpec(name, "external") for name in SHAPE.sources),
+            *(ScheduledSource(name, "external") for name in SHAPE.sources),
             OperatorSpec("σ", Select(lambda _: True), ("S1",)),
             OperatorSpec("U1", Union(), ("σ", "S2")),
-            OperatorSpec("π", Project(lambda row: row), ("U1",)),
+            OperatorSpec("π", ProjectOperator(lambda row: row), ("U1",)),
             OperatorSpec("U2", Union(), ("π", "S3")),
             SinkSpec("out", "U2"),
         ],

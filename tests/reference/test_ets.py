@@ -10,12 +10,14 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 SECOND = 1_000_000
 
 
-def union(a: SourceSpec, b: SourceSpec, ets: EtsMode, propagation: Propagation = "punctuation") -> Engine:
+def union(
+    a: ScheduledSource, b: ScheduledSource, ets: EtsMode, propagation: Propagation = "punctuation"
+) -> Engine:
     nodes = [
         a,
         b,
@@ -46,7 +48,7 @@ def test_an_external_stream_that_knows_nothing_offers_nothing(
 
 @pytest.mark.parametrize("propagation", ["punctuation", "arcs"])
 def test_g12_a_second_request_that_would_help_nobody_gives_control_back(propagation: Propagation) -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand(), propagation)
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand(), propagation)
     engine.feed("A", [Arrival(250, ("a",))])
     engine.run_until_idle()
     assert engine.results("out")[0].ts == 250
@@ -56,7 +58,7 @@ def test_g12_a_second_request_that_would_help_nobody_gives_control_back(propagat
 
 
 def test_without_ets_a_tuple_waits_until_the_other_stream_speaks() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), NoEts())
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), NoEts())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.feed("B", [Arrival(5 * SECOND, ("b",))])
     engine.run_until_idle()
@@ -65,7 +67,7 @@ def test_without_ets_a_tuple_waits_until_the_other_stream_speaks() -> None:
 
 
 def test_on_demand_a_tuple_does_not_wait_for_a_silent_stream() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand())
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.run_until_idle()
     assert [step.state for step in engine.trace] == ["σA", "σB", "U"]
@@ -73,7 +75,7 @@ def test_on_demand_a_tuple_does_not_wait_for_a_silent_stream() -> None:
 
 
 def test_over_arcs_the_enabling_timestamp_jumps_over_the_selection() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand(), "arcs")
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand(), "arcs")
     engine.feed("A", [Arrival(0, ("a",))])
     engine.run_until_idle()
     assert [step.state for step in engine.trace if step.what == "data"] == ["σA", "U"]
@@ -81,7 +83,7 @@ def test_over_arcs_the_enabling_timestamp_jumps_over_the_selection() -> None:
 
 
 def test_a_tuple_behind_an_unused_punctuation_is_asked_for_as_well() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), OnDemand())
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.feed("B", [Arrival(100, ("b",))])
     engine.run_until_idle()
@@ -89,15 +91,15 @@ def test_a_tuple_behind_an_unused_punctuation_is_asked_for_as_well() -> None:
 
 
 def test_periodic_ets_makes_a_tuple_wait_for_the_next_heartbeat() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), Periodic(1_000, ("B",)))
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), Periodic(1_000, ("B",)))
     engine.feed("A", [Arrival(300, ("a",)), Arrival(1_500, ("a",))])
     engine.run_until(2_500)
     assert engine.sink("out").delivered_at == [1_020, 2_020]
 
 
 def test_an_external_stream_is_asked_again_when_its_answer_can_help() -> None:
-    a = SourceSpec("A", "external", skew_us=0)
-    b = SourceSpec("B", "external", skew_us=5_000)
+    a = ScheduledSource("A", "external", skew_us=0)
+    b = ScheduledSource("B", "external", skew_us=5_000)
     engine = union(a, b, OnDemand())
     engine.feed("A", [Arrival(1_000, ("a",), ts=1_000)])
     engine.feed("B", [Arrival(0, ("b",), ts=0)])
@@ -106,7 +108,7 @@ def test_an_external_stream_is_asked_again_when_its_answer_can_help() -> None:
 
 
 def test_latent_streams_never_wait() -> None:
-    engine = union(SourceSpec("A", "latent"), SourceSpec("B", "latent"), NoEts())
+    engine = union(ScheduledSource("A", "latent"), ScheduledSource("B", "latent"), NoEts())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.run_until_idle()
     assert engine.sink("out").delivered_at == [20]
@@ -114,7 +116,7 @@ def test_latent_streams_never_wait() -> None:
 
 
 def test_a_union_of_a_latent_and_a_stamped_stream_merges_by_arrival() -> None:
-    engine = union(SourceSpec("A", "latent"), SourceSpec("B"), OnDemand())
+    engine = union(ScheduledSource("A", "latent"), ScheduledSource("B"), OnDemand())
     engine.feed("A", [Arrival(5, ("a",))])
     engine.feed("B", [Arrival(3, ("b",)), Arrival(9, ("b",))])
     engine.run()
@@ -124,7 +126,7 @@ def test_a_union_of_a_latent_and_a_stamped_stream_merges_by_arrival() -> None:
 def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() -> None:
     join = JoinByRows((TimeWindow(10), TimeWindow(10)), lambda _: False)
     nodes = [
-        *(SourceSpec(name, "external") for name in "ABC"),
+        *(ScheduledSource(name, "external") for name in "ABC"),
         OperatorSpec("J", join, ("A", "B")),
         OperatorSpec("U", Union(), ("J", "C")),
         SinkSpec("out", "U"),
@@ -139,7 +141,7 @@ def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() ->
 
 
 def test_a_stream_that_has_ended_holds_nobody_back() -> None:
-    engine = union(SourceSpec("A"), SourceSpec("B"), NoEts())
+    engine = union(ScheduledSource("A"), ScheduledSource("B"), NoEts())
     engine.close("B")
     engine.feed("A", [Arrival(1, ("a",)), Arrival(2, ("a",))])
     engine.run_until_idle()

@@ -10,14 +10,14 @@ from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.metrics import burstiness, outputs_per_interval
 from slicemill.reference.operators.stateless import Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 
 def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_empty() -> None:
     engine = Engine(
         [
-            SourceSpec("A"),
-            SourceSpec("B"),
+            ScheduledSource("A"),
+            ScheduledSource("B"),
             OperatorSpec("U", Union(), ("A", "B"), fixed(10)),
             SinkSpec("out", "U"),
         ],
@@ -35,7 +35,9 @@ def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_emp
 
 
 def test_a_sink_that_keeps_nothing_still_counts() -> None:
-    engine = Engine([SourceSpec("A"), OperatorSpec("U", Union(1), ("A",)), SinkSpec("out", "U", keep=False)])
+    engine = Engine(
+        [ScheduledSource("A"), OperatorSpec("U", Union(1), ("A",)), SinkSpec("out", "U", keep=False)]
+    )
     engine.feed("A", [Arrival(0, (1,))])
     engine.run()
     assert engine.results("out") == []

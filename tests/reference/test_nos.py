@@ -11,7 +11,7 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
 from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:
@@ -28,7 +28,7 @@ def trace(nodes: list[Spec], strategy: Strategy, tuples: int, cut: tuple[str, st
 
 
 def path(first: OperatorSpec) -> list[Spec]:
-    return [SourceSpec("S"), first, keep("Σ1", "σ"), keep("Σ2", "Σ1"), SinkSpec("out", "Σ2")]
+    return [ScheduledSource("S"), first, keep("Σ1", "σ"), keep("Σ2", "Σ1"), SinkSpec("out", "Σ2")]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
 ) -> None:
     engine = Engine(
         [
-            SourceSpec("S", "latent"),
-            SourceSpec("T", "latent"),
+            ScheduledSource("S", "latent"),
+            ScheduledSource("T", "latent"),
             keep("σ", "S"),
             OperatorSpec("U", Union(), ("σ", "T"), fixed(1)),
             SinkSpec("out", "U"),
@@ -72,7 +72,7 @@ def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
 
 
 def test_a_fork_runs_its_branches_in_turn_and_backtracks_when_they_are_empty() -> None:
-    nodes = [SourceSpec("S"), keep("σ", "S"), keep("Σ1", "σ"), keep("Σ2", "σ")]
+    nodes = [ScheduledSource("S"), keep("σ", "S"), keep("Σ1", "σ"), keep("Σ2", "σ")]
     sinks = [SinkSpec("one", "Σ1"), SinkSpec("two", "Σ2")]
     assert trace([*nodes, *sinks], "DFS", 3) == "σ Σ1 Σ2 σ Σ1 Σ2 σ Σ1 Σ2"
     assert trace([*nodes, *sinks], "BFS", 2) == "σ σ Σ1 Σ1 Σ2 Σ2"
@@ -82,7 +82,7 @@ def test_a_fork_runs_its_branches_in_turn_and_backtracks_when_they_are_empty() -
 def test_a_long_path_is_backtracked_without_recursion() -> None:
     names = ["S", *(f"o{index}" for index in range(2000))]
     nodes = [keep(name, producer) for producer, name in pairwise(names)]
-    engine = Engine([SourceSpec("S"), *nodes, SinkSpec("out", names[-1])])
+    engine = Engine([ScheduledSource("S"), *nodes, SinkSpec("out", names[-1])])
     engine.feed("S", [Arrival(0, (1,)), Arrival(0, (2,))])
     engine.run_until_idle()
     assert len(engine.results("out")) == 2

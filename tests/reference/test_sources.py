@@ -12,10 +12,10 @@ from slicemill.errors import SlicemillError
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Select
-from slicemill.reference.sources import Agenda, Arrival, Lane, SourceSpec
+from slicemill.reference.sources import Agenda, Arrival, Lane, ScheduledSource
 
 
-def engine_of(source: SourceSpec) -> Engine:
+def engine_of(source: ScheduledSource) -> Engine:
     nodes = [
         source,
         OperatorSpec("σ", Select(lambda _: True), (source.name,)),
@@ -30,14 +30,14 @@ def external(*timestamps: int) -> list[Arrival]:
 
 
 def test_an_internal_stream_is_stamped_with_its_arrival() -> None:
-    engine = engine_of(SourceSpec("S"))
+    engine = engine_of(ScheduledSource("S"))
     engine.feed("S", [Arrival(5, ("a",)), Arrival(5, ("b",)), Arrival(9, ("c",))])
     engine.run()
     assert [tuple_.ts for tuple_ in engine.results("out")] == [5, 5, 9]
 
 
 def test_a_tuple_out_of_order_goes_to_the_late_stream() -> None:
-    engine = engine_of(SourceSpec("S", "external"))
+    engine = engine_of(ScheduledSource("S", "external"))
     engine.feed("S", external(10, 20, 15, 20, 30))
     engine.run()
     assert [tuple_.ts for tuple_ in engine.results("out")] == [10, 20, 20, 30]
@@ -46,7 +46,7 @@ def test_a_tuple_out_of_order_goes_to_the_late_stream() -> None:
 
 
 def test_a_tuple_below_a_promise_is_late() -> None:
-    engine = engine_of(SourceSpec("S", "external"))
+    engine = engine_of(ScheduledSource("S", "external"))
     engine.promise("S", 12)
     engine.feed("S", external(11, 12))
     engine.run()
@@ -55,7 +55,7 @@ def test_a_tuple_below_a_promise_is_late() -> None:
 
 
 def test_within_its_slack_a_stream_is_put_in_order() -> None:
-    engine = engine_of(SourceSpec("S", "external", slack_us=10))
+    engine = engine_of(ScheduledSource("S", "external", slack_us=10))
     engine.feed("S", external(10, 20, 15, 12, 40, 29))
     engine.run()
     assert [tuple_.ts for tuple_ in engine.results("out")] == [10, 12, 15, 20, 40]
@@ -63,7 +63,7 @@ def test_within_its_slack_a_stream_is_put_in_order() -> None:
 
 
 def test_an_enabling_timestamp_lets_out_what_the_slack_held_below_it() -> None:
-    engine = engine_of(SourceSpec("S", "external", slack_us=100))
+    engine = engine_of(ScheduledSource("S", "external", slack_us=100))
     engine.feed("S", external(20, 10))
     engine.run_until_idle()
     assert engine.results("out") == []
@@ -76,7 +76,7 @@ def test_an_enabling_timestamp_lets_out_what_the_slack_held_below_it() -> None:
 def test_main_and_late_stream_together_hold_every_tuple_and_the_main_one_is_ordered(
     timestamps: list[int], slack_us: int
 ) -> None:
-    engine = engine_of(SourceSpec("S", "external", slack_us=slack_us))
+    engine = engine_of(ScheduledSource("S", "external", slack_us=slack_us))
     engine.feed("S", external(*timestamps))
     engine.run()
     main = [tuple_.ts for tuple_ in engine.results("out")]
@@ -88,14 +88,14 @@ def test_main_and_late_stream_together_hold_every_tuple_and_the_main_one_is_orde
 
 
 def test_an_external_tuple_without_timestamp_is_refused_by_name() -> None:
-    engine = engine_of(SourceSpec("S", "external"))
+    engine = engine_of(ScheduledSource("S", "external"))
     engine.feed("S", [Arrival(0, ("x",))])
     with pytest.raises(SlicemillError, match=r"stream S is external.*needs a timestamp"):
         engine.run()
 
 
 def test_a_stream_that_has_ended_refuses_tuples() -> None:
-    engine = engine_of(SourceSpec("S"))
+    engine = engine_of(ScheduledSource("S"))
     engine.run()
     engine.feed("S", [Arrival(0, ("x",))])
     with pytest.raises(SlicemillError, match="stream S has ended"):
@@ -103,7 +103,7 @@ def test_a_stream_that_has_ended_refuses_tuples() -> None:
 
 
 def test_arrivals_that_go_back_in_time_are_refused() -> None:
-    engine = engine_of(SourceSpec("S"))
+    engine = engine_of(ScheduledSource("S"))
     engine.feed("S", [Arrival(5, ()), Arrival(4, ())])
     with pytest.raises(SlicemillError, match="from 5 to 4"):
         engine.run()
@@ -117,7 +117,7 @@ def test_a_generator_is_drawn_from_only_as_time_goes_on() -> None:
             drawn.append(at)
             yield Arrival(at, ())
 
-    engine = engine_of(SourceSpec("S"))
+    engine = engine_of(ScheduledSource("S"))
     engine.feed("S", arrivals())
     engine.run_until(35)
     assert drawn == [0, 10, 20, 30, 40]

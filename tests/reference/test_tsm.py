@@ -12,13 +12,13 @@ from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Union
 from slicemill.reference.punctuation import BEGINNING
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.reference.tsm import NONE, BasicGate, More, Registers, RelaxedGate, UnorderedGate
 from slicemill.rows import Timed
 
 
 def union(more: More) -> Engine:
-    sources = [SourceSpec("A", "external"), SourceSpec("B", "external")]
+    sources = [ScheduledSource("A", "external"), ScheduledSource("B", "external")]
     nodes = [*sources, OperatorSpec("U", Union(), ("A", "B")), SinkSpec("out", "U")]
     return Engine(nodes, more=more, ets=NoEts())
 

@@ -15,7 +15,7 @@ from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 
 AVG = f"""{U1}
@@ -58,7 +58,7 @@ def key_of(row: Row) -> object:
 
 def run(definition: RowAggregate, frame: WindowFrame, tuples: list[Timed]) -> list[Timed]:
     """Results of one call; over an empty window a built-in aggregate gives NULL and a user's nothing."""
-    operator = WindowAggregate([FramedCall(RowCall(definition, lambda row: row[1:2]), frame)])
+    operator = WindowAggregateOperator([FramedCall(RowCall(definition, lambda row: row[1:2]), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     return [timed for timed in (*out, *operator.finish()) if timed.row[-1] is not None]
 
@@ -117,7 +117,7 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
 def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: WindowFrame) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)
     assert parts.columns == 2
-    operator = WindowAggregate([FramedCall(RowCall(parts, lambda row: (row[1], 1)), frame)])
+    operator = WindowAggregateOperator([FramedCall(RowCall(parts, lambda row: (row[1], 1)), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     averages = [
         Timed(ts, (key, value, total / count))

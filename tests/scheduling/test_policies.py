@@ -19,10 +19,10 @@ from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.component import component
-from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.policy import SimulatedUnit
 from slicemill_lab.policies.registry import asked
 from slicemill_lab.simulator.compiled import compiled_form, next_unit, queue_priority
-from slicemill_lab.simulator.deadlines import Instant, Rule, choose_instant, play
+from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, choose_instant, play
 
 
 def batches(n: int, **columns: object) -> Batches:
@@ -143,7 +143,8 @@ def test_dispatcher_and_simulator_choose_the_same_unit_for_single_tuples(
     """Asked as the dispatcher asks, tuple by tuple in plain Python, and in the simulator's compiled code."""
     now, policy = 50.0, policy_named(name)
     units = [
-        Unit(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a) for i, (s, c, t, a, _) in enumerate(tuples)
+        SimulatedUnit(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a)
+        for i, (s, c, t, a, _) in enumerate(tuples)
     ]
     selectivity, cost, ideal, weight, arrival = np.array(tuples, float).T
     simulated, ran = AskedPolicy(policy, units), np.zeros(len(units))
@@ -169,10 +170,12 @@ def test_dispatcher_and_simulator_choose_the_same_unit_for_single_tuples(
 
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(-20, 60)), min_size=1, max_size=6),
-    st.sampled_from([("edf", Rule.EDF), ("hr", Rule.HIGHEST_RATE), ("hybrid", Rule.HYBRID)]),
+    st.sampled_from(
+        [("edf", DeadlineRule.EDF), ("hr", DeadlineRule.HIGHEST_RATE), ("hybrid", DeadlineRule.HYBRID)]
+    ),
 )
 def test_aggregate_instants_are_chosen_as_batches_are(
-    jobs: list[tuple[int, int]], rule: tuple[str, Rule]
+    jobs: list[tuple[int, int]], rule: tuple[str, DeadlineRule]
 ) -> None:
     """One result a batch; whole numbers, for which the ways to compute agree to the last bit."""
     now = 8.0
@@ -194,7 +197,7 @@ def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
     jobs = [(1, 100), (4, 1), (10, 0.5), (2, 9)]
     given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
     first = Chooser(policy_named("hybrid")).choose(given_batches)
-    assert first == play([Instant(c, d) for c, d in jobs], Rule.HYBRID)[0][:1] == [1]
+    assert first == play([Instant(c, d) for c, d in jobs], DeadlineRule.HYBRID)[0][:1] == [1]
 
 
 def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:

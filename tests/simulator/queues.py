@@ -10,7 +10,7 @@ import numpy as np
 from slicemill.scheduling.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.policy import SimulatedUnit
 
 
 @dataclass
@@ -33,5 +33,5 @@ def queue(unit: int, times: Sequence[float] = (1,), arrival: float = 0.0) -> Fix
     return FixedQueue(unit, np.array(times, dtype=float), np.ones(len(times)), arrival)
 
 
-def unit(time: float, drop: float = 1) -> Unit:
-    return Unit(f"unit of {time}", Piece(time, drop), SegmentFigures(drop, time, time))
+def unit(time: float, drop: float = 1) -> SimulatedUnit:
+    return SimulatedUnit(f"unit of {time}", Piece(time, drop), SegmentFigures(drop, time, time))

@@ -6,32 +6,32 @@ import numpy as np
 import pytest
 
 from slicemill_lab.simulator.aggregate_loop import AggregateWork, simulate_aggregates, sliding_aggregates
-from slicemill_lab.simulator.deadlines import Rule
+from slicemill_lab.simulator.deadlines import DeadlineRule
 
 
 def test_an_instant_is_late_by_what_its_last_tuple_is_late() -> None:
     # Slides of 10: two tuples due at 10, the second of which ends at 7 + 2·4 = 15; one due at 20, in time.
     work = AggregateWork(np.array([7.0, 8.0, 12.0]), np.array([10.0]), np.array([4.0]))
-    for rule in Rule:
+    for rule in DeadlineRule:
         assert simulate_aggregates(work, rule).tolist() == [5.0, 0.0]
 
 
 def test_the_rules_differ_where_a_late_instant_competes() -> None:
     """A dear query that is late in any case, and a cheap one that can be in time."""
     work = AggregateWork(np.array([0.0]), np.array([1.0, 9.0]), np.array([10.0, 2.0]))
-    late = {rule: simulate_aggregates(work, rule).sum() for rule in Rule}
-    assert late == {Rule.EDF: 9.0 + 3.0, Rule.HIGHEST_RATE: 11.0, Rule.HYBRID: 11.0}
+    late = {rule: simulate_aggregates(work, rule).sum() for rule in DeadlineRule}
+    assert late == {DeadlineRule.EDF: 9.0 + 3.0, DeadlineRule.HIGHEST_RATE: 11.0, DeadlineRule.HYBRID: 11.0}
 
 
 def test_there_is_an_instant_for_each_slide_with_a_tuple() -> None:
     work = sliding_aggregates(0.5, 3, queries=5, tuples=60)
     expected = sum(len(np.unique(work.times // slide)) for slide in work.slide)
-    assert [len(simulate_aggregates(work, rule)) for rule in Rule] == [expected] * 3
+    assert [len(simulate_aggregates(work, rule)) for rule in DeadlineRule] == [expected] * 3
 
 
 def test_with_little_to_do_all_is_in_time() -> None:
     work = sliding_aggregates(0.01, 1, queries=5, tuples=60)
-    assert simulate_aggregates(work, Rule.EDF).max() == pytest.approx(0.0, abs=0.05)
+    assert simulate_aggregates(work, DeadlineRule.EDF).max() == pytest.approx(0.0, abs=0.05)
 
 
 def test_the_work_is_what_the_load_says() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill_lab.simulator.deadlines import Instant, Rule, play
+from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, play
 
 
 def test_golden_g12_the_hybrid_is_best_of_three() -> None:
     instants = [Instant(1, 100), Instant(4, 1), Instant(10, 0.5), Instant(2, 9)]
-    assert play(instants, Rule.EDF) == ([2, 1, 3, 0], 29.5)
-    assert play(instants, Rule.HIGHEST_RATE) == ([0, 3, 1, 2], 22.5)
-    assert play(instants, Rule.HYBRID) == ([1, 3, 2, 0], 18.5)
+    assert play(instants, DeadlineRule.EDF) == ([2, 1, 3, 0], 29.5)
+    assert play(instants, DeadlineRule.HIGHEST_RATE) == ([0, 3, 1, 2], 22.5)
+    assert play(instants, DeadlineRule.HYBRID) == ([1, 3, 2, 0], 18.5)
     totals = []
     for order in permutations(instants):
         now = late = 0.0
@@ -35,21 +35,23 @@ INSTANTS = st.lists(
 def test_the_hybrid_is_each_of_the_two_at_its_extreme(instants: list[Instant]) -> None:
     timely = [Instant(i.cost, 1000 + i.deadline) for i in instants]
     late = [Instant(i.cost, -1 - i.deadline) for i in instants]
-    assert play(timely, Rule.HYBRID) == play(timely, Rule.EDF)
-    assert play(late, Rule.HYBRID) == play(late, Rule.HIGHEST_RATE)
+    assert play(timely, DeadlineRule.HYBRID) == play(timely, DeadlineRule.EDF)
+    assert play(late, DeadlineRule.HYBRID) == play(late, DeadlineRule.HIGHEST_RATE)
 
 
 def test_over_many_sets_the_hybrid_is_near_the_best() -> None:
     random = np.random.default_rng(7)
-    sums = dict.fromkeys(Rule, 0.0)
+    sums = dict.fromkeys(DeadlineRule, 0.0)
     worse_than_both = 0
     for _ in range(300):
         jobs = [
             Instant(c, d) for c, d in zip(random.uniform(1, 10, 6), random.uniform(0, 25, 6), strict=True)
         ]
-        late = {rule: play(jobs, rule)[1] for rule in Rule}
-        worse_than_both += late[Rule.HYBRID] > max(late[Rule.EDF], late[Rule.HIGHEST_RATE]) + 1e-9
+        late = {rule: play(jobs, rule)[1] for rule in DeadlineRule}
+        worse_than_both += (
+            late[DeadlineRule.HYBRID] > max(late[DeadlineRule.EDF], late[DeadlineRule.HIGHEST_RATE]) + 1e-9
+        )
         for rule, value in late.items():
             sums[rule] += value
     assert worse_than_both == 0
-    assert sums[Rule.HYBRID] < 0.9 * min(sums[Rule.EDF], sums[Rule.HIGHEST_RATE])
+    assert sums[DeadlineRule.HYBRID] < 0.9 * min(sums[DeadlineRule.EDF], sums[DeadlineRule.HIGHEST_RATE])

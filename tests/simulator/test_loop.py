@@ -11,7 +11,7 @@ from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import Level, cut
 from slicemill_lab.policies.policy import ByPriority, Queue
 from slicemill_lab.policies.registry import NAMES, make
-from slicemill_lab.simulator.loop import Run, simulate
+from slicemill_lab.simulator.loop import SimulatedRun, simulate
 from slicemill_lab.simulator.measures import execution_order, mean_output_latency, output_latencies
 from slicemill_lab.simulator.workload import Load, Workload, draw
 
@@ -29,7 +29,7 @@ def path(name: str, *times: float, selectivity: float = 1) -> Path:
     return Path(name, tuple(Stage(f"{name}{k}", time, selectivity) for k, time in enumerate(times, 1)))
 
 
-def run(work: Workload, policy: str, level: Level, **options: float) -> Run:
+def run(work: Workload, policy: str, level: Level, **options: float) -> SimulatedRun:
     units = cut(work.paths, level, ORT)
     return simulate(work, units, make(policy, units.units, **options))
 

@@ -8,7 +8,7 @@ import pytest
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.registry import make
-from slicemill_lab.simulator.loop import Run, simulate
+from slicemill_lab.simulator.loop import SimulatedRun, simulate
 from slicemill_lab.simulator.measures import (
     buffered_size_time,
     input_completion_times,
@@ -58,7 +58,7 @@ def test_mean_latency_of_no_outputs_is_not_a_number() -> None:
     assert math.isnan(mean_output_latency(simulate(work, units, make("component", units.units))))
 
 
-def two_queries() -> Run:
+def two_queries() -> SimulatedRun:
     """`a` takes 1 and matters, `b` takes 3; two tuples for both, at 0 and 10."""
     paths = Path("a", (Stage("x", 1.0),), weight=1.0), Path("b", (Stage("y", 3.0),), weight=0.25)
     work = draw([Load(path, [0.0, 10.0]) for path in paths], 1)

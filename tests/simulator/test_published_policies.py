@@ -16,7 +16,7 @@ from slicemill.scheduling.policies import fas
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
-from slicemill_lab.policies.policy import TupleChooser, Unit
+from slicemill_lab.policies.policy import SimulatedUnit, TupleChooser
 from slicemill_lab.policies.registry import NAMES, OBJECTIVES, asked, make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
@@ -26,13 +26,13 @@ from slicemill_lab.testbeds.quality import quality_of_data, quality_of_service
 EXAMPLE = (Path("Q1", (Stage("o1", 5.0, 1.0),)), Path("Q2", (Stage("o2", 2.0, 1 / 3),)))
 
 
-def units_of(*figures: tuple[float, float, float]) -> list[Unit]:
+def units_of(*figures: tuple[float, float, float]) -> list[SimulatedUnit]:
     """Units with these (S, C̄, T)."""
     piece = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).units[0].piece
-    return [Unit(f"u{i}", piece, SegmentFigures(*f)) for i, f in enumerate(figures)]
+    return [SimulatedUnit(f"u{i}", piece, SegmentFigures(*f)) for i, f in enumerate(figures)]
 
 
-def priorities(name: str, units: list[Unit], wait: float = 0.0) -> list[float]:
+def priorities(name: str, units: list[SimulatedUnit], wait: float = 0.0) -> list[float]:
     fixed, growth = asked(name, units).by_wait()
     return list(fixed + growth * wait)
 

@@ -39,7 +39,7 @@ from slicemill.esl.types.expression import (
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
-from slicemill.operators.coalesce.rows_accuracy import Newest, Partition
+from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Newest
 from slicemill.operators.drop.step import DropState
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
@@ -190,7 +190,7 @@ def _by_hand() -> dict[str, object]:
     user = np.zeros(1, np.dtype([("object", "O")]))
     user["object"][0] = UserObject("module:Class", {"low": 1.0})
     sheds: Any = {
-        "partitions": {("a",): Partition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
+        "partitions": {("a",): AccuracyPartition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
         "memory": {"chains": [(("a",), NewestTuple(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
         "shadow": shadow,
         "until": deque([(1, 2)]),

@@ -47,6 +47,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.metrics.due import Arrivals, arrivals_of, dated
+from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
@@ -196,11 +197,11 @@ class Worker:
 
     def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
         """Epochs of a log by cell, found once for all cells that a message asks for."""
-        place = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
-        if place not in self._spreads:
+        key = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
+        if key not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
-            self._spreads[place] = SpreadRows(exchange, span.columns, stored)
-        return self._spreads[place]
+            self._spreads[key] = SpreadRows(exchange, span.columns, stored)
+        return self._spreads[key]
 
     def _dated(
         self,
@@ -268,11 +269,11 @@ class Worker:
         )
 
     def _opened(self, item: ReadStream, now_us: int) -> OpenStream:
-        place = (item.mill, item.stream)
+        key = (item.mill, item.stream)
         plan = self._stream_plans.get(item.plan)
         if plan is None:
             plan = self._stream_plans[item.plan] = cast(StreamPlan, pickle.loads(self._plans[item.plan]))
-        known = self.streams.get(place)
+        known = self.streams.get(key)
         if known is not None and not item.first:
             if known.plan != plan:
                 known.replan(plan)
@@ -281,7 +282,7 @@ class Worker:
             known.close()
         clock = wall_clock_us if item.now_us is None else lambda: now_us
         notify = partial(self.context.notify, item.stream)
-        opened = self.streams[place] = OpenStream(plan, item.progress, item.held, open_readers, notify, clock)
+        opened = self.streams[key] = OpenStream(plan, item.progress, item.held, open_readers, notify, clock)
         return opened
 
     def _forget(self, item: Forget) -> None:

@@ -41,7 +41,7 @@ PHASES = {
 }
 
 # The class by which a node is drawn, and what there is to say about it beside its letter.
-Told = Callable[[ModelNode], tuple[CoreKind | None, list[str]]]
+DescribeNode = Callable[[ModelNode], tuple[CoreKind | None, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _DrawnBox:
         return Box(self.node.id, round(width), height, stub)
 
 
-def picture(graph: ModelGraph, told: Told) -> Picture:
+def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
     """The graph, drawn."""
     sizes = dimensions(graph)
     read = {edge.src for edge in graph.edges}
@@ -94,7 +94,7 @@ def picture(graph: ModelGraph, told: Told) -> Picture:
     parts = []
     for edge, turned, route in zip(graph.edges, back, layout.routes, strict=True):
         parts.append(_arc(edge, curve(route), turned))
-    parts += [_node(entry, layout.boxes[entry.node.id], told) for entry in drawn]
+    parts += [_node(entry, layout.boxes[entry.node.id], describe) for entry in drawn]
     return Picture("\n".join(parts), layout.width, layout.height)
 
 
@@ -115,8 +115,8 @@ def _size(outputs: list[Dimension]) -> str:
     return " | ".join(shown(output) for output in outputs)
 
 
-def _node(entry: _DrawnBox, r: Rectangle, told: Told) -> str:
-    kind, story = told(entry.node)
+def _node(entry: _DrawnBox, r: Rectangle, describe: DescribeNode) -> str:
+    kind, story = describe(entry.node)
     ink = ink_of(kind)
     lines = [LETTERS[entry.node.op], *([entry.node.label] if entry.node.label else []), *story]
     parts = [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicemill.explain.layout import Rectangle
-from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, Picture, Told, picture
+from slicemill.explain.model_picture import LETTERS, PHASES, SIZE, DescribeNode, Picture, picture
 from slicemill.explain.model_shapes import INKS, PLAIN, badge, shape
 from slicemill.explain.svg_shapes import ARC, FAINT_INK, INK, PAPER, n
 from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
@@ -59,13 +59,13 @@ class _Chapter:
 
     title: str
     graph: ModelGraph
-    told: Told
+    describe: DescribeNode
 
 
 def model_svg(name: str, model: Model, use: Use) -> str:
     """The graphs of a model as an SVG document. The same model always gives the same text."""
     chapters = _chapters(model, use)
-    pictures = [picture(chapter.graph, chapter.told) for chapter in chapters]
+    pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
     heading = _heading(name, model)
     key, key_width, key_height = _legend(chapters, max(640.0, *(drawn.width for drawn in pictures)))
     widths = [text_width(chapter.title, _SUBTITLE, bold=True) for chapter in chapters]
@@ -135,7 +135,7 @@ def _heading(name: str, model: Model) -> list[str]:
 
 def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, float]:
     """The key, in rows that fit `width`: only what occurs."""
-    kinds = {chapter.told(node)[0] for chapter in chapters for node in chapter.graph.nodes}
+    kinds = {chapter.describe(node)[0] for chapter in chapters for node in chapter.graph.nodes}
     frame = Rectangle(0.0, 0.0, _ICON, 20.0)
     entries = [
         (shape(kind, frame), (PLAIN if kind is None else INKS[kind]).meaning)

@@ -117,11 +117,11 @@ class _Printer:
                 first = f"{indent}{'└─ ' if last else '├─ '}{label}↗ "
                 yield from self._wrapped(f"{self._title(child)}{time}", first, f"{indent}   ")
             else:
-                # A query delivers what its last operator makes: its columns are told already.
-                told = role_of(node) is Role.SINK or (
+                # A query delivers what its last operator makes: its columns are shown already.
+                shown = role_of(node) is Role.SINK or (
                     bool(child.inputs) and self.graph[child.inputs[0]].schema == child.schema
                 )
-                yield from self._branch(child, indent, last, label, columns=not told)
+                yield from self._branch(child, indent, last, label, columns=not shown)
 
     def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
         """The headline, with the chief fact where there is room for it, and the other facts beneath."""

@@ -95,5 +95,5 @@ def dated(
     times, arrivals = (np.concatenate(parts) for parts in zip(*given, strict=True))
     order = np.argsort(times, kind="stable")
     moments = due_moments(ts, arr, times[order], arrivals[order], watermark_us, by_clock)
-    place = table.schema.get_field_index(ARRIVAL)
-    return table.set_column(place, table.schema.field(place), pa.array(moments))
+    index = table.schema.get_field_index(ARRIVAL)
+    return table.set_column(index, table.schema.field(index), pa.array(moments))

@@ -128,7 +128,7 @@ def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
     first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
     edges = np.arange(first, last + 1) * width
     passed = _passed(begins, edges) - _passed(ends, edges)
-    return {first + place: float(length) for place, length in enumerate(np.diff(passed)) if length > 0}
+    return {first + index: float(length) for index, length in enumerate(np.diff(passed)) if length > 0}
 
 
 def _passed(moments: Floats, edges: Floats) -> Floats:

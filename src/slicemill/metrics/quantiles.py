@@ -30,18 +30,18 @@ class Quantiles:
         """Count values, each so many times."""
         given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
         ranges = np.floor(np.log(given) / _LOG_RATIO).astype(int)
-        for place, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
-            self.counts[place] = self.counts.get(place, 0) + often
+        for index, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
+            self.counts[index] = self.counts.get(index, 0) + often
 
     def merge(self, other: Quantiles) -> None:
-        for place, often in other.counts.items():
-            self.counts[place] = self.counts.get(place, 0) + often
+        for index, often in other.counts.items():
+            self.counts[index] = self.counts.get(index, 0) + often
 
     def at(self, share: float) -> float:
         """The value below which a share of all lies; not a number where there is none."""
         left = share * self.count
-        for place in sorted(self.counts):
-            left -= self.counts[place]
+        for index in sorted(self.counts):
+            left -= self.counts[index]
             if left <= 0:
-                return math.exp((place + 0.5) * _LOG_RATIO)
+                return math.exp((index + 0.5) * _LOG_RATIO)
         return math.nan

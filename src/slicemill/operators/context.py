@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from slicemill.aggregate.definition import RowAggregate, declared
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
+from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.numbering import input_bits
 from slicemill.operators.registry import imported, kind_of
 from slicemill.operators.step import SharedStep, StatefulStep, Step
 from slicemill.rows import Row
@@ -64,6 +64,18 @@ def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
 def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
     """The nodes whose tuples an operator takes, in the order of its inputs."""
     return kind_of(node.operator).fed_by(node.operator, node, graph)
+
+
+def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
+    """The bits of the numbers that an operator is given."""
+    kind = kind_of(node.operator)
+    sources = (kind.numbered_by or kind.fed_by)(node.operator, node, graph)
+    return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
+
+
+def _output_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
+    bits = input_bits(node, graph, catalog)
+    return kind_of(node.operator).seq_bits(node.operator, bits, catalog, node, graph)
 
 
 def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:

@@ -1,1 +1,1 @@
-"""From bound statements to a query graph, and rewrites of that graph."""
+"""The planner: bound statements to a query graph, and rewrites of that graph."""

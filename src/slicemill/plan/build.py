@@ -1,4 +1,4 @@
-"""Statements to the query graph: each query in its plainest form, one operator after another."""
+"""The first query graph of statements: each query in its plainest form, one operator after another."""
 
 from __future__ import annotations
 

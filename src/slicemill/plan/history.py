@@ -1,4 +1,4 @@
-"""How far back a query's results depend on tuples: what a query that is new has to wait for (S23)."""
+"""The history of a query: how far back its results depend on tuples, so when a new one is complete (S23)."""
 
 from __future__ import annotations
 

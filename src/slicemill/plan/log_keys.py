@@ -1,4 +1,4 @@
-"""By which keys of the log that it reads an operator's work can be split."""
+"""The keys of the log that an operator reads by which its work can be partitioned."""
 
 from __future__ import annotations
 

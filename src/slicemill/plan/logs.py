@@ -1,4 +1,4 @@
-"""Which nodes of a query graph have their output kept in a log."""
+"""The nodes of a query graph whose output is stored in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit whose queries come and go: whose state goes on, and what is left without some of them.
+"""Changes of a unit's queries: which state is kept, and the unit without some of its outputs.
 
 State is kept by the ids of stateful nodes and, in a shared node, by the names of its members. Both are made
 of content and of the name of the query (`rules.name_by_content`), so nothing of another query can have them.

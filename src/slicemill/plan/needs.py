@@ -1,4 +1,4 @@
-"""What queries need of a stream before it is stored: rows and columns that no query wants are left out.
+"""Projection and selection at ingest: rows and columns of a stream that no query reads are not stored.
 
 Only conditions that cannot fail are evaluated at the source: a query that divides by zero must stop alone,
 and not take the stream with it.

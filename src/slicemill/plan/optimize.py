@@ -1,4 +1,4 @@
-"""The ordered lists of rewrites that query graphs go through.
+"""The optimizer: ordered lists of rewrites of query graphs.
 
 `RULES` are for every engine. `SHARING` puts operators of several queries together, for the runtime: the
 reference engine runs each query as it stands, so that it can tell whether sharing is seen in the results.
@@ -38,7 +38,7 @@ def optimize(graph: QueryGraph) -> QueryGraph:
 
 
 def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
-    """What the runtime makes of an optimized graph: operators that several queries have in common, once."""
+    """The optimized graph with the operators that several queries have in common merged."""
     for rule in SHARING:
         graph = rule(graph, catalog)
     return graph

@@ -1,4 +1,4 @@
-"""Into how many cells a unit can be split, and by which keys of the logs that it reads."""
+"""Partitioning of units: the number of cells, and the keys of the logs that a unit reads."""
 
 from __future__ import annotations
 

@@ -15,26 +15,26 @@ TupleCost = int | Callable[[Timed, Random], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StepCost:
     """The cost of a step on a data tuple, and of one that only moves time: a punctuation or a register."""
 
     data_us: TupleCost = 0
     time_us: int = 0
 
 
-FREE = Cost()
+FREE = StepCost()
 
 
-def fixed(cost_us: int) -> Cost:
+def fixed(cost_us: int) -> StepCost:
     """The same for every step."""
-    return Cost(cost_us, cost_us)
+    return StepCost(cost_us, cost_us)
 
 
-def per_tuple(cost_us: Callable[[Row], int], time_us: int = 0) -> Cost:
+def per_tuple(cost_us: Callable[[Row], int], time_us: int = 0) -> StepCost:
     """Computed from the tuple's row."""
-    return Cost(lambda tuple_, _random: cost_us(tuple_.row), time_us)
+    return StepCost(lambda tuple_, _random: cost_us(tuple_.row), time_us)
 
 
-def sampled(draw: Callable[[Random], float], time_us: int = 0) -> Cost:
+def sampled(draw: Callable[[Random], float], time_us: int = 0) -> StepCost:
     """Drawn anew for each tuple, rounded to microseconds, never negative."""
-    return Cost(lambda _tuple, random: max(0, round(draw(random))), time_us)
+    return StepCost(lambda _tuple, random: max(0, round(draw(random))), time_us)

@@ -15,13 +15,13 @@ from slicemill.reference.clock import Clock
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Propagation
 from slicemill.reference.graph import Graph, OperatorNode
 from slicemill.reference.intake import ReferenceIntake, write
-from slicemill.reference.nos import Fragment, State, next_operator
+from slicemill.reference.nos import State, StateFragment, next_operator
 from slicemill.reference.punctuation import BEGINNING, END, MARK, Item, punctuation
 from slicemill.reference.sources import Agenda
 from slicemill.reference.state_table import StrategyOf, bind
 from slicemill.rows import Timed
 
-Choose = Callable[[Sequence[Fragment]], Fragment]
+Choose = Callable[[Sequence[StateFragment]], StateFragment]
 """The scheduler between fragments: picks one of those that may have work."""
 
 
@@ -36,9 +36,9 @@ class TraceStep(NamedTuple):
 
 def round_robin() -> Choose:
     """Each fragment in turn, until it exits."""
-    last: list[Fragment] = []
+    last: list[StateFragment] = []
 
-    def choose(fragments: Sequence[Fragment]) -> Fragment:
+    def choose(fragments: Sequence[StateFragment]) -> StateFragment:
         chosen = fragments[0]
         if last and last[0] in fragments:
             chosen = fragments[(fragments.index(last[0]) + 1) % len(fragments)]

@@ -27,7 +27,7 @@ from slicemill.reference.ets import EtsMode, OnDemand, Periodic, Propagation
 from slicemill.reference.graph import Graph, OperatorSpec, SinkNode, Spec
 from slicemill.reference.nos import Strategy
 from slicemill.reference.punctuation import END
-from slicemill.reference.sources import Arrival, Lane, Source, every
+from slicemill.reference.sources import Arrival, Lane, ReferenceSource, every
 from slicemill.reference.state_table import StateRow
 from slicemill.reference.tsm import More
 from slicemill.rows import Timed
@@ -221,13 +221,13 @@ class Engine:
     def _strategy_of(self, operator: str) -> Strategy:
         return self._strategies.get(operator, self._default)
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> ReferenceSource:
         source = self._graph.sources.get(name)
         if source is None:
             raise SlicemillError(f"no source {name!r}: the sources are {', '.join(self._graph.sources)}")
         return source
 
-    def _add_heartbeat(self, source: Source, period_us: int) -> None:
+    def _add_heartbeat(self, source: ReferenceSource, period_us: int) -> None:
         def beat(moment: Arrival) -> None:
             # Its own moment, not the clock's: arrivals since then may still be on their way in.
             ets = source.ets(moment.at)

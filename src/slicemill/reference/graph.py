@@ -14,11 +14,11 @@ from random import Random
 from slicemill.errors import SlicemillError
 from slicemill.operators.row_operator import Holding, RowOperator
 from slicemill.reference.buffers import Buffer, Occupancy, Reader
-from slicemill.reference.costs import FREE, Cost
+from slicemill.reference.costs import FREE, StepCost
 from slicemill.reference.metrics import IdleMeter, LatencyMeter
-from slicemill.reference.operators.stateless import Sink
+from slicemill.reference.operators.stateless import SinkOperator
 from slicemill.reference.punctuation import BEGINNING, Item, is_punctuation
-from slicemill.reference.sources import Source, SourceSpec
+from slicemill.reference.sources import ReferenceSource, ScheduledSource
 from slicemill.reference.tsm import BasicGate, Gate, More, RelaxedGate, SingleGate, UnorderedGate
 
 
@@ -29,7 +29,7 @@ class OperatorSpec:
     name: str
     operator: RowOperator
     inputs: tuple[str, ...]
-    cost: Cost = FREE
+    cost: StepCost = FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SinkSpec:
     keep: bool = True
 
 
-Spec = SourceSpec | OperatorSpec | SinkSpec
+Spec = ScheduledSource | OperatorSpec | SinkSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SinkNode:
     def __init__(self, spec: SinkSpec) -> None:
         self.name = spec.name
         self.keep = spec.keep
-        self.sink = Sink()
+        self.sink = SinkOperator()
         self.latency = LatencyMeter()
         self.delivered_at: list[int] = []
 
@@ -141,7 +141,7 @@ class Graph:
         self._random = random
         self._more = more
         self.occupancy = Occupancy()
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, ReferenceSource] = {}
         self.operators: dict[str, OperatorNode] = {}
         self.sinks: dict[str, SinkNode] = {}
         self.sink_inputs: dict[str, str] = {}
@@ -157,12 +157,12 @@ class Graph:
     def add(self, spec: Spec) -> None:
         """Add a node; it sees what its inputs produce from now on."""
         self._check_new(spec.name)
-        if isinstance(spec, SourceSpec):
+        if isinstance(spec, ScheduledSource):
             late = None
             if spec.kind == "external":
-                late = Source(SourceSpec(f"{spec.name}_late"), self.occupancy)
+                late = ReferenceSource(ScheduledSource(f"{spec.name}_late"), self.occupancy)
                 self.sources[late.name] = late
-            self.sources[spec.name] = Source(spec, self.occupancy, late)
+            self.sources[spec.name] = ReferenceSource(spec, self.occupancy, late)
         elif isinstance(spec, SinkSpec):
             self._producer(spec.input)
             self.sinks[spec.name] = SinkNode(spec)
@@ -229,7 +229,7 @@ class Graph:
     def _is_latent(self, name: str) -> bool:
         return self.sources[name].kind == "latent" if name in self.sources else self.operators[name].latent
 
-    def _producer(self, name: str) -> Source | OperatorNode:
+    def _producer(self, name: str) -> ReferenceSource | OperatorNode:
         producer = self.sources.get(name) or self.operators.get(name)
         if producer is None:
             raise SlicemillError(f"no source or operator {name!r}: add it before what reads from it")

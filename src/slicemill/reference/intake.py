@@ -8,7 +8,7 @@ from slicemill.reference.clock import Clock
 from slicemill.reference.graph import Graph
 from slicemill.reference.nos import BoundArc, State
 from slicemill.reference.punctuation import END, MARK, Item, punctuation
-from slicemill.reference.sources import Arrival, Source, end_of
+from slicemill.reference.sources import Arrival, ReferenceSource, end_of
 from slicemill.reference.state_table import Automaton
 
 
@@ -29,7 +29,7 @@ class ReferenceIntake:
         self._uses_arcs = arcs
         self.automaton = automaton
 
-    def deliver(self, source: Source, arrival: Arrival) -> None:
+    def deliver(self, source: ReferenceSource, arrival: Arrival) -> None:
         """An arrival reaches its source's wrapper."""
         if source.late is not None and source.is_late(arrival):
             source.note_late(arrival)
@@ -37,7 +37,7 @@ class ReferenceIntake:
         else:
             self._enter(source, source.stamp(arrival))
 
-    def announce(self, source: Source, ts: int) -> State | None:
+    def announce(self, source: ReferenceSource, ts: int) -> State | None:
         """The source promises `ts`; the operator to run next, None when nobody listens."""
         inlet = self.automaton.inlets[source.name]
         held = source.pass_time(ts)
@@ -51,7 +51,7 @@ class ReferenceIntake:
         self._enter(source, [punctuation(ts, self._clock.now())])
         return inlet.states[0] if inlet.states else None
 
-    def close(self, source: Source) -> None:
+    def close(self, source: ReferenceSource) -> None:
         """The source's input has ended for good. The last ETS travels as a tuple: all operators need it."""
         if not source.closed:
             self._enter(source, end_of(source, self._clock.now()))
@@ -72,7 +72,7 @@ class ReferenceIntake:
                     return now
         return wake
 
-    def ask(self, source: Source) -> State | None:
+    def ask(self, source: ReferenceSource) -> State | None:
         """On-demand ETS (M25): given only when it ends somebody's waiting, so that every round consumes."""
         need = self._need(source) if self._on_demand else None
         if need is None:
@@ -83,7 +83,7 @@ class ReferenceIntake:
             state.ready()
         return state
 
-    def _enter(self, source: Source, items: list[Item]) -> None:
+    def _enter(self, source: ReferenceSource, items: list[Item]) -> None:
         inlet = self.automaton.inlets[source.name]
         now = self._clock.now()
         for item in items:
@@ -96,7 +96,7 @@ class ReferenceIntake:
         for meter in inlet.meters:
             meter.update(now)
 
-    def _need(self, source: Source) -> int | None:
+    def _need(self, source: ReferenceSource) -> int | None:
         """The least timestamp that somebody waits for and this source could tell of, but has not."""
         need = END
         for arc in self.automaton.inlets[source.name].reached:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from slicemill.reference.buffers import Reader
 from slicemill.reference.graph import OperatorNode, SinkNode
 from slicemill.reference.metrics import IdleMeter
-from slicemill.reference.sources import Source
+from slicemill.reference.sources import ReferenceSource
 from slicemill.reference.tsm import NONE, SingleGate
 
 Strategy = Literal["DFS", "BFS", "RR"]
@@ -48,7 +48,7 @@ def _transitions() -> dict[str, Transition]:
 TRANSITIONS: Final = _transitions()
 
 
-class Fragment:
+class StateFragment:
     """What is scheduled together: a part of the graph between sources, break points and sinks."""
 
     __slots__ = ("dirty", "states")
@@ -89,7 +89,7 @@ class BoundRow:
 
     __slots__ = ("backtracks", "pred", "source")
 
-    def __init__(self, pred: State | Fork | None, source: Source | None, backtracks: bool) -> None:
+    def __init__(self, pred: State | Fork | None, source: ReferenceSource | None, backtracks: bool) -> None:
         self.pred = pred
         self.source = source
         self.backtracks = backtracks
@@ -159,11 +159,11 @@ class State:
         self.succ_readers: list[Reader] = []
         self.fork: Fork | None = None
         self.tsm_yield: State | None = None
-        self.fragment = Fragment([])
+        self.fragment = StateFragment([])
         self.arcs: list[BoundArc] = []
         self.sinks: list[SinkNode] = []
         self.meters: list[IdleMeter] = []
-        self.wakes: list[Fragment] = []
+        self.wakes: list[StateFragment] = []
 
     def ready(self) -> bool:
         """`more`, or a register whose value is still to be passed on (M23)."""
@@ -226,7 +226,7 @@ def _apply_rules(state: State) -> State | None:
     return None
 
 
-def next_operator(state: State, ask: Callable[[Source], State | None]) -> State | None:
+def next_operator(state: State, ask: Callable[[ReferenceSource], State | None]) -> State | None:
     """The continuation step: which operator is next; None gives control back to the scheduler.
 
     An operator that is reached but not ready is not executed in vain: the rules are applied on it at once.

@@ -54,7 +54,7 @@ class RunResult:
     steps: int
 
 
-class Feed:
+class ScriptFeed:
     """One stream's input: turns rows into arrivals as they are asked for, and counts them."""
 
     def __init__(self, stream: Stream, folder: Path, interval_us: int) -> None:
@@ -103,7 +103,7 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
     }
     specs = translate(graph, catalog, tables)
     engine = Engine(specs)
-    feeds = [Feed(stream, folder, interval_us) for stream in _read_streams(graph, catalog)]
+    feeds = [ScriptFeed(stream, folder, interval_us) for stream in _read_streams(graph, catalog)]
     for feed in feeds:
         engine.feed(feed.stream.name, feed.arrivals())
     engine.run_until_idle()
@@ -135,7 +135,7 @@ def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:
     return list(found.values())
 
 
-def _feed_errors(engine: Engine, graph: QueryGraph, feeds: list[Feed]) -> None:
+def _feed_errors(engine: Engine, graph: QueryGraph, feeds: list[ScriptFeed]) -> None:
     """Queries over error streams get what could not be read, once all has been tried."""
     for feed in feeds:
         name = feed.stream.name + ERRORS

@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSpec:
+class ScheduledSource:
     """A stream: who stamps it and, if external, how far apart two arrivals may be and how long to reorder."""
 
     name: str
@@ -43,7 +43,7 @@ class SourceSpec:
         return None if self.skew_us is None else max(self.skew_us, self.slack_us)
 
 
-class Source:
+class ReferenceSource:
     """The wrapper of one stream: `frontier` is how far its time has gone, `told` what its consumers know."""
 
     __slots__ = (
@@ -62,7 +62,9 @@ class Source:
         "told",
     )
 
-    def __init__(self, spec: SourceSpec, occupancy: Occupancy, late: Source | None = None) -> None:
+    def __init__(
+        self, spec: ScheduledSource, occupancy: Occupancy, late: ReferenceSource | None = None
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self.kind = spec.kind
@@ -136,7 +138,7 @@ class Source:
         return out
 
 
-def end_of(source: Source, now: int) -> list[Item]:
+def end_of(source: ReferenceSource, now: int) -> list[Item]:
     """What a source still gives when its input ends: the held tuples, then the ETS of infinity."""
     return [*source.pass_time(END), punctuation(END, now)]
 

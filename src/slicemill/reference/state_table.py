@@ -19,8 +19,8 @@ from slicemill.reference.nos import (
     BoundArc,
     BoundRow,
     Fork,
-    Fragment,
     State,
+    StateFragment,
     Strategy,
     rules_of,
 )
@@ -109,7 +109,7 @@ class Inlet:
     """What a source feeds: operators and sinks, and the registers its time comes to, sooner or later."""
 
     states: list[State]
-    fragments: list[Fragment]
+    fragments: list[StateFragment]
     sinks: list[SinkNode]
     meters: list[IdleMeter]
     arcs: list[BoundArc] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Automaton:
     """The bound state table."""
 
     table: list[StateRow]
-    fragments: list[Fragment]
+    fragments: list[StateFragment]
     inlets: dict[str, Inlet]
     waiters: list[OperatorNode]
 
@@ -184,7 +184,9 @@ def _bind_rows(
             state.rows.append(BoundRow(back, graph.sources.get(producer), backtracks))
 
 
-def _bind_fragments(topology: Topology, strategy_of: StrategyOf, states: dict[str, State]) -> list[Fragment]:
+def _bind_fragments(
+    topology: Topology, strategy_of: StrategyOf, states: dict[str, State]
+) -> list[StateFragment]:
     """Operators joined by uncut arcs or by a common source, each fragment listed from its sinks up."""
     part = {name: name for name in [*topology.sources, *states]}
 
@@ -200,7 +202,7 @@ def _bind_fragments(topology: Topology, strategy_of: StrategyOf, states: dict[st
     members: dict[str, list[State]] = {}
     for name in states:
         members.setdefault(root(name), []).append(states[name])
-    fragments = [Fragment(group[::-1]) for group in members.values()]
+    fragments = [StateFragment(group[::-1]) for group in members.values()]
     for fragment in fragments:
         for state in fragment.states:
             state.fragment = fragment

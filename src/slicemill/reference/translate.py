@@ -35,14 +35,14 @@ from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 from slicemill.operators.windowed_group.rows import group_rows
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.operators.classify import Classify
-from slicemill.reference.operators.coalesce import Coalesce
-from slicemill.reference.operators.group_aggregate import GroupAggregate
-from slicemill.reference.operators.stateless import Project, Select, Union
+from slicemill.reference.operators.classify import ClassifyOperator
+from slicemill.reference.operators.coalesce import CoalesceOperator
+from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
-from slicemill.reference.sources import SourceSpec
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
+from slicemill.reference.sources import ScheduledSource
 from slicemill.rows import Row
 
 Tables = Mapping[str, Sequence[Row]]
@@ -83,11 +83,11 @@ class Translator:
         """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
         stream = self.catalog.declared_stream(operator.stream)
         if operator.stream == stream.name + ERRORS:
-            return [SourceSpec(operator.stream)]
+            return [ScheduledSource(operator.stream)]
         if stream.name in self.made:
             return []
         self.made.add(stream.name)
-        return [SourceSpec(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
+        return [ScheduledSource(stream.name, stream.kind.value, stream.skew_us, stream.slack_us)]
 
 
 def call_of(call: CallSyntax | WindowCallSyntax, schema: Schema, context: StepContext) -> RowCall:
@@ -103,9 +103,11 @@ def window_call_of(call: WindowCallSyntax, schema: Schema, context: StepContext)
     return FramedCall(call_of(call, schema, context), frame)
 
 
-def coalesce_rows(operator: coalesce.Coalesce, schema: Schema, output: Schema) -> Coalesce | SheddingCoalesce:
+def coalesce_rows(
+    operator: coalesce.Coalesce, schema: Schema, output: Schema
+) -> CoalesceOperator | SheddingCoalesce:
     if operator.budget is None:
-        return Coalesce(temporal(operator, schema))
+        return CoalesceOperator(temporal(operator, schema))
     return shedding_rows(operator, operator.budget, schema, output)
 
 
@@ -122,7 +124,9 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
 def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     calls = [call_of(call, schema, context) for call in operator.calls]
-    return GroupAggregate(calls, row_of_items(operator.group_by, schema) if operator.group_by else None)
+    return GroupAggregateOperator(
+        calls, row_of_items(operator.group_by, schema) if operator.group_by else None
+    )
 
 
 def _windowed_group(operator: windowed_group.RelationAggregate, context: StepContext) -> RowOperator:
@@ -131,20 +135,22 @@ def _windowed_group(operator: windowed_group.RelationAggregate, context: StepCon
 
 
 def _over(operator: over.WindowAggregate, context: StepContext) -> RowOperator:
-    return WindowAggregate([window_call_of(call, context.schemas[0], context) for call in operator.calls])
+    return WindowAggregateOperator(
+        [window_call_of(call, context.schemas[0], context) for call in operator.calls]
+    )
 
 
 def _classify(operator: classify.Classify, context: StepContext) -> RowOperator:
     definition, table = operator.classifier, context.graph[context.node.inputs[-1]]
     learnt = trained(definition, context.rows_of(definition.training), table.schema)
-    return Classify(definition, context.schemas, learnt)
+    return ClassifyOperator(definition, context.schemas, learnt)
 
 
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
 
 TWINS: Mapping[type, Twin] = {
     select.Filter: lambda where, context: Select(predicate(where.condition, context.schemas[0])),
-    select.Project: lambda project, context: Project(row_of_items(project.items, context.schemas[0])),
+    select.Project: lambda project, context: ProjectOperator(row_of_items(project.items, context.schemas[0])),
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
     join.WindowJoin: lambda operator, context: join_rows(operator, context.node.schema),

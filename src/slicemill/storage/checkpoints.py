@@ -172,21 +172,21 @@ def _mapped(path: Path, files: FileSystem) -> pa.Table:
 
 def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     buffers = encoded.buffers()
-    places, end = [], 0
+    ranges, end = [], 0
     for buffer in buffers:
-        places.append([end, buffer.size])
+        ranges.append([end, buffer.size])
         end = _aligned(end + buffer.size)
-    content = {"states": encoded.tree, "slices": [list(each) for each in slices], "buffers": places}
+    content = {"states": encoded.tree, "slices": [list(each) for each in slices], "buffers": ranges}
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     begin = _aligned(_START.size + len(text))
     data = pa.allocate_buffer(begin + end)
     out = memoryview(data).cast("B")
     start = _START.pack(_MAGIC, _VERSION, zlib.crc32(text), len(text))
     out[:begin] = (start + text).ljust(begin, b"\0")
-    for (offset, size), buffer in zip(places, buffers, strict=True):
-        place = begin + offset
-        out[place : place + size] = memoryview(buffer).cast("B")
-        out[place + size : _aligned(place + size)] = bytes(_aligned(size) - size)
+    for (offset, size), buffer in zip(ranges, buffers, strict=True):
+        at = begin + offset
+        out[at : at + size] = memoryview(buffer).cast("B")
+        out[at + size : _aligned(at + size)] = bytes(_aligned(size) - size)
     return data
 
 
@@ -210,10 +210,10 @@ def _read_head(path: Path, files: FileSystem) -> tuple[dict[str, Any], list[pa.B
         raise StorageError(f"the checkpoint {path} is damaged: its checksum differs")
     content: dict[str, Any] = json.loads(text.to_pybytes())
     begin = _aligned(_START.size + length)
-    places = content["buffers"]
-    if places and begin + sum(places[-1]) > data.size:
+    ranges = content["buffers"]
+    if ranges and begin + sum(ranges[-1]) > data.size:
         raise StorageError(f"the checkpoint {path} is damaged: it is shorter than it says")
-    return content, [data.slice(begin + offset, size) for offset, size in places]
+    return content, [data.slice(begin + offset, size) for offset, size in ranges]
 
 
 def _aligned(position: int) -> int:

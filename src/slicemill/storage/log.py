@@ -150,9 +150,9 @@ class Log:
         """Add an epoch; extents are given as (segment, offset, length, rows)."""
         with self._lock:
             rows = self._rows_until(len(self._epochs[0]))
-            places, offsets, lengths, counts = self._extents
+            segment_indexes, offsets, lengths, counts = self._extents
             for segment, offset, length, count in extents:
-                places.append(self._place(segment))
+                segment_indexes.append(self._segment_index(segment))
                 offsets.append(offset)
                 lengths.append(length)
                 counts.append(count)
@@ -164,7 +164,7 @@ class Log:
             least.append(_NONE if min_ts is None else min_ts)
             greatest.append(_NONE if max_ts is None else max_ts)
             rows_so_far.append(rows)
-            extents_so_far.append(self._freed_extents + len(places))
+            extents_so_far.append(self._freed_extents + len(segment_indexes))
             self.head = number
             if max_ts is not None and (self.max_ts is None or max_ts > self.max_ts):
                 self.max_ts = max_ts
@@ -178,11 +178,11 @@ class Log:
                 return []
             self.freed = self._epochs[0][end - 1]
             begin_extent, end_extent = self._extents_until(self._start), self._extents_until(end)
-            places, _, lengths, _ = self._extents
+            segment_indexes, _, lengths, _ = self._extents
             emptied = []
             for position in range(begin_extent, end_extent):
                 self._bytes -= lengths[position]
-                segment = self._segments[places[position]]
+                segment = self._segments[segment_indexes[position]]
                 self._live[segment] -= 1
                 if not self._live[segment]:
                     emptied.append(segment)
@@ -222,7 +222,7 @@ class Log:
         with self._lock:
             self._epochs, self._extents = stored.epochs, stored.extents
             self._segments = list(stored.segments)
-            self._positions = {segment: place for place, segment in enumerate(self._segments)}
+            self._positions = {segment: index for index, segment in enumerate(self._segments)}
             if self._epochs[0]:
                 rows = sum(self._extents[3])
                 self._freed_rows = self._epochs[4][-1] - rows
@@ -233,15 +233,15 @@ class Log:
             for segment in self._segments:
                 self._note_newest(segment)
 
-    def _place(self, segment: str) -> int:
-        place = self._positions.get(segment)
-        if place is None:
-            place = self._positions[segment] = len(self._segments)
+    def _segment_index(self, segment: str) -> int:
+        index = self._positions.get(segment)
+        if index is None:
+            index = self._positions[segment] = len(self._segments)
             self._segments.append(segment)
             self._live[segment] = 0
             self._note_newest(segment)
         self._live[segment] += 1
-        return place
+        return index
 
     def _note_newest(self, segment: str) -> None:
         parsed = parse_segment(segment)
@@ -259,10 +259,11 @@ class Log:
 
     def _epoch(self, position: int) -> Epoch:
         number, arrival_us, min_ts, max_ts, _, _ = (column[position] for column in self._epochs)
-        places, offsets, lengths, rows = self._extents
+        segment_indexes, offsets, lengths, rows = self._extents
         begin, end = self._extents_until(position), self._extents_until(position + 1)
         extents = tuple(
-            Extent(self._segments[places[i]], offsets[i], lengths[i], rows[i]) for i in range(begin, end)
+            Extent(self._segments[segment_indexes[i]], offsets[i], lengths[i], rows[i])
+            for i in range(begin, end)
         )
         return Epoch(
             number,
@@ -286,10 +287,10 @@ class Log:
         self._start = 0
         kept = [segment for segment in self._segments if self._live[segment]]
         moved = np.zeros(len(self._segments), np.int64)
-        for place, segment in enumerate(kept):
-            moved[self._positions[segment]] = place
+        for index, segment in enumerate(kept):
+            moved[self._positions[segment]] = index
         self._extents[0] = array("q", moved[np.frombuffer(self._extents[0], np.int64)].tobytes())
-        self._segments, self._positions = kept, {segment: place for place, segment in enumerate(kept)}
+        self._segments, self._positions = kept, {segment: index for index, segment in enumerate(kept)}
         self._live = {segment: self._live[segment] for segment in kept}
 
 

@@ -79,8 +79,8 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
         raise SnapshotDamaged("its log indexes are damaged")
     epochs, extents = (_columns(part) for part in parts)
     epoch_at = extent_at = 0
-    for name, schema, place, *ends, epoch_count, extent_count, segments in head["logs"]:
-        log = state.logs[name] = state.new_log(name, schema, place)
+    for name, schema, folder_name, *ends, epoch_count, extent_count, segments in head["logs"]:
+        log = state.logs[name] = state.new_log(name, schema, folder_name)
         log.first, log.freed, log.head, log.max_ts = ends
         log.load(
             LogColumns(_cut(epochs, epoch_at, epoch_count), _cut(extents, extent_at, extent_count), segments)

@@ -17,8 +17,8 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregate
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 from slicemill.scalar.rows import compile_expression
 
@@ -41,8 +41,8 @@ def operator_of(text: str) -> RowOperator:
 
     if query.aggregates:
         group = row_of([item.expr for item in query.group_by], schema) if query.group_by else None
-        return GroupAggregate([call(c) for c in query.aggregates], group)
-    return WindowAggregate(
+        return GroupAggregateOperator([call(c) for c in query.aggregates], group)
+    return WindowAggregateOperator(
         [
             FramedCall(
                 call(c),

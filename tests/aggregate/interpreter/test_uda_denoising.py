@@ -15,7 +15,7 @@ from aggregate.interpreter.test_uda import run
 from slicemill.aggregate.definition import RowCall
 from slicemill.aggregate.interpreter.lookup import resolve_aggregate
 from slicemill.esl import bind
-from slicemill.reference.operators.group_aggregate import GroupAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
 from slicemill.rows import Row, Timed
 
 Emission = tuple[int, Row]  # when, and the reading (tag, ts)
@@ -75,7 +75,7 @@ SELECT expiring(tag, ts, {threshold})
 
 def written(text: str, name: str, readings: list[Row], size: int, threshold: int) -> list[Emission]:
     definition = resolve_aggregate(name, bind(text).catalog)
-    operator = GroupAggregate([RowCall(definition, lambda row: (*row, size, threshold))])
+    operator = GroupAggregateOperator([RowCall(definition, lambda row: (*row, size, threshold))])
     out = [timed for tag, ts in readings for timed in operator.process(0, Timed(ts, (tag, ts)))]
     flushed = [(FLUSH, timed.row) for timed in operator.finish()] if readings else []
     return [*((timed.ts, timed.row) for timed in out), *flushed]

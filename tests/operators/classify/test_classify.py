@@ -19,7 +19,7 @@ from slicemill.esl.types.classifier import POLICIES
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import Unit, cut
-from slicemill.reference.operators.classify import Classify
+from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.translate import Translator
 from slicemill.rows import Row, Timed
 from slicemill.shedding.classify.policies import registry
@@ -81,9 +81,9 @@ def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
     for place, (port, timed) in enumerate(tuples):
         found += operator.process(port, timed)
         if place % 7 == 3:
-            assert isinstance(operator, Classify)
+            assert isinstance(operator, ClassifyOperator)
             kept, operator = stored(operator.state()), translator.operator(graph["c"])
-            assert isinstance(operator, Classify)
+            assert isinstance(operator, ClassifyOperator)
             operator.restore(kept)
     return [*found, *operator.finish()]
 

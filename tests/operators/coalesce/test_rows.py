@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.operators.coalesce.rows import SheddingCoalesce
 from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.operators.coalesce import Coalesce
+from slicemill.reference.operators.coalesce import CoalesceOperator
 from slicemill.rows import Row, Timed
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.methods import METHODS
@@ -43,8 +43,8 @@ def tuples(random: Random, count: int) -> list[Timed]:
     return out
 
 
-def exact(extent: int | None, slide: int, by_rows: bool) -> Coalesce:
-    return Coalesce(Temporal(second, first, first, extent, slide, by_rows, chosen))
+def exact(extent: int | None, slide: int, by_rows: bool) -> CoalesceOperator:
+    return CoalesceOperator(Temporal(second, first, first, extent, slide, by_rows, chosen))
 
 
 def shedding(extent: int | None, slide: int, by_rows: bool, budget: Budget) -> SheddingCoalesce:
@@ -53,7 +53,7 @@ def shedding(extent: int | None, slide: int, by_rows: bool, budget: Budget) -> S
     )
 
 
-def run(operator: Coalesce | SheddingCoalesce, stream: list[Timed]) -> list[str]:
+def run(operator: CoalesceOperator | SheddingCoalesce, stream: list[Timed]) -> list[str]:
     out = [made for timed in stream for made in operator.process(0, timed)]
     # Partitions come in any order.
     return [repr(timed) for timed in sorted([*out, *operator.finish()], key=lambda t: (t.ts, repr(t.row)))]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from slicemill.esl import bind
-from slicemill.operators.join.shared import Join
+from slicemill.operators.join.shared import JoinKernel
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
@@ -24,7 +24,7 @@ def _state(queries: str, seconds: int) -> JoinState:
     graph = share(optimize(build_graph(catalog)), catalog)
     (operator,) = (node.operator for node in graph if isinstance(node.operator, SharedJoin))
     state = JoinState()
-    join = Join(operator, [graph["a"].schema, graph["b"].schema], state)
+    join = JoinKernel(operator, [graph["a"].schema, graph["b"].schema], state)
     chance = np.random.default_rng(1)
     rows = RATE * RUN_S
     for begin in range(0, seconds * SECOND, RUN_S * SECOND):

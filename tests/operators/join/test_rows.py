@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.rows import CountWindow, JoinByRows, JoinWindow, TimeWindow, UnboundedWindow
+from slicemill.operators.join.rows import CountWindow, JoinByRows, JoinWindow, TimeWindow, UnboundedJoinWindow
 from slicemill.operators.row_operator import RowOperator
 from slicemill.rows import Row, Timed
 
@@ -62,7 +62,7 @@ windows_strategy = st.lists(
     st.one_of(
         st.builds(TimeWindow, st.integers(0, 6)),
         st.builds(CountWindow, st.integers(0, 3)),
-        st.just(UnboundedWindow()),
+        st.just(UnboundedJoinWindow()),
     ),
     min_size=2,
     max_size=3,
@@ -125,7 +125,7 @@ def test_the_results_of_one_arrival_vary_the_first_input_slowest() -> None:
         (2, 2, ("c2",)),
         (3, 1, ("b",)),
     ]
-    join = JoinByRows([UnboundedWindow()] * 3, anything)
+    join = JoinByRows([UnboundedJoinWindow()] * 3, anything)
     assert [timed.row for timed in run(join, arrivals)] == [
         ("a1", "b", "c1"),
         ("a1", "b", "c2"),

@@ -20,7 +20,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
 from slicemill.operators.step import END
-from slicemill.reference.operators.window_aggregate import WindowAggregate
+from slicemill.reference.operators.window_aggregate import WindowAggregateOperator
 from slicemill.reference.translate import window_call_of
 from slicemill.rows import Timed
 
@@ -100,7 +100,7 @@ def reference(calls: list[WindowCall], known: RowState | None = None) -> RowStep
     catalog = Catalog()
     node = Node("q", spec.WindowAggregate(tuple(calls)), (), SCHEMA, TimestampKind.EXTERNAL)
     context = StepContext(node, QueryGraph({"q": node}), catalog, {}, None)
-    operator = WindowAggregate([window_call_of(call, SCHEMA, context) for call in calls])
+    operator = WindowAggregateOperator([window_call_of(call, SCHEMA, context) for call in calls])
     return RowStep(operator, [SCHEMA], output_schema(calls), known=known)
 
 

@@ -25,7 +25,7 @@ from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import edge_grids
 from slicemill.operators.panes.members import Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.operators.panes.partials import Values
-from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.selection import PaneInput
 from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.windows import Answer, PaneWindows
 from slicemill.rows import Timed
@@ -174,7 +174,7 @@ def table_of(events: Sequence[Event]) -> pa.Table:
 def windows_of(asked: dict[str, Asked], keys: Sequence[int], state: PaneState) -> PaneWindows:
     state.adopt({name: repr(member) for name, member in asked.items()})
     return PaneWindows(
-        Input(SCHEMA, tuple(COLUMNS[key] for key in keys)),
+        PaneInput(SCHEMA, tuple(COLUMNS[key] for key in keys)),
         {name: member.member(keys) for name, member in asked.items()},
         {name: member.condition for name, member in asked.items()},
         edge_grids(window for member in asked.values() for window in member.windows),

@@ -28,7 +28,7 @@ from slicemill.operators.panes.entries import (
 from slicemill.operators.panes.figures import figure_of
 from slicemill.operators.panes.partials import Columns, Known
 from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.view import View
+from slicemill.operators.panes.view import PaneView
 
 STEP = 10
 NAMES = ("count", "sum", "min", "max", "first", "last", "variance")
@@ -57,7 +57,7 @@ def entry_rows(entries: Columns) -> list[str]:
     count = len(entries["start"])
     one = np.arange(count, dtype=np.int32)
     spans = Spans(np.zeros(count, np.int64), np.zeros(count, np.int32), one, one + 1)
-    view = View(np.zeros(1, np.int64), np.array([0, count]), entries, PARTIALS)
+    view = PaneView(np.zeros(1, np.int64), np.array([0, count]), entries, PARTIALS)
     columns = [entries[name].tolist() for name in ("start", "key", "pattern", "seq", "rows")]
     for name, figure in FIGURES.items():
         result = t.BIGINT if name == "count" else t.DOUBLE

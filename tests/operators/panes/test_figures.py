@@ -24,7 +24,7 @@ from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import KEPT
 from slicemill.operators.panes.partials import Columns
 from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.view import View
+from slicemill.operators.panes.view import PaneView
 
 Entries = list[list[Any]]  # the values of each
 
@@ -47,7 +47,7 @@ def part_of(figures: list[Figure], type_: Type, entries: Entries, seen: int) -> 
     return from_table(to_table(made))
 
 
-def view_of_keys(figures: list[Figure], type_: Type, keys: list[Entries], cuts: set[int]) -> View:
+def view_of_keys(figures: list[Figure], type_: Type, keys: list[Entries], cuts: set[int]) -> PaneView:
     """The entries of all keys, those from one cut to the next made by one run."""
     entries = [values for key in keys for values in key]
     borders = sorted({0, len(entries), *(cut for cut in cuts if cut < len(entries))})
@@ -57,7 +57,7 @@ def view_of_keys(figures: list[Figure], type_: Type, keys: list[Entries], cuts: 
         seen += sum(map(len, entries[first:last]))
     partials = {p.name: p for figure in figures for p in figure.partials}
     begin = np.array([0, *accumulate(map(len, keys))], np.int64)
-    return View(np.arange(len(keys)), begin, joined(parts, partials), partials)
+    return PaneView(np.arange(len(keys)), begin, joined(parts, partials), partials)
 
 
 def all_spans(keys: list[Entries]) -> tuple[Spans, list[list[Any]]]:

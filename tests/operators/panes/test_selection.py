@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.operators.panes.selection import Input, Selection
+from slicemill.operators.panes.selection import PaneInput, Selection
 from slicemill.scalar.values import ExpressionError
 
 SCHEMA = Schema((Column("k", t.INT), Column("v", t.INT)))
@@ -58,7 +58,7 @@ def selection(
         return lambda ts: (ts >= first) & (ts < last)
 
     conditions = {name: CONDITIONS[name] for name in CONDITIONS if name in names}
-    return Selection(Input(SCHEMA, keys), conditions, {name: holds(name) for name in names})
+    return Selection(PaneInput(SCHEMA, keys), conditions, {name: holds(name) for name in names})
 
 
 values = st.none() | st.integers(-1, 6)

@@ -13,7 +13,7 @@ from operators.panes.values import call
 from slicemill.esl.types import schema as t
 from slicemill.operators.panes.figures import figure_of
 from slicemill.operators.panes.partials import Columns
-from slicemill.operators.panes.view import View, by_key, view_of
+from slicemill.operators.panes.view import PaneView, by_key, view_of
 
 COUNT = figure_of(call("count", t.INT))
 assert COUNT is not None
@@ -78,7 +78,7 @@ def test_keys_are_asked_for_once_and_have_one_zero() -> None:
         asked.append(numbers.tolist())
         return [pa.array([-0.0, 1.5]), pa.array(["b", None])]
 
-    view = View(np.array([3, 5]), np.array([0, 1, 2]), columns_of([(0, 3, 0), (0, 5, 0)]), PARTIALS)
+    view = PaneView(np.array([3, 5]), np.array([0, 1, 2]), columns_of([(0, 3, 0), (0, 5, 0)]), PARTIALS)
     for _ in range(2):
         assert str([column.to_pylist() for column in view.shown_keys(values)]) == "[[0.0, 1.5], ['b', None]]"
     assert asked == [[3, 5]]

@@ -40,7 +40,7 @@ from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.panes.grids import edge_grids
 from slicemill.operators.panes.members import Groups
-from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.selection import PaneInput
 from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.windows import Answer, PaneWindows
 from slicemill.time import END
@@ -230,7 +230,7 @@ def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) ->
         state.adopt({"failing": "a", "counting": "b"})
         members = {"failing": failing(window), "counting": counting.member(())}
         windows = PaneWindows(
-            Input(SCHEMA, ()), members, dict.fromkeys(members), edge_grids([window, (10, 10)]), state
+            PaneInput(SCHEMA, ()), members, dict.fromkeys(members), edge_grids([window, (10, 10)]), state
         )
         answers.append(windows.run(table_of(events), until))
     return answers

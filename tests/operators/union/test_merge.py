@@ -11,7 +11,7 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 
 Batch = tuple[int, list[int], int | None]
 """An input, the steps between its timestamps, and how far beyond them an enabling timestamp goes."""
@@ -92,7 +92,7 @@ def schedule(given_batches: list[Batch]) -> list[tuple[int, list[tuple[int, str]
 @given(batches)
 def test_every_batch_releases_what_the_reference_union_releases(given_batches: list[Batch]) -> None:
     names = ("A", "B", "C")
-    sources = [SourceSpec(name, "external") for name in names]
+    sources = [ScheduledSource(name, "external") for name in names]
     union = OperatorSpec("U", Union(3), names)
     engine = Engine([*sources, union, SinkSpec("out", "U")], ets=NoEts())
     merging = Merging(3)

@@ -11,7 +11,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
 from slicemill.rows import Row, Timed
 from support.stored import stored
 
@@ -61,21 +61,21 @@ def seller(row: Row) -> Row:
 
 
 def test_g14_the_decayed_average_returns_at_every_tuple() -> None:
-    operator = GroupAggregate([call(DECAY, 0)])
+    operator = GroupAggregateOperator([call(DECAY, 0)])
     out = [operator.process(0, Timed(ts, (price,))) for ts, price in enumerate([10.0, 20.0, 30.0])]
     assert [timed.row[0] for rows in out for timed in rows] == pytest.approx([10, 15.5, 20.3])
     assert list(operator.finish()) == []
 
 
 def test_every_group_has_its_own_state() -> None:
-    operator = GroupAggregate([call(DECAY, 1)], seller)
+    operator = GroupAggregateOperator([call(DECAY, 1)], seller)
     rows = [("ann", 10.0), ("bob", 8.0), ("ann", 20.0)]
     out = [timed for ts, row in enumerate(rows) for timed in operator.process(0, Timed(ts, row))]
     assert out == [Timed(0, ("ann", 10.0)), Timed(1, ("bob", 8.0)), Timed(2, ("ann", 15.5))]
 
 
 def test_the_ith_row_takes_each_calls_ith_value_or_null() -> None:
-    operator = GroupAggregate([call(COUNTDOWN, 1), call(COUNTDOWN, 2)], seller)
+    operator = GroupAggregateOperator([call(COUNTDOWN, 1), call(COUNTDOWN, 2)], seller)
     assert operator.process(0, Timed(5, ("ann", 3, 1))) == [
         Timed(5, ("ann", 3, 1)),
         Timed(5, ("ann", 2, None)),
@@ -84,12 +84,12 @@ def test_the_ith_row_takes_each_calls_ith_value_or_null() -> None:
 
 
 def test_a_tuple_to_which_no_call_returns_gives_no_row() -> None:
-    operator = GroupAggregate([call(COUNTDOWN, 1), call(BUILTINS["sum"], 1)], seller)
+    operator = GroupAggregateOperator([call(COUNTDOWN, 1), call(BUILTINS["sum"], 1)], seller)
     assert operator.process(0, Timed(5, ("ann", 0))) == []
 
 
 def test_terminate_results_come_at_the_end_groups_in_order_of_appearance() -> None:
-    operator = GroupAggregate([call(BUILTINS["sum"], 1), call(COUNTDOWN, 1)], seller)
+    operator = GroupAggregateOperator([call(BUILTINS["sum"], 1), call(COUNTDOWN, 1)], seller)
     for ts, row in enumerate([("bob", 0), ("ann", 0), ("bob", 0)]):
         assert operator.process(0, Timed(ts, row)) == []
     assert operator.finish() == [Timed(2, ("bob", 0, "end")), Timed(2, ("ann", 0, "end"))]
@@ -97,12 +97,12 @@ def test_terminate_results_come_at_the_end_groups_in_order_of_appearance() -> No
 
 def test_over_an_empty_table_there_is_one_row_without_group_by_and_none_with() -> None:
     calls = [RowCall(BUILTINS["count"], lambda row: ()), call(BUILTINS["sum"], 0)]
-    assert list(GroupAggregate(calls).finish()) == [Timed(0, (0, None))]
-    assert list(GroupAggregate(calls, seller).finish()) == []
+    assert list(GroupAggregateOperator(calls).finish()) == [Timed(0, (0, None))]
+    assert list(GroupAggregateOperator(calls, seller).finish()) == []
 
 
 def test_it_is_an_operator_that_never_waits() -> None:
-    operator = GroupAggregate([call(DECAY, 0)])
+    operator = GroupAggregateOperator([call(DECAY, 0)])
     assert isinstance(operator, RowOperator)
     assert (operator.inputs, operator.waits_for_time, operator.advance(9)) == (1, False, ())
 
@@ -131,7 +131,7 @@ ORACLE = {
     )
 )
 def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[str, float | None]]) -> None:
-    operator = GroupAggregate([call(BUILTINS[name], 1) for name in ORACLE], seller)
+    operator = GroupAggregateOperator([call(BUILTINS[name], 1) for name in ORACLE], seller)
     for ts, row in enumerate(table):
         operator.process(0, Timed(ts, row))
     with duckdb.connect() as db:
@@ -148,11 +148,11 @@ def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[st
 
 
 def test_nans_are_one_group_also_after_a_restart_and_the_zeros_are_one() -> None:
-    operator = GroupAggregate([RowCall(COUNT_ALL, _nothing)], _all)
+    operator = GroupAggregateOperator([RowCall(COUNT_ALL, _nothing)], _all)
     for value in (float("nan"), -0.0, 0.0, None):
         operator.process(0, Timed(0, (value,)))
     kept = stored(operator.state())
-    operator = GroupAggregate([RowCall(COUNT_ALL, _nothing)], _all)
+    operator = GroupAggregateOperator([RowCall(COUNT_ALL, _nothing)], _all)
     operator.restore(kept)
     for value in (float("nan"), 0.0, None):
         operator.process(0, Timed(0, (value,)))

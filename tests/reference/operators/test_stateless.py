@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.stateless import Project, Select, Sink, Union
+from slicemill.reference.operators.stateless import ProjectOperator, Select, SinkOperator, Union
 from slicemill.rows import Timed
 
 
@@ -16,7 +16,7 @@ def test_a_selection_keeps_the_tuples_its_predicate_holds_on() -> None:
 
 
 def test_a_projection_gives_a_new_row_at_the_timestamp_of_the_input_tuple() -> None:
-    assert Project(lambda row: (row[1],)).process(0, Timed(5, (1, "x"))) == (Timed(5, ("x",)),)
+    assert ProjectOperator(lambda row: (row[1],)).process(0, Timed(5, (1, "x"))) == (Timed(5, ("x",)),)
 
 
 def test_a_union_passes_the_tuples_of_all_inputs() -> None:
@@ -26,13 +26,15 @@ def test_a_union_passes_the_tuples_of_all_inputs() -> None:
 
 
 def test_a_sink_collects_in_order() -> None:
-    sink = Sink()
+    sink = SinkOperator()
     for ts in (1, 2):
         assert sink.process(0, Timed(ts, ())) == ()
     assert [tuple_.ts for tuple_ in sink.rows] == [1, 2]
 
 
-@pytest.mark.parametrize("operator", [Select(bool), Project(lambda row: row), Union(), Sink()])
+@pytest.mark.parametrize(
+    "operator", [Select(bool), ProjectOperator(lambda row: row), Union(), SinkOperator()]
+)
 def test_stateless_operators_keep_the_contract_and_hold_nothing_back(operator: RowOperator) -> None:
     assert isinstance(operator, RowOperator)
     assert operator.waits_for_time == isinstance(operator, Union)

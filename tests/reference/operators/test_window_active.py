@@ -13,7 +13,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 
 
@@ -47,7 +47,7 @@ def over(definition: RowAggregate, frame: WindowFrame, column: int = 1) -> Frame
 
 
 def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
-    operator = WindowAggregate(calls)
+    operator = WindowAggregateOperator(calls)
     out: list[Timed] = []
     for tuple_ in tuples:
         if advance:
@@ -97,7 +97,7 @@ def test_x14_an_arrival_at_the_expiry_time_comes_before_the_expiry() -> None:
 
 
 def test_an_expiry_comes_out_once_time_has_passed_it() -> None:
-    operator = WindowAggregate([over(ITEM_ALARM, WindowFrame("RANGE", 5, active=True))])
+    operator = WindowAggregateOperator([over(ITEM_ALARM, WindowFrame("RANGE", 5, active=True))])
     operator.process(0, Timed(20, ("tag", "item")))
     assert (operator.held_from(), operator.due()) == (25, 26)
     assert operator.advance(25) == []

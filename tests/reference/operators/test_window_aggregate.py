@@ -10,7 +10,7 @@ from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
 from slicemill.operators.row_operator import Holding, RowOperator
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 
 
@@ -39,7 +39,7 @@ def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
 
 
 def run(calls: list[FramedCall], tuples: list[Timed]) -> list[Timed]:
-    operator = WindowAggregate(calls)
+    operator = WindowAggregateOperator(calls)
     return [*(out for tuple_ in tuples for out in operator.process(0, tuple_)), *operator.finish()]
 
 
@@ -59,7 +59,7 @@ def test_a_tuple_to_which_only_some_calls_return_has_nulls_for_the_others() -> N
 
 def test_rows_wait_for_a_time_slide_and_leave_in_order() -> None:
     #  SLIDE 10:   0 ... a@1 ... a@4 ... 10 ... a@12
-    operator = WindowAggregate(
+    operator = WindowAggregateOperator(
         [
             over(BUILTINS["count"], WindowFrame("ROWS", 9)),
             over(BUILTINS["count"], WindowFrame("RANGE", 10, slide=10)),
@@ -129,7 +129,7 @@ def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
 def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
     tuples: list[Timed], named: list[tuple[str, WindowFrame]]
 ) -> None:
-    operator = WindowAggregate([over(BUILTINS[name], frame) for name, frame in named])
+    operator = WindowAggregateOperator([over(BUILTINS[name], frame) for name, frame in named])
     out: list[Timed] = []
     for tuple_ in tuples:
         while (due := operator.due()) is not None and due <= tuple_.ts:
@@ -144,8 +144,8 @@ def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
 
 
 def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
-    plain = WindowAggregate([over(BUILTINS["sum"], WindowFrame("ROWS", 2))])
-    sliding = WindowAggregate(
+    plain = WindowAggregateOperator([over(BUILTINS["sum"], WindowFrame("ROWS", 2))])
+    sliding = WindowAggregateOperator(
         [over(BUILTINS["sum"], WindowFrame("ROWS", 2)), over(ECHO, WindowFrame("RANGE", 2, slide=2))]
     )
     assert isinstance(plain, RowOperator) and isinstance(plain, Holding)

@@ -16,7 +16,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 
 
@@ -95,7 +95,7 @@ def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
 
 
 def run(calls: list[FramedCall], tuples: list[Timed]) -> list[Timed]:
-    operator = WindowAggregate(calls)
+    operator = WindowAggregateOperator(calls)
     return [*(out for tuple_ in tuples for out in operator.process(0, tuple_)), *operator.finish()]
 
 

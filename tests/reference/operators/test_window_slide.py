@@ -14,7 +14,7 @@ from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.inwindow import Args
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 
 
@@ -68,7 +68,7 @@ def over(definition: RowAggregate, frame: WindowFrame) -> FramedCall:
 
 
 def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> list[Timed]:
-    operator = WindowAggregate(calls)
+    operator = WindowAggregateOperator(calls)
     out: list[Timed] = []
     for tuple_ in tuples:
         if advance:
@@ -211,7 +211,9 @@ def test_the_result_of_a_time_slot_covers_the_range_before_its_end() -> None:
 
 
 def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
-    operator = WindowAggregate([over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))])
+    operator = WindowAggregateOperator(
+        [over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))]
+    )
     assert operator.due() is None and operator.held_from() is None
     assert operator.process(0, Timed(1, ("a", 0))) == []
     assert operator.process(0, Timed(2, ("b", 0))) == []
@@ -223,7 +225,9 @@ def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
 
 
 def test_a_tuple_overtaken_in_its_slot_no_longer_holds_others_back() -> None:
-    operator = WindowAggregate([over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))])
+    operator = WindowAggregateOperator(
+        [over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))]
+    )
     operator.process(0, Timed(0, ("a", 0)))
     operator.process(0, Timed(1, ("b", 0)))
     operator.process(0, Timed(2, ("a", 0)))

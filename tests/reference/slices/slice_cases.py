@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.members import Member, Side, windows
+from slicemill.operators.join.slices.members import Member, MemberSide, windows
 from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.items import Delivery
+from slicemill.reference.slices.items import SliceDelivery
 from slicemill.rows import Row, Timed
 
 Arrival = tuple[int, Timed]  # stream, tuple
@@ -41,19 +41,19 @@ def anything(left: Row, right: Row) -> bool:
 
 PREDICATES: list[Callable[[Row], bool] | None] = [None, None, is_even, is_third]
 
-plain_sides = st.builds(Side, st.integers(1, 8))
+plain_sides = st.builds(MemberSide, st.integers(1, 8))
 filtered_sides = st.builds(
-    lambda window, predicate: Side(window, predicate, 1 if predicate is None else 0.5),
+    lambda window, predicate: MemberSide(window, predicate, 1 if predicate is None else 0.5),
     st.integers(1, 8),
     st.sampled_from(PREDICATES),
 )
 
 
-def members_of(sides: st.SearchStrategy[Side], most: int = 4) -> st.SearchStrategy[list[Member]]:
+def members_of(sides: st.SearchStrategy[MemberSide], most: int = 4) -> st.SearchStrategy[list[Member]]:
     """Queries whose windows differ between the streams, or do not."""
     apart = st.tuples(sides, sides)
     alike = st.tuples(sides, sides).map(
-        lambda pair: (pair[0], Side(pair[0].window, pair[1].predicate, pair[1].selectivity))
+        lambda pair: (pair[0], MemberSide(pair[0].window, pair[1].predicate, pair[1].selectivity))
     )
     return st.lists(apart | alike, min_size=1, max_size=most).map(_named)
 
@@ -64,7 +64,7 @@ def members_on(streams: int, most: int) -> st.SearchStrategy[list[Member]]:
     return st.lists(sides, min_size=1, max_size=most).map(_named)
 
 
-def _named(sides: list[tuple[Side, ...]]) -> list[Member]:
+def _named(sides: list[tuple[MemberSide, ...]]) -> list[Member]:
     return [Member(f"q{number}", one) for number, one in enumerate(sides)]
 
 
@@ -122,7 +122,7 @@ def run_through(join: Processing[Result], arrived: Iterable[Arrival]) -> list[Re
     return [one for stream, tuple_ in arrived for one in join.process(stream, tuple_)]
 
 
-def by_query(members: Iterable[Member], deliveries: Iterable[Delivery]) -> Outputs:
+def by_query(members: Iterable[Member], deliveries: Iterable[SliceDelivery]) -> Outputs:
     outputs: Outputs = {one.query: Counter() for one in members}
     for query, result in deliveries:
         outputs[query][result] += 1
@@ -135,7 +135,7 @@ def run_at_random(
     seed: int,
     each_step: Callable[[], None] = lambda: None,
     meanwhile: Callable[[Random], None] = lambda random: None,
-) -> list[Delivery]:
+) -> list[SliceDelivery]:
     """Feed a chain while its slices run in random order, at random speed, with other things meanwhile."""
     random = Random(seed)
     for stream, tuple_ in arrived:

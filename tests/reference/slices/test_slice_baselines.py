@@ -22,18 +22,18 @@ from slice_cases import (
 
 from slicemill.operators.join.rows import CountWindow, JoinByRows
 from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Select
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.count_slice import CountSlice
-from slicemill.reference.slices.operator import SharedJoin
+from slicemill.reference.slices.operator import SlicedJoinOperator
 from slicemill.reference.slices.unshared import Isolated, PushDown, QueriesJoin, pull_up
 from slicemill.reference.sources import Arrival as Arriving
-from slicemill.reference.sources import SourceSpec
+from slicemill.reference.sources import ScheduledSource
 from slicemill.rows import Row, Timed
 
 
@@ -77,9 +77,9 @@ def matches_one_in_ten(left: Row, right: Row) -> bool:
 def test_measured_comparisons_and_state_are_those_of_the_model() -> None:
     # One tuple of each stream per unit of time, a third of the left ones selected.
     members = (member("q1", 20), member("q2", 60, lambda row: int(str(row[0])) % 3 == 0, 1 / 3))
-    workload = Workload(members, (1, 1), 0.1)
+    workload = JoinWorkload(members, (1, 1), 0.1)
     plan = mem_opt(workload)
-    ways: dict[str, tuple[QueriesJoin, Cost]] = {
+    ways: dict[str, tuple[QueriesJoin, ChainCost]] = {
         "sliced": (Chain(members, plan.ends, matches_one_in_ten), plan.expected),
         "pull-up": (pull_up(members, matches_one_in_ten), plan.baselines["pull-up"]),
         "push-down": (PushDown(members, matches_one_in_ten), plan.baselines["push-down"]),
@@ -105,11 +105,11 @@ def test_measured_comparisons_and_state_are_those_of_the_model() -> None:
 
 def test_a_shared_join_is_an_operator_of_the_engine() -> None:
     members = [member("all", 2_000), member("even", 5_000, is_even, 0.5)]
-    join = SharedJoin(Chain(members, ((2_000, 5_000), (2_000, 5_000)), same_key))
+    join = SlicedJoinOperator(Chain(members, ((2_000, 5_000), (2_000, 5_000)), same_key))
     engine = Engine(
         [
-            SourceSpec("A"),
-            SourceSpec("B"),
+            ScheduledSource("A"),
+            ScheduledSource("B"),
             OperatorSpec("join", join, ("A", "B")),
             OperatorSpec("of all", Select(lambda row: row[-1] == "all"), ("join",)),
             OperatorSpec("of even", Select(lambda row: row[-1] == "even"), ("join",)),

@@ -27,7 +27,7 @@ from slice_cases import (
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
-from slicemill.operators.join.slices.members import Member, Side, member, windows
+from slicemill.operators.join.slices.members import Member, MemberSide, member, windows
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.items import Item
 from slicemill.reference.slices.time_slice import ClosedTimeSlice, Condition, TimeSlice
@@ -181,8 +181,8 @@ def test_a_one_way_chain_is_the_one_way_join(arrived: list[Arrival], data: st.Da
 def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, right: int) -> None:
     regular = JoinByRows([TimeWindow(left), TimeWindow(right)], lambda row: row[0] == row[2])
     whole = Counter(result for stream, tuple_ in arrived for result in regular.process(stream, tuple_))
-    there = Chain([Member("q", (Side(left), Side(9)))], ((left,), (9,)), same_key, one_way=True)
-    back = Chain([Member("q", (Side(right), Side(9)))], ((right,), (9,)), same_key, one_way=True)
+    there = Chain([Member("q", (MemberSide(left), MemberSide(9)))], ((left,), (9,)), same_key, one_way=True)
+    back = Chain([Member("q", (MemberSide(right), MemberSide(9)))], ((right,), (9,)), same_key, one_way=True)
     one = Counter(result for stream, tuple_ in arrived for _, result in there.process(stream, tuple_))
     # The same join seen from the other side: streams and rows change places.
     other = Counter(
@@ -345,7 +345,7 @@ def test_input_out_of_order_is_refused() -> None:
 
 def test_a_probe_that_goes_no_further_closes_with_the_next_one_that_gets_through() -> None:
     # The query's left window ends in the first slice, its right one in the second: only left tuples go there.
-    chain = Chain([Member("q", (Side(2), Side(6)))], ((2, 2), (2, 6)), anything)
+    chain = Chain([Member("q", (MemberSide(2), MemberSide(6)))], ((2, 2), (2, 6)), anything)
     for stream, ts in ((0, 0), (1, 1), (0, 2)):
         assert chain.take() == []
         chain.arrive(stream, Timed(ts, (ts,)))

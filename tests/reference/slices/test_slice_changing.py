@@ -23,7 +23,7 @@ from slice_cases import (
 )
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, Side, member
+from slicemill.operators.join.slices.members import Member, MemberSide, member
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.changing import add_query, merge, remove_query, reshape, split
 from slicemill.reference.slices.count_slice import CountSlice
@@ -182,6 +182,6 @@ def test_changes_that_cannot_be_are_refused(change: object, message: str) -> Non
 
 
 def test_cutting_a_lopsided_chain_keeps_the_other_streams_ends_in_order() -> None:
-    chain = Chain([Member("q", (Side(8), Side(3)))], ((8,), (3,)), anything)
-    add_query(chain, Member("other", (Side(5), Side(7))))
+    chain = Chain([Member("q", (MemberSide(8), MemberSide(3)))], ((8,), (3,)), anything)
+    add_query(chain, Member("other", (MemberSide(5), MemberSide(7))))
     assert chain.cuts == [(5, 3), (8, 3), (8, 7)]

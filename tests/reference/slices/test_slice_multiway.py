@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through
 
-from slicemill.operators.join.slices.members import Member, Side, reaching
+from slicemill.operators.join.slices.members import Member, MemberSide, reaching
 from slicemill.reference.slices.multiway import MultiwayJoin
 from slicemill.rows import Row, Timed
 
@@ -23,7 +23,7 @@ def same_key(stream: int, row: Row, other: int, other_row: Row) -> bool:
 
 
 def test_golden_3() -> None:
-    one_query = [Member("q", (Side(4), Side(4), Side(4)))]
+    one_query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     # A probes B then C, B probes A then C, C probes B then A; two slices on each stream.
     join = MultiwayJoin(one_query, anything, orders=[[1, 2], [0, 2], [1, 0]], ends=[(2, 4)] * 3)
     found: dict[str, list[tuple[list[str], tuple[int, ...]]]] = {}
@@ -57,7 +57,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival], list[list[int]]
     return members, draw(arrivals(streams, most=16)), orders
 
 
-def wants(side: Side, tuple_: Timed) -> bool:
+def wants(side: MemberSide, tuple_: Timed) -> bool:
     return side.predicate is None or (callable(side.predicate) and bool(side.predicate(tuple_.row)))
 
 
@@ -155,7 +155,10 @@ def test_every_stored_tuple_serves_a_query_at_its_age(
 def test_the_published_example_of_a_probe_that_is_not_made() -> None:
     # q1 has the shorter window on B, q2 on C: what a finds beyond q1's window on B is only q2's,
     # so it does not probe C beyond q2's window.
-    members = [Member("q1", (Side(9), Side(2), Side(6))), Member("q2", (Side(9), Side(6), Side(2)))]
+    members = [
+        Member("q1", (MemberSide(9), MemberSide(2), MemberSide(6))),
+        Member("q2", (MemberSide(9), MemberSide(6), MemberSide(2))),
+    ]
     join = MultiwayJoin(members, anything)
     for stream, ts, name in ((1, 0, "b"), (2, 0, "c old"), (2, 2, "c new")):
         join.process(stream, Timed(ts, (name,)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, Side
+from slicemill.operators.join.slices.members import Member, MemberSide
 from slicemill.reference.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
 from slicemill.reference.slices.symmetric_hash import SymmetricHashJoin
 from slicemill.rows import Row, Timed
@@ -83,7 +83,7 @@ def definition(members: list[Member], arrived: list[Arrival], streams: int) -> C
 
 
 def test_a_tuple_stays_until_the_marks_of_all_other_streams_have_passed_it() -> None:
-    join = SemiOrderedJoin([Member("q", (Side(3), Side(3), Side(3)))], same_keys)
+    join = SemiOrderedJoin([Member("q", (MemberSide(3), MemberSide(3), MemberSide(3)))], same_keys)
     join.process(0, Timed(0, ("k", 1)))
     join.process(1, Timed(100, ("k", 2)))
     assert len(join.states[0]) == 1
@@ -127,7 +127,7 @@ def test_the_hash_join_forgets_what_the_other_side_has_passed() -> None:
 
 
 def test_a_stream_that_is_not_in_order_is_refused() -> None:
-    lazy = SemiOrderedJoin([Member("q", (Side(3), Side(3)))], same_keys)
+    lazy = SemiOrderedJoin([Member("q", (MemberSide(3), MemberSide(3)))], same_keys)
     hashed = SymmetricHashJoin(5, lambda row: row[0], lambda row: row[0])
     for join in (lazy, hashed):
         join.process(0, Timed(5, ("k", 1)))

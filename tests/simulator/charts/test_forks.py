@@ -17,14 +17,14 @@ from slicemill_lab.charts.charts import (
     staircase_area,
     steepest_first,
 )
-from slicemill_lab.charts.forks import Node, Partition, fork_partitions
+from slicemill_lab.charts.forks import ForkNode, ForkPartition, fork_partitions
 
 
-def leaf(name: str, time: float | Fraction, selectivity: float | Fraction = 1, weight: float = 1) -> Node:
-    return Node(name, time, selectivity, sinks=(weight,))
+def leaf(name: str, time: float | Fraction, selectivity: float | Fraction = 1, weight: float = 1) -> ForkNode:
+    return ForkNode(name, time, selectivity, sinks=(weight,))
 
 
-def members(partitions: list[Partition]) -> list[set[str]]:
+def members(partitions: list[ForkPartition]) -> list[set[str]]:
     return [set(part.members) for part in partitions]
 
 
@@ -35,7 +35,7 @@ def members(partitions: list[Partition]) -> list[set[str]]:
 def test_golden_g2_a_fork_is_cut_when_the_slow_branch_takes_longer_than_head_and_fast_branch(
     slow: float, cut: list[set[str]], whole_area: float, cut_area: float
 ) -> None:
-    assert members(fork_partitions(Node("O1", 1, consumers=(leaf("O2", 1), leaf("O3", slow))))) == cut
+    assert members(fork_partitions(ForkNode("O1", 1, consumers=(leaf("O2", 1), leaf("O3", slow))))) == cut
     assert smoothed_area([Piece(1 + 1 + slow, 2).times(100)]) == whole_area
     assert smoothed_area([Piece(1 + 1, 1).times(100), Piece(slow, 1).times(100)]) == cut_area
 
@@ -49,12 +49,12 @@ def test_cutting_a_fork_pays_by_its_true_area_exactly_when_the_rule_cuts(
     cut = smoothed_area([Piece(head + fast, 1), Piece(slow, 1)])
     assert cut == Fraction(3, 2) * (head + fast) + slow / 2
     assert (cut < whole) == (slow > head + fast)
-    partitions = fork_partitions(Node("head", head, consumers=(leaf("a", a), leaf("b", b))))
+    partitions = fork_partitions(ForkNode("head", head, consumers=(leaf("a", a), leaf("b", b))))
     assert (len(partitions) == 2) == (cut < whole)
 
 
 def test_golden_g3_branches_join_the_head_while_they_raise_the_output_rate() -> None:
-    fork = Node("O1", Fraction(2), consumers=(leaf("B3", Fraction(6)), leaf("B1", 1), leaf("B2", 2)))
+    fork = ForkNode("O1", Fraction(2), consumers=(leaf("B3", Fraction(6)), leaf("B1", 1), leaf("B2", 2)))
     first, second = fork_partitions(fork)
     assert (first.members, slope(first)) == (("O1", "B1", "B2"), Fraction(2, 5))
     assert (second.members, slope(second)) == (("B3",), Fraction(1, 6))
@@ -71,13 +71,13 @@ def test_golden_g4_a_fork_with_selectivities_is_cut_when_that_saves_time_per_out
     assert 1 / slope(merged([fast_branch, slow_branch])) == branches_alone
     assert 1 / slope(merged([head, fast_branch, slow_branch])) == whole_fork
     assert 1 / slope(merged([head, fast_branch])) == 5
-    assert members(fork_partitions(Node("C", 2, 0.5, consumers=(leaf("A", 1), leaf("B", slow))))) == cut
+    assert members(fork_partitions(ForkNode("C", 2, 0.5, consumers=(leaf("A", 1), leaf("B", slow))))) == cut
 
 
 def test_what_a_lower_fork_cuts_off_is_a_branch_of_the_upper_fork() -> None:
-    c = Node("C", 1, consumers=(leaf("A", 1), leaf("B", 1)))
-    g = Node("G", 1, consumers=(leaf("H", 1), leaf("P", 1.5), leaf("O", 20)))
-    e = Node("E", 100, consumers=(c, leaf("D", 30), g))
+    c = ForkNode("C", 1, consumers=(leaf("A", 1), leaf("B", 1)))
+    g = ForkNode("G", 1, consumers=(leaf("H", 1), leaf("P", 1.5), leaf("O", 20)))
+    e = ForkNode("E", 100, consumers=(c, leaf("D", 30), g))
     assert members(fork_partitions(g)) == [{"G", "H", "P"}, {"O"}]
     # The dear head E is worth sharing with all but D: O, cut off at G, joins E as a branch of its own.
     assert [part.members for part in fork_partitions(e)] == [
@@ -87,48 +87,48 @@ def test_what_a_lower_fork_cuts_off_is_a_branch_of_the_upper_fork() -> None:
 
 
 def test_a_weight_pulls_its_branch_into_the_first_partition() -> None:
-    def fork(weight: float) -> Node:
-        return Node("O1", 1, consumers=(leaf("O2", 1), leaf("O3", 3, weight=weight)))
+    def fork(weight: float) -> ForkNode:
+        return ForkNode("O1", 1, consumers=(leaf("O2", 1), leaf("O3", 3, weight=weight)))
 
     assert members(fork_partitions(fork(1))) == [{"O1", "O2"}, {"O3"}]
     assert members(fork_partitions(fork(10))) == [{"O1", "O3"}, {"O2"}]
 
 
 def test_a_node_with_a_sink_and_a_consumer_counts_both_outputs() -> None:
-    (part,) = fork_partitions(Node("A", 2, 0.5, consumers=(leaf("B", 1),), sinks=(1,)))
+    (part,) = fork_partitions(ForkNode("A", 2, 0.5, consumers=(leaf("B", 1),), sinks=(1,)))
     assert (part.time, part.drop) == (2.5, 1.0)
 
 
 def test_partitions_of_several_components_are_ordered_by_weighted_rate() -> None:
-    one = fork_partitions(Node("O1", 1, consumers=(leaf("O2", 1), leaf("O3", 8))))
+    one = fork_partitions(ForkNode("O1", 1, consumers=(leaf("O2", 1), leaf("O3", 8))))
     two = fork_partitions(leaf("P", 5, weight=2))
     assert members(steepest_first([*one, *two])) == [{"O1", "O2"}, {"P"}, {"O3"}]
 
 
 def test_a_node_whose_output_nobody_reads_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing reads"):
-        Node("lost", 1)
+        ForkNode("lost", 1)
 
 
 SELECTIVITIES = st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(2)])
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> Node:
+def trees(draw: st.DrawFn) -> ForkNode:
     """An out-tree of up to six operators, each but the first below an earlier one."""
     count = draw(st.integers(1, 6))
     above = [draw(st.integers(0, place - 1)) for place in range(1, count)]
-    built: dict[int, Node] = {}
+    built: dict[int, ForkNode] = {}
     for place in reversed(range(count)):
         consumers = tuple(built[child] for child in range(place + 1, count) if above[child - 1] == place)
         sinks: tuple[int, ...] = () if consumers else (1,)
         if draw(st.booleans()):
             sinks = (*sinks, draw(st.integers(1, 3)))
-        built[place] = Node(str(place), draw(TIMES), draw(SELECTIVITIES), consumers, sinks)
+        built[place] = ForkNode(str(place), draw(TIMES), draw(SELECTIVITIES), consumers, sinks)
     return built[0]
 
 
-def pieces_by_name(node: Node, reach: Fraction = Fraction(1)) -> dict[str, Piece]:
+def pieces_by_name(node: ForkNode, reach: Fraction = Fraction(1)) -> dict[str, Piece]:
     passed = reach * Fraction(node.selectivity)
     found = {node.name: Piece(reach * node.time, passed * sum(node.sinks))}
     for consumer in node.consumers:
@@ -136,7 +136,7 @@ def pieces_by_name(node: Node, reach: Fraction = Fraction(1)) -> dict[str, Piece
     return found
 
 
-def orders(frontier: list[Node]) -> Iterator[list[str]]:
+def orders(frontier: list[ForkNode]) -> Iterator[list[str]]:
     """All orders in which no operator runs before the one that feeds it."""
     if not frontier:
         yield []
@@ -147,7 +147,7 @@ def orders(frontier: list[Node]) -> Iterator[list[str]]:
 
 
 @given(trees())
-def test_fork_partitions_in_order_are_optimal_among_all_orders_that_respect_the_tree(tree: Node) -> None:
+def test_fork_partitions_in_order_are_optimal_among_all_orders_that_respect_the_tree(tree: ForkNode) -> None:
     pieces = pieces_by_name(tree)
     best = min(staircase_area(pieces[name] for name in order) for order in orders([tree]))
     partitions = fork_partitions(tree)

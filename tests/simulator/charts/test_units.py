@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage, merged, slope
-from slicemill_lab.charts.forks import Node, fork_partitions
+from slicemill_lab.charts.forks import ForkNode, fork_partitions
 from slicemill_lab.charts.units import Span, cut
 
 PATH = Path(
@@ -38,5 +38,5 @@ def test_chain_level_has_the_units_of_the_memory_chart_with_its_slopes() -> None
 def test_a_path_seen_as_a_fork_with_one_branch_has_the_same_slope() -> None:
     path = Path("p", (Stage("a", 2, 0.5), Stage("b", 1, 3)), weight=4)
     (unit,) = cut([path], "query", Objective.OUTPUT_RESPONSE).units
-    (partition,) = fork_partitions(Node("a", 2, 0.5, consumers=(Node("b", 1, 3, sinks=(4,)),)))
+    (partition,) = fork_partitions(ForkNode("a", 2, 0.5, consumers=(ForkNode("b", 1, 3, sinks=(4,)),)))
     assert unit.piece == merged([partition])

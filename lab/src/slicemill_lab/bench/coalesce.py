@@ -51,7 +51,7 @@ QUERY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CoalesceSizes:
     """Files after the first one, which starts a query."""
 
     rows_per_file: int
@@ -59,11 +59,14 @@ class Sizes:
     files_per_batch: int = 5
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(100_000, 10), "full": Sizes(100_000, 40)}
+SIZES: Mapping[Scale, CoalesceSizes] = {
+    "small": CoalesceSizes(100_000, 10),
+    "full": CoalesceSizes(100_000, 40),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class ExpectedRuns:
     """How many runs windows have shown, and how long these were, in microseconds."""
 
     count: int
@@ -71,7 +74,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class PeriodEvents:
     """The input as NumPy has it."""
 
     ts: NDArray[np.int64]
@@ -79,22 +82,22 @@ class Events:
     v: NDArray[np.int64]
 
     @staticmethod
-    def random(rows: int) -> Events:
+    def random(rows: int) -> PeriodEvents:
         rng = np.random.default_rng(7)
         k = rng.integers(0, KEYS, rows)
         order = np.argsort(k, kind="stable")
         v = np.empty(rows, np.int64)
         v[order] = np.cumsum(rng.random(rows) >= COALESCING)
-        return Events(np.arange(rows) * STEP_US, k, v)
+        return PeriodEvents(np.arange(rows) * STEP_US, k, v)
 
-    def between(self, first: int, last: int) -> Events:
-        return Events(self.ts[first:last], self.k[first:last], self.v[first:last])
+    def between(self, first: int, last: int) -> PeriodEvents:
+        return PeriodEvents(self.ts[first:last], self.k[first:last], self.v[first:last])
 
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
         ts = pa.array(self.ts, pa.timestamp("us", tz="UTC"))
         return write_parts(folder, pa.table({"ts": ts, "k": self.k, "v": self.v}), rows_per_file)
 
-    def expected(self) -> Runs:
+    def expected(self) -> ExpectedRuns:
         """Window by window: what has ended by the last event."""
         count = held = 0
         for end in range(int(self.ts[0]) // SLIDE_US * SLIDE_US + SLIDE_US, int(self.ts[-1]) + 1, SLIDE_US):
@@ -107,11 +110,11 @@ class Events:
             lengths = ends - ts[first]
             count += int((lengths >= LEAST_US).sum())
             held += int(lengths[lengths >= LEAST_US].sum())
-        return Runs(count, held)
+        return ExpectedRuns(count, held)
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class CoalescePhase:
     rows: int
     usage: Usage
     wrong: int = 0
@@ -127,15 +130,15 @@ class Phase:
 class CoalesceBench:
     """The parts of the benchmark, in a session and a folder of their own."""
 
-    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, sizes: CoalesceSizes) -> None:
         self._spark = spark
         self._folder = folder
         self._sizes = sizes
         self._runs = 0
-        self.events = Events.random(sizes.rows_per_file * (sizes.files + 1))
+        self.events = PeriodEvents.random(sizes.rows_per_file * (sizes.files + 1))
         self.paths = self.events.write(folder / "events", sizes.rows_per_file)
 
-    def mill(self, files: int) -> Phase:
+    def mill(self, files: int) -> CoalescePhase:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
         per_file, batch = self._sizes.rows_per_file, self._sizes.files_per_batch
@@ -144,23 +147,23 @@ class CoalesceBench:
         counts = (first.count, expected.count)
         home = self._folder / f"run-{self._runs}"
         usage, found = run_query(self._spark, home, STREAM, QUERY, paths, batch, counts)
-        return Phase(per_file * files, usage, _wrong(_total(found.column("held")), expected))
+        return CoalescePhase(per_file * files, usage, _wrong(_total(found.column("held")), expected))
 
-    def rival(self, formulation: str, files: int) -> Phase:
+    def rival(self, formulation: str, files: int) -> CoalescePhase:
         """A batch over the files that are measured, into a sink that drops all."""
         result = self._frame(formulation, files)
         with own_settings(self._spark), measured() as usage:
             result.write.format("noop").mode("overwrite").save()
-        return Phase(files * self._sizes.rows_per_file, usage)
+        return CoalescePhase(files * self._sizes.rows_per_file, usage)
 
-    def rival_checked(self, formulation: str, files: int) -> Phase:
+    def rival_checked(self, formulation: str, files: int) -> CoalescePhase:
         """The same with its results counted and added up."""
         with measured() as usage:
             found = self._frame(formulation, files).selectExpr("count(*)", "sum(f - b)").head()
         assert found is not None
         per_file = self._sizes.rows_per_file
         expected = self.events.between(per_file, per_file * (files + 1)).expected()
-        return Phase(files * per_file, usage, _wrong(Runs(found[0], found[1] or 0), expected))
+        return CoalescePhase(files * per_file, usage, _wrong(ExpectedRuns(found[0], found[1] or 0), expected))
 
     def _frame(self, formulation: str, files: int) -> Any:
         paths = self.paths[1 : files + 1]
@@ -170,12 +173,12 @@ class CoalesceBench:
         return self._spark.sql(FORMULATIONS[formulation].format(**sizes))
 
 
-def _total(held: pa.ChunkedArray) -> Runs:
+def _total(held: pa.ChunkedArray) -> ExpectedRuns:
     begin, end = (pc.struct_field(held, name).cast(pa.int64()).to_numpy() for name in ("begin", "end"))
-    return Runs(len(held), int((end - begin).sum()))
+    return ExpectedRuns(len(held), int((end - begin).sum()))
 
 
-def _wrong(found: Runs, expected: Runs) -> int:
+def _wrong(found: ExpectedRuns, expected: ExpectedRuns) -> int:
     """Runs too many or missing; one where only their durations differ."""
     return abs(found.count - expected.count) or int(found.held_us != expected.held_us)
 
@@ -189,7 +192,7 @@ def run(scale: Scale) -> Result:
             spark.stop()
 
 
-def measure(bench: CoalesceBench, sizes: Sizes) -> Result:
+def measure(bench: CoalesceBench, sizes: CoalesceSizes) -> Result:
     warm = bench.mill(sizes.files_per_batch)
     ours = bench.mill(sizes.files)
     checked = {name: bench.rival_checked(name, sizes.files_per_batch) for name in FORMULATIONS}

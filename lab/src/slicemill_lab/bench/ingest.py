@@ -17,7 +17,7 @@ from pathlib import Path
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison
-from slicemill_lab.bench.files.workload import Query, Stream, Workload, reading
+from slicemill_lab.bench.files.workload import FileWorkload, WorkloadQuery, WorkloadStream, reading
 from slicemill_lab.bench.inputs.bids import (
     COLUMNS,
     expected_counts,
@@ -29,7 +29,7 @@ from slicemill_lab.experiment import Result, Scale
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class IngestSizes:
     """Rows of a file, and files behind the first one."""
 
     rows_per_file: int
@@ -37,7 +37,7 @@ class Sizes:
     rounds: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(50_000, 4, 1), "full": Sizes(100_000, 20, 3)}
+SIZES: Mapping[Scale, IngestSizes] = {"small": IngestSizes(50_000, 4, 1), "full": IngestSizes(100_000, 20, 3)}
 
 
 def run(scale: Scale) -> Result:
@@ -46,7 +46,7 @@ def run(scale: Scale) -> Result:
         return compare(Path(name), programs, sizes)
 
 
-def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
+def compare(folder: Path, programs: ExitStack, sizes: IngestSizes) -> Result:
     paths = write_bids(folder / "bids", 1 + sizes.files, sizes.rows_per_file)
     one, many = (filters(paths, conditions) for conditions in (one_condition(), many_conditions()))
     warm_one, warm_many = (filters(paths[:2], each) for each in (one_condition(), many_conditions()))
@@ -69,15 +69,15 @@ def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
     return Result(claims, figures)
 
 
-def filters(paths: Sequence[Path], conditions: Sequence[str]) -> Workload:
+def filters(paths: Sequence[Path], conditions: Sequence[str]) -> FileWorkload:
     first, expected = expected_counts(paths[:1], conditions), expected_counts(paths, conditions)
     selects = [f"SELECT {', '.join(COLUMNS)} FROM bid WHERE {condition}" for condition in conditions]
     queries = [
-        Query({"esl": select, "spark": select, "flink": select}, before, after)
+        WorkloadQuery({"esl": select, "spark": select, "flink": select}, before, after)
         for select, before, after in zip(selects, first, expected, strict=True)
     ]
     name = "1 filter" if len(conditions) == 1 else f"{len(conditions)} filters"
-    return Workload(name, {"bid": Stream(COLUMNS, paths)}, queries, watermarks=False)
+    return FileWorkload(name, {"bid": WorkloadStream(COLUMNS, paths)}, queries, watermarks=False)
 
 
 BENCHMARK = Benchmark("Parquet files to filter results, beside Flink and Spark", run)

@@ -19,7 +19,7 @@ from slicemill.engine.state_view import slices_of
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison
-from slicemill_lab.bench.files.workload import Query, Stream, Workload, reading
+from slicemill_lab.bench.files.workload import FileWorkload, WorkloadQuery, WorkloadStream, reading
 from slicemill_lab.bench.inputs.join import COLUMNS, STREAMS, VALUES, Input, WindowedJoin, write_input
 from slicemill_lab.claims import at_most, timed
 from slicemill_lab.experiment import Result, Scale
@@ -30,7 +30,7 @@ MANY = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class JoinSizes:
     """Files of each stream behind the first one; Flink's many joins may get fewer."""
 
     rows_per_file: int
@@ -42,9 +42,9 @@ class Sizes:
     longest_s: float = 80
 
 
-SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(10_000, 4, 2, 1, longest_s=20),
-    "full": Sizes(100_000, 10, 4, 3),
+SIZES: Mapping[Scale, JoinSizes] = {
+    "small": JoinSizes(10_000, 4, 2, 1, longest_s=20),
+    "full": JoinSizes(100_000, 10, 4, 3),
 }
 
 
@@ -54,7 +54,7 @@ def run(scale: Scale) -> Result:
         return compare(Path(name), programs, sizes)
 
 
-def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
+def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
     files, rows, keys = 1 + sizes.files, sizes.rows_per_file, sizes.keys
     usual = write_input(folder / "usual", files, rows, keys, ROWS_PER_S)
     sparse = write_input(folder / "sparse", files, rows, 10 * keys, ROWS_PER_S)
@@ -127,20 +127,22 @@ def joins(count: int, shortest_s: float, longest_s: float) -> list[WindowedJoin]
     ]
 
 
-def workload(files: Input, wanted: Sequence[WindowedJoin], name: str = "") -> Workload:
+def workload(files: Input, wanted: Sequence[WindowedJoin], name: str = "") -> FileWorkload:
     if not name:
         name = f"1 join, {wanted[0].window_s:g} s" if len(wanted) == 1 else f"{len(wanted)} joins"
-    streams = {stream: Stream(COLUMNS, paths) for stream, paths in zip(STREAMS, files.paths, strict=True)}
-    return Workload(name, streams, [query(join, files) for join in wanted])
+    streams = {
+        stream: WorkloadStream(COLUMNS, paths) for stream, paths in zip(STREAMS, files.paths, strict=True)
+    }
+    return FileWorkload(name, streams, [query(join, files) for join in wanted])
 
 
-def query(join: WindowedJoin, files: Input) -> Query:
+def query(join: WindowedJoin, files: Input) -> WorkloadQuery:
     """Pairs less than a window apart, of which the older one may be on either side."""
     ms = round(join.window_s * 1_000)
     selected = f" AND a.v < {join.below}" if join.below < VALUES else ""
     select = "SELECT a.k, a.v, b.v AS w FROM"
     spark, flink = (f"INTERVAL {ms} MILLISECONDS", f"INTERVAL '{ms / 1_000:.3f}' SECOND(3, 3)")
-    return Query(
+    return WorkloadQuery(
         {
             "esl": f"{select} a [RANGE {ms} MILLISECONDS], b [RANGE {ms} MILLISECONDS] "
             f"WHERE a.k = b.k{selected}",

@@ -22,7 +22,7 @@ from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.live import queries, systems
 from slicemill_lab.bench.live.flink import flink_python
 from slicemill_lab.bench.live.session import Times, Watched, watch
-from slicemill_lab.bench.live.systems import System
+from slicemill_lab.bench.live.systems import LiveSystem
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
@@ -32,7 +32,7 @@ QUICK = ("bids_in_euro", "highest_bid_so_far", "first_minute_bids", "activity", 
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class LatencySizes:
     """How long each system is watched, how often, and at which rates."""
 
     times: Times
@@ -41,14 +41,14 @@ class Sizes:
     rates: tuple[int, ...]
 
 
-SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(Times(5, 10), Times(15, 15, 10), 1, RATES),
-    "full": Sizes(Times(20, 30), Times(40, 30, 10), 3, RATES),
+SIZES: Mapping[Scale, LatencySizes] = {
+    "small": LatencySizes(Times(5, 10), Times(15, 15, 10), 1, RATES),
+    "full": LatencySizes(Times(20, 30), Times(40, 30, 10), 3, RATES),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LatencyCase:
     """A set of queries at a rate, and the best run of each system; `missing` says why one has none."""
 
     name: str
@@ -105,7 +105,7 @@ def run(scale: Scale) -> Result:
     return Result(_claims(one, thirteen), _figures([*one, *thirteen, *fifty]))
 
 
-def _claims(one: Sequence[Case], thirteen: Sequence[Case]) -> tuple[Claim, ...]:
+def _claims(one: Sequence[LatencyCase], thirteen: Sequence[LatencyCase]) -> tuple[Claim, ...]:
     claims = []
     for case in one:
         ours = case.best["slicemill"]
@@ -117,7 +117,7 @@ def _claims(one: Sequence[Case], thirteen: Sequence[Case]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _compared(case: Case, rival: str, bound: float) -> Claim:
+def _compared(case: LatencyCase, rival: str, bound: float) -> Claim:
     what = f"{case.name}, {case.rate}/s: p50 from sender to subscriber, slicemill / {rival}"
     ratio = case.ratio(rival)
     if ratio is None:
@@ -127,7 +127,7 @@ def _compared(case: Case, rival: str, bound: float) -> Claim:
     return timed(at_most(what, ratio, bound, f"{ours:g} ms, {theirs:g} ms"))
 
 
-def _figures(cases: Sequence[Case]) -> dict[str, Any]:
+def _figures(cases: Sequence[LatencyCase]) -> dict[str, Any]:
     goals = {"1 filter": "p50 25 ms", "13 queries": "p50 60 ms, p99 250 ms", "50 queries": "p50 120 ms"}
     return {
         "how": "from the sender's stamp, or from when a row was due, until another process has read the row; "
@@ -145,10 +145,12 @@ def _figures(cases: Sequence[Case]) -> dict[str, Any]:
 class LatencyBench:
     """The cases of the benchmark, each run in a folder of its own."""
 
-    def __init__(self, folder: Path, sizes: Sizes) -> None:
+    def __init__(self, folder: Path, sizes: LatencySizes) -> None:
         self._folder, self._sizes, self._runs = folder, sizes, 0
 
-    def case(self, name: str, rate: int, found: Sequence[System], missing: Mapping[str, str]) -> Case:
+    def case(
+        self, name: str, rate: int, found: Sequence[LiveSystem], missing: Mapping[str, str]
+    ) -> LatencyCase:
         """All systems in turns, and the best run of each."""
         runs: dict[str, list[Watched]] = {}
         for _ in range(self._sizes.rounds):
@@ -158,7 +160,7 @@ class LatencyBench:
                 folder = self._folder / f"run-{self._runs}"
                 runs.setdefault(system.name, []).append(watch(system, folder, rate, times))
         best = {system: min(each, key=lambda run: run.p50_ms) for system, each in runs.items()}
-        return Case(name, rate, best, missing)
+        return LatencyCase(name, rate, best, missing)
 
 
 BENCHMARK = Benchmark("Time from a sender to a subscriber, beside Spark's streaming and Flink", run)

@@ -23,7 +23,7 @@ from typing import Any
 import slicemill
 from slicemill.errors import SlicemillError
 from slicemill_lab.bench.benchmark import Benchmark
-from slicemill_lab.bench.inputs.many import STREAMS, Expected, make_batches, write_batch
+from slicemill_lab.bench.inputs.many import STREAMS, ExpectedOfMany, make_batches, write_batch
 from slicemill_lab.bench.inputs.query_sets import (
     filter_query,
     join_query,
@@ -40,13 +40,13 @@ _PATIENCE_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ManySizes:
     queries: int
     batches: int
 
 
 # The first batch and some warm ones, of which the best counts.
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(100, 3), "full": Sizes(1_000, 4)}
+SIZES: Mapping[Scale, ManySizes] = {"small": ManySizes(100, 3), "full": ManySizes(1_000, 4)}
 
 
 def run(scale: Scale) -> Result:
@@ -96,7 +96,7 @@ def _figures(side: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def job(folder: Path, sizes: Sizes) -> dict[str, Any]:
+def job(folder: Path, sizes: ManySizes) -> dict[str, Any]:
     """The script, files and expected results, for one side."""
     queries = mixed_queries(sizes.queries, KINDS)
     batches = make_batches(sizes.batches)
@@ -111,7 +111,7 @@ def job(folder: Path, sizes: Sizes) -> dict[str, Any]:
     more = sizes.queries // len(KINDS) + 1
     made = []
     for number, batch in enumerate(batches):
-        expected = Expected(batches[: number + 1])
+        expected = ExpectedOfMany(batches[: number + 1])
         files = write_batch(batch, folder / f"batch-{number}")
         made.append(
             {
@@ -129,7 +129,7 @@ def job(folder: Path, sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def _side(folder: Path, source: Path, sizes: Sizes) -> dict[str, Any]:
+def _side(folder: Path, source: Path, sizes: ManySizes) -> dict[str, Any]:
     """Run a version of slicemill, whose packages are in `source`."""
     folder.mkdir(parents=True)
     file = folder / "job.json"

@@ -44,7 +44,7 @@ _CHECKED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class OverSizes:
     """Files after the first one, which starts a query; fewer for one partition, where Spark takes long."""
 
     rows_per_file: int
@@ -54,14 +54,14 @@ class Sizes:
     window_rows: Sequence[int] = WINDOW_ROWS
 
 
-SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(100_000, 10, 2),
-    "full": Sizes(100_000, 40, 10),
+SIZES: Mapping[Scale, OverSizes] = {
+    "small": OverSizes(100_000, 10, 2),
+    "full": OverSizes(100_000, 40, 10),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class OverEvents:
     """The input as NumPy has it."""
 
     ts: NDArray[np.int64]
@@ -69,13 +69,13 @@ class Events:
     v: NDArray[np.float64]
 
     @staticmethod
-    def random(rows: int) -> Events:
+    def random(rows: int) -> OverEvents:
         rng = np.random.default_rng(7)
         values = np.round(rng.gamma(2.0, 50.0, rows), 2)
-        return Events(np.arange(rows) * STEP_US, rng.integers(0, KEYS, rows), values)
+        return OverEvents(np.arange(rows) * STEP_US, rng.integers(0, KEYS, rows), values)
 
-    def between(self, first: int, last: int) -> Events:
-        return Events(self.ts[first:last], self.k[first:last], self.v[first:last])
+    def between(self, first: int, last: int) -> OverEvents:
+        return OverEvents(self.ts[first:last], self.k[first:last], self.v[first:last])
 
     def write(self, folder: Path, rows_per_file: int) -> list[Path]:
         ts = pa.array(self.ts, pa.timestamp("us", tz="UTC"))
@@ -99,7 +99,7 @@ def query(window_us: int, partitioned: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class OverRun:
     rows: int
     usage: Usage
     wrong_rows: int = 0
@@ -116,15 +116,15 @@ class Run:
 class OverBench:
     """The parts of the benchmark, in a session and a folder of their own."""
 
-    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, sizes: OverSizes) -> None:
         self._spark = spark
         self._folder = folder
         self._sizes = sizes
         self._runs = 0
-        self.events = Events.random(sizes.rows_per_file * (sizes.files + 1))
+        self.events = OverEvents.random(sizes.rows_per_file * (sizes.files + 1))
         self.paths = self.events.write(folder / "events", sizes.rows_per_file)
 
-    def mill(self, window_us: int, partitioned: bool, files: int) -> Run:
+    def mill(self, window_us: int, partitioned: bool, files: int) -> OverRun:
         """The first file starts the query; so many others are measured."""
         self._runs += 1
         home = self._folder / f"run-{self._runs}"
@@ -135,29 +135,29 @@ class OverBench:
         usage, found = run_query(self._spark, home, STREAM, means, paths, batch, counts)
         total = float(np.sum(found.column("mean").to_numpy()))
         expected = self.events.between(0, per_file * len(paths)).sum_of_averages(window_us, partitioned)
-        return Run(
+        return OverRun(
             per_file * files,
             usage,
             abs(found.num_rows - per_file * len(paths)),
             abs(total - expected) / expected,
         )
 
-    def rival(self, window_us: int, partitioned: bool, files: int) -> Run:
+    def rival(self, window_us: int, partitioned: bool, files: int) -> OverRun:
         """Spark's batch window function over the files that are measured, into a sink that drops all."""
         rows = files * self._sizes.rows_per_file
         result = self._by_spark(window_us, partitioned, rows)
         with own_settings(self._spark), measured() as usage:
             result.write.format("noop").mode("overwrite").save()
-        return Run(rows, usage)
+        return OverRun(rows, usage)
 
-    def rival_checked(self, window_us: int, partitioned: bool) -> Run:
+    def rival_checked(self, window_us: int, partitioned: bool) -> OverRun:
         """The same over some rows, with its results counted and summed."""
         start, rows = self._sizes.rows_per_file, min(_CHECKED, self._sizes.rows_per_file)
         with measured() as usage:
             found = self._by_spark(window_us, partitioned, rows).selectExpr("count(*)", "sum(mean)").head()
         assert found is not None
         expected = self.events.between(start, start + rows).sum_of_averages(window_us, partitioned)
-        return Run(rows, usage, abs(found[0] - rows), abs(found[1] - expected) / expected)
+        return OverRun(rows, usage, abs(found[0] - rows), abs(found[1] - expected) / expected)
 
     def _by_spark(self, window_us: int, partitioned: bool, rows: int) -> DataFrame:
         """Over so many rows after the first file."""
@@ -182,7 +182,7 @@ def run(scale: Scale) -> Result:
             spark.stop()
 
 
-def measure(bench: OverBench, sizes: Sizes) -> Result:
+def measure(bench: OverBench, sizes: OverSizes) -> Result:
     middle = sizes.window_rows[1]
     parts = {True: sizes.files, False: sizes.files_of_one_partition}
     bench.mill(middle * STEP_US, False, 1)

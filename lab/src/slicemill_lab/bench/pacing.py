@@ -23,7 +23,7 @@ RATE = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class PacingSizes:
     warm_s: float
     busy_s: float
     settling_s: float
@@ -31,7 +31,10 @@ class Sizes:
 
 
 # The JVM compiles what it runs often for some time after it began.
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(20, 20, 5, 20), "full": Sizes(60, 60, 10, 60)}
+SIZES: Mapping[Scale, PacingSizes] = {
+    "small": PacingSizes(20, 20, 5, 20),
+    "full": PacingSizes(60, 60, 10, 60),
+}
 
 
 def run(scale: Scale) -> Result:

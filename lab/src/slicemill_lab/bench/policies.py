@@ -62,12 +62,12 @@ _BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class PolicySizes:
     rows: int  # of a group
     groups: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(5_000, 6), "full": Sizes(10_000, 40)}
+SIZES: Mapping[Scale, PolicySizes] = {"small": PolicySizes(5_000, 6), "full": PolicySizes(10_000, 40)}
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Deliveries:
 
 
 @dataclass(slots=True)
-class Felt:
+class PolicyMeasure:
     """What users felt under one policy, in one run or several."""
 
     response: Summary = field(default_factory=Summary)
@@ -99,7 +99,7 @@ class Felt:
     busy: Summary = field(default_factory=Summary)
     decision: Summary = field(default_factory=Summary)
 
-    def merge(self, other: Felt) -> None:
+    def merge(self, other: PolicyMeasure) -> None:
         for one in fields(self):
             getattr(self, one.name).merge(getattr(other, one.name))
 
@@ -129,7 +129,7 @@ def run(scale: Scale) -> Result:
 
 
 def _result(bench: PolicyBench) -> Result:
-    felt = {name: Felt() for name in POLICIES}
+    felt = {name: PolicyMeasure() for name in POLICIES}
     first: dict[str, pa.Table] = {}
     different = set()
     order = list(POLICIES)
@@ -169,7 +169,7 @@ def _least(measured: Mapping[str, float]) -> str:
 class PolicyBench:
     """Measures what units cost, records arrivals that load them, and replays those under each policy."""
 
-    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes, count: int = QUERIES) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, sizes: PolicySizes, count: int = QUERIES) -> None:
         self.sizes = sizes
         self._spark = spark
         self._folder = folder
@@ -208,7 +208,7 @@ class PolicyBench:
             for query, known in self._known.items()
         }
 
-    def under(self, policy: str) -> tuple[Felt, dict[str, pa.Table]]:
+    def under(self, policy: str) -> tuple[PolicyMeasure, dict[str, pa.Table]]:
         """One turn of a policy: what was felt, and the queries' rows."""
         deliveries = Deliveries()
         with self._mill(f"turn-{next(self._turns)}", policy) as mill:
@@ -230,8 +230,8 @@ class PolicyBench:
             felt.decision.merge(mill.dispatcher.decisions)
             return felt, results
 
-    def _felt(self, deliveries: Deliveries, came: Floats) -> Felt:
-        felt, stale = Felt(), []
+    def _felt(self, deliveries: Deliveries, came: Floats) -> PolicyMeasure:
+        felt, stale = PolicyMeasure(), []
         costs = self.costs()
         for name, found in deliveries.found.items():
             epochs, counts, at = (np.array(column) for column in zip(*found, strict=True))

@@ -41,18 +41,21 @@ SEED = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ShedSizes:
     rows: int  # of a group
     calm: int  # groups
     overload: int
     settling: int  # groups of an overload that do not count: a controller has to see it first
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(4_000, 12, 40, 10), "full": Sizes(4_000, 60, 240, 40)}
+SIZES: Mapping[Scale, ShedSizes] = {
+    "small": ShedSizes(4_000, 12, 40, 10),
+    "full": ShedSizes(4_000, 60, 240, 40),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class ShedMeasure:
     """Response times of all results, in seconds, and what was dropped."""
 
     responses: Floats
@@ -108,7 +111,7 @@ def _overloaded(bench: ShedBench) -> tuple[dict[str, Any], float]:
 class ShedBench:
     """Measures what a group of rows costs, and lets groups arrive at a steady pace."""
 
-    def __init__(self, spark: SparkSession, folder: Path, sizes: Sizes) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, sizes: ShedSizes) -> None:
         self.sizes = sizes
         self._spark = spark
         self._folder = folder
@@ -138,7 +141,7 @@ class ShedBench:
                 mill.dispatcher.run_all()
             return learned(mill)
 
-    def under(self, name: str, gap_s: float, groups: int, lag_s: float | None = None) -> Felt:
+    def under(self, name: str, gap_s: float, groups: int, lag_s: float | None = None) -> ShedMeasure:
         deliveries = Deliveries()
         with self._mill(name, lag_s) as mill:
             teach(mill, self._known)
@@ -158,7 +161,7 @@ class ShedBench:
             if epoch >= first
         ]
         counted = [shed for shed in sheds if shed is not None]
-        return Felt(
+        return ShedMeasure(
             np.concatenate(responses),
             sum(shed.arrived for shed in counted),
             sum(shed.dropped for shed in counted),

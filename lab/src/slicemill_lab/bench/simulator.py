@@ -16,7 +16,7 @@ from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
 from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.rows import Row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.charts.charts import Objective, Path, Stage
@@ -101,7 +101,7 @@ def _select(name: str, producer: str) -> OperatorSpec:
 def _path(strategy: Strategy) -> Engine:
     names = ["S", "a", "b", "c", "d"]
     operators: list[Spec] = [_select(after, before) for before, after in pairwise(names)]
-    engine = Engine([SourceSpec("S"), *operators, SinkSpec("out", "d", keep=False)], strategy=strategy)
+    engine = Engine([ScheduledSource("S"), *operators, SinkSpec("out", "d", keep=False)], strategy=strategy)
     engine.feed("S", _bursts(4 * BURST))
     return engine
 
@@ -109,13 +109,13 @@ def _path(strategy: Strategy) -> Engine:
 def _fork() -> Engine:
     branches: list[Spec] = [_select("b", "a"), _select("c", "a"), _select("d", "a")]
     sinks: list[Spec] = [SinkSpec(f"{name} out", name, keep=False) for name in ("b", "c", "d")]
-    engine = Engine([SourceSpec("S"), _select("a", "S"), *branches, *sinks])
+    engine = Engine([ScheduledSource("S"), _select("a", "S"), *branches, *sinks])
     engine.feed("S", _bursts(4 * BURST))
     return engine
 
 
 def _union() -> Engine:
-    nodes: list[Spec] = [SourceSpec("S"), SourceSpec("T"), _select("a", "S"), _select("b", "T")]
+    nodes: list[Spec] = [ScheduledSource("S"), ScheduledSource("T"), _select("a", "S"), _select("b", "T")]
     union = OperatorSpec("u", Union(), ("a", "b"), fixed(1))
     engine = Engine([*nodes, union, _select("c", "u"), SinkSpec("out", "c", keep=False)])
     engine.feed("S", _bursts(4 * BURST))

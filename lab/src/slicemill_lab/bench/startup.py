@@ -40,13 +40,13 @@ print("done", flush=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class StartupSizes:
     cold_runs: int
     warm_runs: int
     checks: int
 
 
-SIZES: Mapping[Scale, Sizes] = {"small": Sizes(1, 2, 5), "full": Sizes(3, 3, 10)}
+SIZES: Mapping[Scale, StartupSizes] = {"small": StartupSizes(1, 2, 5), "full": StartupSizes(3, 3, 10)}
 
 
 def run(scale: Scale) -> Result:

@@ -152,18 +152,18 @@ def _in_esl(name: str, window: Window | None) -> Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AggregateCase:
     what: str
     esl: Side
     by_hand: Side
 
 
-def cases() -> list[Case]:
+def cases() -> list[AggregateCase]:
     rows = Window(FrameUnit.ROWS, WINDOW - 1)
     return [
-        Case("decayed average, GROUP BY", _in_esl("decayed", None), _by_hand_decayed),
-        Case(f"average over {WINDOW} rows, with EXPIRE", _in_esl("average", rows), _by_hand_average),
-        Case(f"highest of {WINDOW} rows, with DELETE", _in_esl("highest", rows), _by_hand_highest),
+        AggregateCase("decayed average, GROUP BY", _in_esl("decayed", None), _by_hand_decayed),
+        AggregateCase(f"average over {WINDOW} rows, with EXPIRE", _in_esl("average", rows), _by_hand_average),
+        AggregateCase(f"highest of {WINDOW} rows, with DELETE", _in_esl("highest", rows), _by_hand_highest),
     ]
 
 
@@ -199,7 +199,7 @@ def run(scale: Scale) -> Result:
     return Result(tuple(claims), figures)
 
 
-def measure(case: Case, data: list[Columns], rounds: int) -> Mapping[str, float]:
+def measure(case: AggregateCase, data: list[Columns], rounds: int) -> Mapping[str, float]:
     """The CPU seconds of the best round of each side; a round goes on with the state of the one before."""
     sides = {"esl": case.esl(), "by hand": case.by_hand()}
     answers = {side: np.concatenate([take(columns) for columns in data]) for side, take in sides.items()}

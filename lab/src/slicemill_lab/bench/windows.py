@@ -26,8 +26,8 @@ from slicemill.connectors.follow import Follower
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison, Phase, tell
-from slicemill_lab.bench.files.workload import Query, Stream, Workload, reading
-from slicemill_lab.bench.inputs.events import EVENTS_PER_S, FIRST_S, KEYS, SCHEMA, Expected, write_events
+from slicemill_lab.bench.files.workload import FileWorkload, WorkloadQuery, WorkloadStream, reading
+from slicemill_lab.bench.inputs.events import EVENTS_PER_S, FIRST_S, KEYS, SCHEMA, ExpectedMeans, write_events
 from slicemill_lab.bench.measuring.panes_kept import entries_kept
 from slicemill_lab.bench.measuring.process_tree import Usage
 from slicemill_lab.bench.rivals.bare_numba import BareWindows
@@ -41,7 +41,7 @@ NUMBA = "bare Numba"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class WindowSizes:
     """Rows of a file, and files behind the first one; Flink's 64 windows may get fewer."""
 
     rows_per_file: int
@@ -50,9 +50,9 @@ class Sizes:
     rounds: int
 
 
-SIZES: Mapping[Scale, Sizes] = {
-    "small": Sizes(20_000, 4, 2, 1),
-    "full": Sizes(100_000, 10, 10, 3),
+SIZES: Mapping[Scale, WindowSizes] = {
+    "small": WindowSizes(20_000, 4, 2, 1),
+    "full": WindowSizes(100_000, 10, 10, 3),
 }
 
 
@@ -62,7 +62,7 @@ def run(scale: Scale) -> Result:
         return compare(Path(name), programs, sizes)
 
 
-def compare(folder: Path, programs: ExitStack, sizes: Sizes) -> Result:
+def compare(folder: Path, programs: ExitStack, sizes: WindowSizes) -> Result:
     paths = write_events(folder / "events", 1 + sizes.files, sizes.rows_per_file)
     fewer = paths[: 1 + sizes.files_for_flinks_many]
     one, eight, many = (windows(paths, ranges) for ranges in (ONE, EIGHT, MANY))
@@ -106,11 +106,11 @@ def _times_numba(comparison: Comparison, workload: str, system: str) -> Claim:
     return timed(at_most(what, ours.cpu_s / bare.cpu_s, 5, f"{ours.cpu_s:.3f} s, {bare.cpu_s:.3f} s"))
 
 
-def windows(paths: Sequence[Path], ranges: Sequence[int], name: str = "") -> Workload:
+def windows(paths: Sequence[Path], ranges: Sequence[int], name: str = "") -> FileWorkload:
     columns = dict(declared.split() for declared in SCHEMA.split(", "))
-    first, all_of_them = Expected(paths[:1]), Expected(paths)
+    first, all_of_them = ExpectedMeans(paths[:1]), ExpectedMeans(paths)
     queries = [
-        Query(
+        WorkloadQuery(
             {
                 "esl": "SELECT k, avg(v) AS mean, window_end() AS e "
                 f"FROM event [RANGE {range_s} SECONDS SLIDE 1 SECOND] GROUP BY k",
@@ -126,12 +126,12 @@ def windows(paths: Sequence[Path], ranges: Sequence[int], name: str = "") -> Wor
         for range_s in ranges
     ]
     name = name or ("1 window" if len(ranges) == 1 else f"{len(ranges)} windows")
-    return Workload(name, {"event": Stream(columns, paths)}, queries)
+    return FileWorkload(name, {"event": WorkloadStream(columns, paths)}, queries)
 
 
 def differences(paths: Sequence[Path], ranges: Sequence[int]) -> Callable[[Path], int]:
     """Looks at the results in a home: how many are not NumPy's."""
-    expected = Expected(paths)
+    expected = ExpectedMeans(paths)
 
     def check(home: Path) -> int:
         tables: dict[str, list[pa.Table]] = {f"q{number}": [] for number in range(len(ranges))}
@@ -147,7 +147,7 @@ def differences(paths: Sequence[Path], ranges: Sequence[int]) -> Callable[[Path]
 
 def bare_numba(paths: Sequence[Path], ranges: Sequence[int]) -> Phase:
     """After the first file, in this process."""
-    expected = Expected(paths)
+    expected = ExpectedMeans(paths)
     bare = BareWindows(ranges, KEYS, FIRST_S, expected.seconds)
     bare.take(paths[:1])
     first = sum(bare.count(range_s) for range_s in ranges)
@@ -157,7 +157,7 @@ def bare_numba(paths: Sequence[Path], ranges: Sequence[int]) -> Phase:
     wrong = sum(expected.differences(range_s, pa.concat_tables(bare.results[range_s])) for range_s in ranges)
     results = sum(bare.count(range_s) for range_s in ranges) - first
     tell(f"{NUMBA}: {cpu_s:.3f} CPU s")
-    rows = Stream({}, paths).rows
+    rows = WorkloadStream({}, paths).rows
     usage = Usage(cpu_s, wall_s, psutil.Process().memory_info().rss, {"python": cpu_s})
     return Phase(rows, results, wrong, usage, load)
 

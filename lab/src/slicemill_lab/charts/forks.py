@@ -15,7 +15,7 @@ from slicemill_lab.charts.partition import partition
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ForkNode:
     """An operator of an out-tree with the operators and sinks that read its output.
 
     `sinks` has the user's weight of each output it delivers itself (M4); 1 where there is none.
@@ -24,7 +24,7 @@ class Node:
     name: str
     time: Number
     selectivity: Number = 1
-    consumers: tuple[Node, ...] = ()
+    consumers: tuple[ForkNode, ...] = ()
     sinks: tuple[Number, ...] = ()
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class ForkPartition:
     """Operators to run depth first as one unit, in this order; figures per tuple in the tree's input.
 
     `drop` is the weighted number of outputs.
@@ -47,20 +47,20 @@ class Partition:
     time: Number
     drop: Number
 
-    def scaled(self, factor: Number) -> Partition:
+    def scaled(self, factor: Number) -> ForkPartition:
         """The same partition for `factor` tuples; its slope stays."""
-        return Partition(self.members, self.time * factor, self.drop * factor)
+        return ForkPartition(self.members, self.time * factor, self.drop * factor)
 
 
-def fork_partitions(node: Node) -> list[Partition]:
+def fork_partitions(node: ForkNode) -> list[ForkPartition]:
     """The tree's partitions, steepest first; the first one holds the node itself."""
     below = [
         part.scaled(node.selectivity) for consumer in node.consumers for part in fork_partitions(consumer)
     ]
-    own = Partition((node.name,), node.time, node.selectivity * sum(node.sinks))
+    own = ForkPartition((node.name,), node.time, node.selectivity * sum(node.sinks))
     pieces = [own, *steepest_first(below)]
     return [
-        Partition(
+        ForkPartition(
             tuple(name for piece in pieces[segment.start : segment.stop] for name in piece.members),
             segment.time,
             segment.drop,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slicemill_lab.charts.forks import Node, fork_partitions
+from slicemill_lab.charts.forks import ForkNode, fork_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class SharedSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class SharedTree:
     """Segments that run at once with the shared operator, by position, and the priority they give it."""
 
     members: tuple[int, ...]
@@ -37,16 +37,16 @@ def best_single(segments: Sequence[SharedSegment]) -> float:
     return max(segment.weight / segment.cost for segment in segments)
 
 
-def defining_tree(segments: Sequence[SharedSegment], shared_cost: float) -> Tree:
+def defining_tree(segments: Sequence[SharedSegment], shared_cost: float) -> SharedTree:
     """The subset of segments with the greatest priority (PDT).
 
     A segment belongs to it if what is left of it has a greater priority than the tree without it (A6): that
     is where a fork is cut, so that the branches which raise its mean rate stay with it.
     """
     rests = [
-        Node(str(place), segment.cost - shared_cost, segment.weight, sinks=(1,))
+        ForkNode(str(place), segment.cost - shared_cost, segment.weight, sinks=(1,))
         for place, segment in enumerate(segments)
     ]
-    with_shared = fork_partitions(Node("shared", shared_cost, consumers=tuple(rests)))[0]
+    with_shared = fork_partitions(ForkNode("shared", shared_cost, consumers=tuple(rests)))[0]
     members = tuple(int(name) for name in with_shared.members[1:])
-    return Tree(members, set_priority([segments[member] for member in members], shared_cost))
+    return SharedTree(members, set_priority([segments[member] for member in members], shared_cost))

@@ -14,7 +14,7 @@ from typing import Literal
 from slicemill_lab.charts.charts import Objective, Path, chart, merged
 from slicemill_lab.charts.partition import chain
 from slicemill_lab.charts.segments import derive
-from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.policy import SimulatedUnit
 
 Level = Literal["query", "operator", "chain"]
 
@@ -33,7 +33,7 @@ class Cut:
     """The units of a set of paths, and where each lies; both in the same order."""
 
     objective: Objective
-    units: tuple[Unit, ...]
+    units: tuple[SimulatedUnit, ...]
     spans: tuple[Span, ...]
 
 
@@ -45,10 +45,10 @@ def cut(paths: Sequence[Path], level: Level, objective: Objective) -> Cut:
     return Cut(objective, tuple(_unit(paths[span.path], span, objective) for span in spans), spans)
 
 
-def _unit(path: Path, span: Span, objective: Objective) -> Unit:
+def _unit(path: Path, span: Span, objective: Objective) -> SimulatedUnit:
     stages = path.stages[span.start : span.stop]
     delivers = span.stop == len(path.stages)
-    return Unit(
+    return SimulatedUnit(
         name=f"{path.name}:{'+'.join(stage.name for stage in stages)}",
         piece=merged(chart(stages, objective, delivers=delivers, weight=path.weight)),
         segment=derive(path.stages)[span.start],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
-from slicemill_lab.mill.graphs import E3_RATES, E7_RATES, Rates, Run, sweep
+from slicemill_lab.mill.graphs import E3_RATES, E7_RATES, GraphRun, Rates, sweep
 from slicemill_lab.plotting import Curve, curve, draw_curves
 
 ETS_RATES: Mapping[Scale, tuple[float, ...]] = {"small": (1, 10, 100, 500), "full": (1, 10, 100, 500, 1000)}
@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
 )
 
 
-def _claims(rates: Rates, ets_rates: tuple[float, ...], lines: Mapping[str, list[Run]]) -> list[Claim]:
+def _claims(rates: Rates, ets_rates: tuple[float, ...], lines: Mapping[str, list[GraphRun]]) -> list[Claim]:
     a, c, d = (lines[name][0].mean_latency_ms for name in ("A no ETS", "C on-demand ETS", "D latent"))
     b = [line.mean_latency_ms for line in lines["B periodic ETS"]]
     falling = {f"{rate:g}/s": value for rate, value in zip(ets_rates, b, strict=True)}

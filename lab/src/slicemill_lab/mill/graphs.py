@@ -12,17 +12,17 @@ from functools import cache
 from itertools import pairwise
 from random import Random
 
-from slicemill.reference.costs import Cost
+from slicemill.reference.costs import StepCost
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.nos import Strategy
-from slicemill.reference.operators.stateless import Project, Select, Union
-from slicemill.reference.sources import Arrival, SourceSpec
+from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.rows import Row, Timed
 
 SECOND_US = 1_000_000
-STEP = Cost(data_us=10, time_us=5)
+STEP = StepCost(data_us=10, time_us=5)
 PASSING = 0.95
 
 
@@ -42,7 +42,7 @@ E7_RATES = Rates(50, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class GraphRun:
     """What one run of the union query showed."""
 
     mean_latency_ms: float
@@ -95,8 +95,8 @@ def union_query(
 ) -> Engine:
     """The union of two streams behind selections (E3)."""
     nodes: list[Spec] = [
-        SourceSpec("busy", kind),
-        SourceSpec("sparse", kind),
+        ScheduledSource("busy", kind),
+        ScheduledSource("sparse", kind),
         selection("σ busy", "busy"),
         selection("σ sparse", "sparse"),
         OperatorSpec("union", Union(), ("σ busy", "σ sparse"), STEP),
@@ -109,7 +109,7 @@ def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation
     """Three streams, two unions and a slide aggregate, with `fillers` projections after each union (X11)."""
     nodes: list[Spec] = []
     for number in (1, 2, 3):
-        nodes += [SourceSpec(f"S{number}"), selection(f"σ{number}", f"S{number}")]
+        nodes += [ScheduledSource(f"S{number}"), selection(f"σ{number}", f"S{number}")]
     nodes.append(OperatorSpec("U1", Union(), ("σ1", "σ2"), STEP))
     nodes += _projections("π", "U1", fillers)
     nodes.append(OperatorSpec("Σ", SlideSum(slide), (f"π{fillers}" if fillers else "U1",), STEP))
@@ -119,14 +119,14 @@ def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation
     return Engine(nodes, ets=ets, propagation=propagation, seed=seed)
 
 
-def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> Run:
+def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> GraphRun:
     """Feed the union query and measure it; the arrivals depend on rates and seed alone."""
     until_us = round(seconds * SECOND_US)
     engine.feed("busy", poisson(Random(f"busy {seed}"), rates.busy, until_us))
     engine.feed("sparse", poisson(Random(f"sparse {seed}"), rates.sparse, until_us))
     engine.run_until(until_us)
     metrics = engine.metrics()
-    return Run(
+    return GraphRun(
         mean_latency_ms=metrics.latency["out"].mean_us / 1000,
         idle_percent=100 * metrics.idle_share.get("union", 0.0),
         peak_items=metrics.peak_items,
@@ -134,7 +134,7 @@ def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> Run:
 
 
 @cache
-def sweep(rates: Rates, ets_rates: tuple[float, ...], seed: int, seconds: float) -> dict[str, list[Run]]:
+def sweep(rates: Rates, ets_rates: tuple[float, ...], seed: int, seconds: float) -> dict[str, list[GraphRun]]:
     """Lines A no ETS, B periodic at each rate, C on demand, D latent (E5-E7); A, C and D have one run."""
     periodic = [Periodic(round(SECOND_US / rate), ("sparse",)) for rate in ets_rates]
     return {
@@ -152,5 +152,6 @@ def _passes(row: Row) -> bool:
 def _projections(name: str, producer: str, count: int) -> list[Spec]:
     names = [producer, *(f"{name}{number}" for number in range(1, count + 1))]
     return [
-        OperatorSpec(after, Project(lambda row: row), (before,), STEP) for before, after in pairwise(names)
+        OperatorSpec(after, ProjectOperator(lambda row: row), (before,), STEP)
+        for before, after in pairwise(names)
     ]

@@ -27,8 +27,8 @@ from slicemill.aggregate.inwindow import Inwindow
 from slicemill.aggregate.windows import Strategy, strategy_of
 from slicemill.esl import bind
 from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregate
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregate
+from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves
@@ -50,15 +50,15 @@ def defined(esl: str, name: str) -> RowAggregate:
     return resolve_aggregate(name, bind(esl).catalog)
 
 
-def over_rows(definition: RowAggregate, window: int, slide: int | None = None) -> WindowAggregate:
+def over_rows(definition: RowAggregate, window: int, slide: int | None = None) -> WindowAggregateOperator:
     """`agg(row) OVER (ROWS window - 1 PRECEDING [SLIDE slide])`."""
     call = RowCall(definition, lambda row: row)
-    return WindowAggregate([FramedCall(call, WindowFrame("ROWS", window - 1, slide))])
+    return WindowAggregateOperator([FramedCall(call, WindowFrame("ROWS", window - 1, slide))])
 
 
-def over_all(definition: RowAggregate) -> GroupAggregate:
+def over_all(definition: RowAggregate) -> GroupAggregateOperator:
     """`SELECT agg(row)` over the bare stream."""
-    return GroupAggregate([RowCall(definition, lambda row: row)])
+    return GroupAggregateOperator([RowCall(definition, lambda row: row)])
 
 
 def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:

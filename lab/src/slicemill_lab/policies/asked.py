@@ -15,7 +15,7 @@ from slicemill.scheduling.arrays import Floats, Ints
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import ranked
 from slicemill.scheduling.policies.policy_registry import Policy
-from slicemill_lab.policies.policy import LEAST_WAIT, Queue, Unit
+from slicemill_lab.policies.policy import LEAST_WAIT, Queue, SimulatedUnit
 
 
 class Figures(NamedTuple):
@@ -32,7 +32,7 @@ class AskedPolicy:
 
     __slots__ = ("_ran", "figures", "policy")
 
-    def __init__(self, policy: Policy, units: Sequence[Unit]) -> None:
+    def __init__(self, policy: Policy, units: Sequence[SimulatedUnit]) -> None:
         self.policy = policy
         segments = [unit.segment for unit in units]
         self.figures = Figures(

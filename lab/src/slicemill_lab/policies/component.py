@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicemill_lab.charts.charts import slope
-from slicemill_lab.policies.policy import ByPriority, Unit, static_priority
+from slicemill_lab.policies.policy import ByPriority, SimulatedUnit, static_priority
 
 
-def component(units: Sequence[Unit]) -> ByPriority:
+def component(units: Sequence[SimulatedUnit]) -> ByPriority:
     """Ranks units by the slope of their chart, where the user's weights are already in."""
     return static_priority([float(slope(unit.piece)) for unit in units])

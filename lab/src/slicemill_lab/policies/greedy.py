@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from slicemill_lab.policies.policy import Queue, Unit
+from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 _HEAD_SLOPE = attrgetter("head_slope")
 
@@ -23,6 +23,6 @@ class Greedy:
         return max(ready, key=_HEAD_SLOPE).unit
 
 
-def greedy(units: Sequence[Unit]) -> Greedy:  # noqa: ARG001
+def greedy(units: Sequence[SimulatedUnit]) -> Greedy:  # noqa: ARG001
     """The same for any units: it needs no mean figures."""
     return Greedy()

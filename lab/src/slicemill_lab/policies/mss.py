@@ -13,7 +13,7 @@ import numpy as np
 
 from slicemill_lab.charts.charts import Sloped, slope
 from slicemill_lab.charts.partition import partition
-from slicemill_lab.policies.policy import Queue, Unit
+from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
@@ -64,7 +64,7 @@ class MaximumSlopeSegment:
         return line.slope * weight, self.expected[unit] if self.expected else 0.0
 
 
-def mss(units: Sequence[Unit]) -> MaximumSlopeSegment:  # noqa: ARG001
+def mss(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:  # noqa: ARG001
     """The same for any units: it needs no mean figures."""
     return MaximumSlopeSegment()
 

@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
-from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.policy import SimulatedUnit
 
 
-def hr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
+def hr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
     """The highest rate, for units whose charts count results."""
     return MaximumSlopeSegment(expected=_static("hr", units))
 
 
-def hnr_oracle(units: Sequence[Unit]) -> MaximumSlopeSegment:
+def hnr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
     """The highest normalised rate."""
     weights = tuple(1 / float(unit.segment.ideal_time) for unit in units)
     return MaximumSlopeSegment(weights, _static("hnr", units))
 
 
-def _static(name: str, units: Sequence[Unit]) -> tuple[float, ...]:
+def _static(name: str, units: Sequence[SimulatedUnit]) -> tuple[float, ...]:
     return tuple(AskedPolicy(POLICIES[name], units).by_wait()[0].tolist())

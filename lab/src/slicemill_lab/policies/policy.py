@@ -19,7 +19,7 @@ LEAST_WAIT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SimulatedUnit:
     """What is known in advance of a thing that can be run, by mean figures."""
 
     name: str

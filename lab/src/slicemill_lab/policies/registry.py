@@ -17,7 +17,7 @@ from slicemill_lab.policies.component import component
 from slicemill_lab.policies.greedy import greedy
 from slicemill_lab.policies.mss import mss
 from slicemill_lab.policies.oracle import hnr_oracle, hr_oracle
-from slicemill_lab.policies.policy import TupleChooser, Unit
+from slicemill_lab.policies.policy import SimulatedUnit, TupleChooser
 from slicemill_lab.policies.round_robin import round_robin
 from slicemill_lab.policies.time_slices import time_slices
 
@@ -48,14 +48,14 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def make(name: str, units: Sequence[Unit], **options: float) -> TupleChooser:
+def make(name: str, units: Sequence[SimulatedUnit], **options: float) -> TupleChooser:
     """A fresh chooser for these units; options are its own, such as `quantum` of `rr-k`."""
     if name in SIMULATED:
         return SIMULATED[name](units, **options)
     return asked(name, units, **options)
 
 
-def asked(name: str, units: Sequence[Unit], *, beta: float | None = None) -> AskedPolicy:
+def asked(name: str, units: Sequence[SimulatedUnit], *, beta: float | None = None) -> AskedPolicy:
     """One of the product's policies, for these units."""
     if name not in policy_registry.POLICIES:
         hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicemill_lab.charts.charts import slope
-from slicemill_lab.policies.policy import Queue, Unit
+from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 class RoundRobin:
@@ -31,7 +31,7 @@ class RoundRobin:
         return unit
 
 
-def round_robin(units: Sequence[Unit], quantum: int = 1) -> RoundRobin:
+def round_robin(units: Sequence[SimulatedUnit], quantum: int = 1) -> RoundRobin:
     """Turns go in the order of the units, beginning with the one of the greatest mean slope."""
     first = max(range(len(units)), key=lambda unit: slope(units[unit].piece))
     return RoundRobin(first, quantum)

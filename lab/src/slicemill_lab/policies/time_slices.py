@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slicemill_lab.policies.policy import Queue, Unit
+from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 class TimeSlices:
@@ -29,7 +29,7 @@ class TimeSlices:
         return self._current
 
 
-def time_slices(units: Sequence[Unit], quantum: float | None = None) -> TimeSlices:
+def time_slices(units: Sequence[SimulatedUnit], quantum: float | None = None) -> TimeSlices:
     """A slice is as long as the longest query takes, unless it is given."""
     longest = max(float(unit.segment.ideal_time) for unit in units)
     return TimeSlices(len(units), longest if quantum is None else quantum)

@@ -24,7 +24,7 @@ from slicemill_lab.claims import Claim, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.sched.runs import SYNTHETIC, Service, bed_of, play, shown
-from slicemill_lab.simulator.loop import Run
+from slicemill_lab.simulator.loop import SimulatedRun
 from slicemill_lab.simulator.measures import results
 from slicemill_lab.spread import SEEDS, ordered, seeds
 
@@ -99,7 +99,7 @@ def _over_time(seed: int, scale: Scale) -> dict[str, Floats]:
     }
 
 
-def _stretches(run: Run, bucket: float) -> dict[str, list[float]]:
+def _stretches(run: SimulatedRun, bucket: float) -> dict[str, list[float]]:
     """The objectives of the results that came out in each stretch of time."""
     arrived, left, ideal = results(run)
     found: dict[str, list[float]] = {objective: [] for objective in RIVALS}

@@ -14,10 +14,10 @@ from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve
 from slicemill_lab.sched.runs import SYNTHETIC, plot_sweep
 from slicemill_lab.simulator.aggregate_loop import simulate_aggregates, sliding_aggregates
-from slicemill_lab.simulator.deadlines import Rule
+from slicemill_lab.simulator.deadlines import DeadlineRule
 from slicemill_lab.spread import ordered, seeds
 
-NAMES = {Rule.EDF: "EDF", Rule.HIGHEST_RATE: "HR", Rule.HYBRID: "hybrid"}
+NAMES = {DeadlineRule.EDF: "EDF", DeadlineRule.HIGHEST_RATE: "HR", DeadlineRule.HYBRID: "hybrid"}
 LOADS = (0.5, 0.7, 0.9, 0.95, 0.99)
 
 

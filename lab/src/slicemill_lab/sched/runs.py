@@ -17,7 +17,7 @@ from slicemill_lab.claims import Claim
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import Curve, curve, draw_curves
 from slicemill_lab.policies.registry import make
-from slicemill_lab.simulator.loop import Run, simulate
+from slicemill_lab.simulator.loop import SimulatedRun, simulate
 from slicemill_lab.simulator.measures import objectives
 from slicemill_lab.spread import SEEDS, lower, lowest, seeds
 from slicemill_lab.testbeds.quality import Testbed, quality_of_data, quality_of_service
@@ -104,7 +104,7 @@ def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
     return setting.bed(seed, scale)
 
 
-def play(bed: Testbed, policy: str, **options: float) -> Run:
+def play(bed: Testbed, policy: str, **options: float) -> SimulatedRun:
     """A run with whole queries as units, or Chain with its own."""
     if policy == "chain":
         units = cut(bed.work.paths, "chain", Objective.MEMORY)

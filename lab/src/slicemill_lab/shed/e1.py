@@ -16,7 +16,7 @@ from slicemill_lab.shed.runs import (
     NAMES,
     PROBABILITIES,
     RATIOS,
-    Setting,
+    ShedSetting,
     mean,
     mean_accuracy,
     over_seeds,
@@ -42,7 +42,7 @@ def run(seed: int, scale: Scale) -> Result:
         name: {ratio: _by_threshold(name, 0.9, ratio, scale, seed) for ratio in RATIOS}
         for name in ("CALS", "RAND")
     }
-    long_runs = {name: mean_accuracy(Setting(NAMES[name], LONG_RUNS, 0.5), scale, seed) for name in WAYS}
+    long_runs = {name: mean_accuracy(ShedSetting(NAMES[name], LONG_RUNS, 0.5), scale, seed) for name in WAYS}
     figures = {
         "ratios": list(RATIOS),
         "accuracy": found,
@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
 
 
 def _by_threshold(name: str, p: float, ratio: float, scale: Scale, seed: int) -> list[float]:
-    rows = over_seeds(Setting(NAMES[name], p, ratio), scale, seed, (0, *GAP_QUARTILES))
+    rows = over_seeds(ShedSetting(NAMES[name], p, ratio), scale, seed, (0, *GAP_QUARTILES))
     return [mean([row[place] for row in rows]) for place in range(len(rows[0]))]
 
 

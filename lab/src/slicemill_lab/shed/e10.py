@@ -11,7 +11,7 @@ from pathlib import Path
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.shed.runs import Setting, mean_accuracy
+from slicemill_lab.shed.runs import ShedSetting, mean_accuracy
 
 WEIGHTS = (0.0, 0.05, 0.25, 1.0, 4.0)
 PROBABILITIES = (0.5, 0.9)
@@ -22,7 +22,9 @@ def run(seed: int, scale: Scale) -> Result:
     """Accuracy by the weight of a split, lost time having the weight 1."""
     found = {
         p: [
-            mean_accuracy(Setting("lookahead", p, RATIO, window=WINDOW, weights=(weight, 1.0)), scale, seed)
+            mean_accuracy(
+                ShedSetting("lookahead", p, RATIO, window=WINDOW, weights=(weight, 1.0)), scale, seed
+            )
             for weight in WEIGHTS
         ]
         for p in PROBABILITIES

@@ -13,7 +13,7 @@ from slicemill_lab.claims import at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.shed.means import WAYS, common_claims, means
-from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, Setting, mean, mean_accuracy
+from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, ShedSetting, mean, mean_accuracy
 
 
 def run(seed: int, scale: Scale) -> Result:
@@ -24,7 +24,7 @@ def run(seed: int, scale: Scale) -> Result:
     oldest = [
         mean(
             [
-                mean_accuracy(Setting("value", p, ratio, ties=Ties.OLDEST), scale, seed)
+                mean_accuracy(ShedSetting("value", p, ratio, ties=Ties.OLDEST), scale, seed)
                 for ratio in RATIOS[::2]
             ]
         )

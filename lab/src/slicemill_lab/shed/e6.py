@@ -11,7 +11,7 @@ from pathlib import Path
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.shed.runs import NAMES, Setting, mean_accuracy
+from slicemill_lab.shed.runs import NAMES, ShedSetting, mean_accuracy
 
 BATCHES = (1, 10, 50, 250)
 WAYS = ("CALS", "CALS as printed")
@@ -21,7 +21,9 @@ P, RATIO = 0.9, 0.5
 def run(seed: int, scale: Scale) -> Result:
     """Accuracy by batch, measured when memory has just been cut back."""
     found = {
-        name: [mean_accuracy(Setting(NAMES[name], P, RATIO, batch=batch), scale, seed) for batch in BATCHES]
+        name: [
+            mean_accuracy(ShedSetting(NAMES[name], P, RATIO, batch=batch), scale, seed) for batch in BATCHES
+        ]
         for name in WAYS
     }
     ahead, printed = found["CALS"], found["CALS as printed"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.shed.runs import SEEDS, Setting, accuracies, mean, quartiles
+from slicemill_lab.shed.runs import SEEDS, ShedSetting, accuracies, mean, quartiles
 
 CELLS = ((0.1, 0.5), (0.5, 0.5), (0.9, 0.5), (0.9, 0.7), (0.9, 0.9))
 WAYS = {"RAND": "random", "CALS": "lookahead", "CALS-θ": "threshold"}
@@ -56,11 +56,11 @@ def _cell(p: float, ratio: float, scale: Scale, seed: int) -> dict[str, list[flo
             thresholds = quartiles(p, scale, seed + number)
             if method == "threshold":
                 row = [
-                    accuracies(Setting(method, p, ratio, one), scale, seed + number, (one,))[0]
+                    accuracies(ShedSetting(method, p, ratio, one), scale, seed + number, (one,))[0]
                     for one in thresholds
                 ]
             else:
-                row = list(accuracies(Setting(method, p, ratio), scale, seed + number, thresholds))
+                row = list(accuracies(ShedSetting(method, p, ratio), scale, seed + number, thresholds))
             rows.append(row)
         found[name] = [mean([row[place] for row in rows]) for place in range(3)]
     return found

@@ -41,7 +41,7 @@ SEEDS: Mapping[Scale, int] = {"small": 3, "full": 10}
 
 
 @dataclass(frozen=True)
-class Setting:
+class ShedSetting:
     """`batch` tuples are added at a time before memory is cut back to its size (L22)."""
 
     method: str
@@ -88,7 +88,7 @@ def stream(p: float, count: int, seed: int) -> Sequence[Tuple]:
 
 @cache
 def accuracies(
-    setting: Setting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
+    setting: ShedSetting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
 ) -> Sequence[float]:
     """The mean accuracy for queries that ask for each of these durations, in one pass over a stream."""
     tuples = stream(setting.p, ARRIVALS[scale], seed)
@@ -134,13 +134,13 @@ def accuracy_of(
 
 
 def over_seeds(
-    setting: Setting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
+    setting: ShedSetting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
 ) -> list[Sequence[float]]:
     """A row per seed."""
     return [accuracies(setting, scale, seed + number, thresholds) for number in range(SEEDS[scale])]
 
 
-def mean_accuracy(setting: Setting, scale: Scale, seed: int) -> float:
+def mean_accuracy(setting: ShedSetting, scale: Scale, seed: int) -> float:
     rows = over_seeds(setting, scale, seed)
     return sum(row[0] for row in rows) / len(rows)
 
@@ -148,7 +148,7 @@ def mean_accuracy(setting: Setting, scale: Scale, seed: int) -> float:
 def table(name: str, probabilities: Sequence[float], scale: Scale, seed: int) -> dict[float, list[float]]:
     """Accuracy of a method by coalescing probability, over the ratios of memory."""
     return {
-        p: [mean_accuracy(Setting(NAMES[name], p, ratio), scale, seed) for ratio in RATIOS]
+        p: [mean_accuracy(ShedSetting(NAMES[name], p, ratio), scale, seed) for ratio in RATIOS]
         for p in probabilities
     }
 

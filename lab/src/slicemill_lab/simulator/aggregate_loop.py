@@ -13,7 +13,7 @@ from numba import njit
 
 from slicemill.metrics.figures import tardiness
 from slicemill.scheduling.arrays import Floats, Ints
-from slicemill_lab.simulator.deadlines import Rule, choose_instant
+from slicemill_lab.simulator.deadlines import DeadlineRule, choose_instant
 from slicemill_lab.testbeds.arrivals import on_off
 
 
@@ -37,7 +37,7 @@ def sliding_aggregates(
     return AggregateWork(times, slide, cost * utilisation / (rate * float(cost.sum())))
 
 
-def simulate_aggregates(work: AggregateWork, rule: Rule) -> Floats:
+def simulate_aggregates(work: AggregateWork, rule: DeadlineRule) -> Floats:
     """By how much each instant that had a tuple came too late."""
     completions, deadlines = _loop(work, int(rule))
     return tardiness(completions, deadlines)

@@ -13,13 +13,13 @@ from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, queue_priority
 from slicemill_lab.simulator.compiled_loop import run_one
-from slicemill_lab.simulator.loop import Run, arrivals_of
+from slicemill_lab.simulator.loop import SimulatedRun, arrivals_of
 from slicemill_lab.simulator.workload import Workload
 
 
 def simulate_calendar(
     work: Workload, policy: AskedPolicy, *, buckets: int = 64, operation: float = 0.0
-) -> Run:
+) -> SimulatedRun:
     """Play the workload; `operation` is what it takes to put a query into the queue or to take one out."""
     compiled = compiled_form(policy, len(work.paths))
     assert compiled is not None
@@ -31,7 +31,7 @@ def simulate_calendar(
         times, leaves, work.first_operator, work.first_tuple, work.cost, work.outputs,
         compiled, queue, operation, finished,
     )  # fmt: skip
-    return Run(work, finished, decisions)
+    return SimulatedRun(work, finished, decisions)
 
 
 @njit(cache=True)

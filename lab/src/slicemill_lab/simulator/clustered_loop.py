@@ -15,7 +15,7 @@ from numba import njit
 from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.simulator.clusters import Clusters, scan, top_one
 from slicemill_lab.simulator.compiled_loop import run_one
-from slicemill_lab.simulator.loop import Run
+from slicemill_lab.simulator.loop import SimulatedRun
 from slicemill_lab.simulator.workload import Workload
 
 
@@ -27,7 +27,7 @@ def simulate_clusters(
     operation: float = 0.0,
     pruned: bool = True,
     together: bool = True,
-) -> Run:
+) -> SimulatedRun:
     """Play the workload with whole queries as units, whose priorities grow by `growth` (Φ) with the wait.
 
     `operation` is what it takes to compute a priority or to compare two; `pruned` looks for the best cluster
@@ -55,7 +55,7 @@ def simulate_clusters(
         together,
         finished,
     )
-    return Run(work, finished, decisions)
+    return SimulatedRun(work, finished, decisions)
 
 
 @njit(cache=True)

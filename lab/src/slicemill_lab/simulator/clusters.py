@@ -56,7 +56,7 @@ def apart(priorities: Sequence[float]) -> Clusters:
     return Clusters(tuple(range(len(priorities))), tuple(priorities))
 
 
-class Found(NamedTuple):
+class FoundCluster(NamedTuple):
     """The best cluster, -1 if none has input, and what was done to find it."""
 
     cluster: int
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 
 @njit(cache=True)
-def scan(pseudo: Floats, heads: Floats, now: float) -> Found:
+def scan(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
     """The cluster with the greatest pseudo-priority times wait of its head, by looking at all.
 
     `heads` are the arrivals of the clusters' head tuples, not a number where there is none.
@@ -80,11 +80,11 @@ def scan(pseudo: Floats, heads: Floats, now: float) -> Found:
             score = pseudo[cluster] * (now - heads[cluster])
             if score > best_score or (score == best_score and pseudo[cluster] > pseudo[best]):
                 best, best_score = cluster, score
-    return Found(best, best_score, seen, 0)
+    return FoundCluster(best, best_score, seen, 0)
 
 
 @njit(cache=True)
-def top_one(pseudo: Floats, heads: Floats, now: float) -> Found:
+def top_one(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
     """The same by Fagin's algorithm: clusters by priority and tuples by wait are looked at in turns, until no
     pair that has not been seen can be better.
 
@@ -108,4 +108,4 @@ def top_one(pseudo: Floats, heads: Floats, now: float) -> Found:
             break
         while turn < len(by_wait) and heads[by_wait[turn]] == heads[second]:
             turn += 1
-    return Found(best, best_score, seen, rounds)
+    return FoundCluster(best, best_score, seen, rounds)

@@ -15,7 +15,7 @@ from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
 
 
-class Plan(NamedTuple):
+class LoopPlan(NamedTuple):
     """The workload and its units as the loop reads them; operators are numbered path by path."""
 
     first_tuple: Ints
@@ -96,7 +96,13 @@ class _Queues(NamedTuple):
 
 @njit(cache=True)
 def run_compiled(
-    times: Floats, leaves: Ints, plan: Plan, policy: Compiled, watch: Watch, overhead: float, finished: Floats
+    times: Floats,
+    leaves: Ints,
+    plan: LoopPlan,
+    policy: Compiled,
+    watch: Watch,
+    overhead: float,
+    finished: Floats,
 ) -> int:
     """Play the arrivals to their end; the number of decisions. Fills `finished`."""
     units = len(plan.heads)
@@ -136,7 +142,7 @@ def run_compiled(
 
 @njit(cache=True, inline="always")
 def _run_unit(
-    unit: int, plan: Plan, policy: Compiled, queues: _Queues, finished: Floats, now: float
+    unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, finished: Floats, now: float
 ) -> float:
     last = plan.stops[unit] - 1
     made_before = queues.begin[last]
@@ -163,7 +169,7 @@ def _run_unit(
 
 
 @njit(cache=True, inline="always")
-def _look(unit: int, plan: Plan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
+def _look(unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
     """Note how much input a unit has, and since when."""
     head = plan.heads[unit]
     first, stop = queues.begin[head], queues.end[head]
@@ -178,7 +184,7 @@ def _look(unit: int, plan: Plan, policy: Compiled, queues: _Queues, has_run: boo
 
 
 @njit(cache=True)
-def _observe(unit: int, plan: Plan, watch: Watch, seen: Ints, begin: Ints) -> bool:
+def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Ints, begin: Ints) -> bool:
     """Renew the selectivities of the unit's operators whose window is full; whether one has changed."""
     changed = False
     for operator in range(plan.heads[unit], plan.stops[unit]):
@@ -192,14 +198,14 @@ def _observe(unit: int, plan: Plan, watch: Watch, seen: Ints, begin: Ints) -> bo
 
 
 @njit(cache=True)
-def _doubt(unit: int, plan: Plan, watch: Watch) -> None:
+def _doubt(unit: int, plan: LoopPlan, watch: Watch) -> None:
     """A window of tuples waits for a unit that is not looked at: believe a little more of the beginning."""
     for operator in range(plan.heads[unit], plan.stops[unit]):
         watch.selectivity[operator] += watch.alpha * (watch.prior[operator] - watch.selectivity[operator])
 
 
 @njit(cache=True)
-def _rate(operator: int, plan: Plan, watch: Watch) -> float:
+def _rate(operator: int, plan: LoopPlan, watch: Watch) -> float:
     """Results per time from this operator to the root, as estimated now (P2)."""
     cost, reached = 0.0, 1.0
     while True:

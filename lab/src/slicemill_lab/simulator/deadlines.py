@@ -29,7 +29,7 @@ class Instant:
     deadline: float
 
 
-class Rule(IntEnum):
+class DeadlineRule(IntEnum):
     """Which instant is next."""
 
     EDF = 0
@@ -47,7 +47,9 @@ def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> i
     for i in range(len(costs)):
         if np.isnan(costs[i]):
             continue
-        in_time = rule == Rule.EDF or (rule == Rule.HYBRID and not _late(costs[i], deadlines[i] - now))
+        in_time = rule == DeadlineRule.EDF or (
+            rule == DeadlineRule.HYBRID and not _late(costs[i], deadlines[i] - now)
+        )
         if in_time and (timely < 0 or deadlines[i] < deadlines[timely]):
             timely = i
         if not in_time and (late < 0 or costs[i] < costs[late]):
@@ -57,7 +59,7 @@ def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> i
     return max(timely, late)
 
 
-def play(instants: Sequence[Instant], rule: Rule) -> tuple[list[int], float]:
+def play(instants: Sequence[Instant], rule: DeadlineRule) -> tuple[list[int], float]:
     """Run instants that are all there at time 0: their order and the total tardiness."""
     costs = np.array([instant.cost for instant in instants], dtype=np.float64)
     deadlines = np.array([instant.deadline for instant in instants], dtype=np.float64)

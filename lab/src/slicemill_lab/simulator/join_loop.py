@@ -19,7 +19,7 @@ from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import Unit
+from slicemill_lab.policies.policy import SimulatedUnit
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, next_unit
 from slicemill_lab.testbeds.arrivals import poisson
@@ -44,7 +44,7 @@ class JoinWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairQueue:
     """The results of a run: query, positions of both tuples in their streams, and when the pair left."""
 
     query: Ints
@@ -67,13 +67,13 @@ def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: i
     return work._replace(cost=work.cost * utilisation / expected)
 
 
-def join_units(work: JoinWork) -> list[Unit]:
+def join_units(work: JoinWork) -> list[SimulatedUnit]:
     """The left and the right side of each query, in turns, as segments of one stream (P23)."""
     units = []
     for query, (cost, percent, window) in enumerate(zip(work.cost, work.percent, work.window, strict=True)):
         segments = virtual_segments(_query(cost, percent / 100, window))
         for name, segment in zip(("left", "right"), segments, strict=True):
-            units.append(Unit(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
+            units.append(SimulatedUnit(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
     return units
 
 
@@ -82,21 +82,21 @@ def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
     return Joined(side, side, Join(cost, share, window), SegmentFigures(1.0, cost, cost))
 
 
-def simulate_joins(work: JoinWork, policy: str) -> Pairs:
+def simulate_joins(work: JoinWork, policy: str) -> PairQueue:
     """Play both streams to their end under a policy that has a compiled form."""
     units = join_units(work)
     compiled = compiled_form(make(policy, units), len(units))
     if compiled is None:
         raise ValueError(f"{policy} has no compiled form")
     size = _count(work)
-    pairs = Pairs(
+    pairs = PairQueue(
         np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     )
     _loop(work, compiled, pairs.query, pairs.left, pairs.right, pairs.departure)
     return pairs
 
 
-def pair_objectives(work: JoinWork, pairs: Pairs) -> dict[str, float]:
+def pair_objectives(work: JoinWork, pairs: PairQueue) -> dict[str, float]:
     """Response times from the later arrival; slowdowns without the wait for the partner (P22)."""
     cost = work.cost[pairs.query]
     left, right = work.left[pairs.left], work.right[pairs.right]

@@ -16,14 +16,14 @@ from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.units import Cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled import compiled_form, sees_ahead
-from slicemill_lab.simulator.compiled_loop import Plan, Watch, run_compiled
+from slicemill_lab.simulator.compiled_loop import LoopPlan, Watch, run_compiled
 from slicemill_lab.simulator.foresight import true_drops, true_times
 from slicemill_lab.simulator.plain_loop import run_plain
 from slicemill_lab.simulator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class SimulatedRun:
     """A simulated run: when each operator was done with each of its tuples, in the order of the workload."""
 
     work: Workload
@@ -63,7 +63,7 @@ def simulate(
     overhead: float = 0.0,
     adapting: Adapting | None = None,
     shared: Shared | None = None,
-) -> Run:
+) -> SimulatedRun:
     """Play the workload to its end; `overhead` is the time each decision of the scheduler takes.
 
     `adapting` is for whole queries as units, under priorities that are multiples of the rate. It and `shared`
@@ -78,15 +78,17 @@ def simulate(
     if compiled is None:
         if adapting or shared:
             raise ValueError("statistics that adapt and shared operators need a policy with a compiled form")
-        return Run(work, *run_plain(work, units, policy, overhead, heads, stops, at_root, times, leaves))
+        return SimulatedRun(
+            work, *run_plain(work, units, policy, overhead, heads, stops, at_root, times, leaves)
+        )
     times_known, drops_known = _foreseen(work, units) if sees_ahead(compiled) else (np.zeros(1), np.zeros(1))
     first_fed, fed, at_once = _fed(work, units, shared)
-    plan = Plan(
+    plan = LoopPlan(
         work.first_tuple, heads, stops, at_root, work.cost, work.outputs, work.arrival,
         times_known, drops_known, first_fed, fed, at_once,
     )  # fmt: skip
     finished = np.empty(work.steps)
-    return Run(
+    return SimulatedRun(
         work,
         finished,
         run_compiled(times, leaves, plan, compiled, _watch(work, units, adapting), overhead, finished),

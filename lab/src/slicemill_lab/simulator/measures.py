@@ -9,16 +9,18 @@ import numpy as np
 
 from slicemill.metrics.figures import Record, Summary, freshness, spread
 from slicemill.scheduling.arrays import Floats
-from slicemill_lab.simulator.loop import Run
+from slicemill_lab.simulator.loop import SimulatedRun
 
 
-def output_latencies(run: Run, path: int) -> Floats:
+def output_latencies(run: SimulatedRun, path: int) -> Floats:
     """Per output of the path, in order: the time from its source tuple's arrival to its delivery."""
     arrived, left = _outputs(run, path)
     return left - arrived
 
 
-def results(run: Run, ideal_times: Mapping[int, float] | None = None) -> tuple[Floats, Floats, Floats]:
+def results(
+    run: SimulatedRun, ideal_times: Mapping[int, float] | None = None
+) -> tuple[Floats, Floats, Floats]:
     """Of each result: when its source tuple arrived, when it was delivered, and its ideal time.
 
     `ideal_times` names the paths that end in results, where not all do, with their ideal times.
@@ -35,7 +37,7 @@ def results(run: Run, ideal_times: Mapping[int, float] | None = None) -> tuple[F
     return work.arrival[tuples], run.finished[tuples], ideal
 
 
-def _outputs(run: Run, path: int) -> tuple[Floats, Floats]:
+def _outputs(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
     """When the source tuples of the path's outputs arrived, and when they were delivered."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
@@ -43,14 +45,14 @@ def _outputs(run: Run, path: int) -> tuple[Floats, Floats]:
     return np.repeat(work.arrival[root], often), np.repeat(run.finished[root], often)
 
 
-def mean_output_latency(run: Run) -> float:
+def mean_output_latency(run: SimulatedRun) -> float:
     """Over the outputs of all paths; not a number when there is none."""
     arrived, left, _ = results(run)
     latencies = left - arrived
     return float(latencies.mean()) if len(latencies) else float("nan")
 
 
-def input_completion_times(run: Run, path: int) -> Floats:
+def input_completion_times(run: SimulatedRun, path: int) -> Floats:
     """Per input tuple of the path: the time from its arrival until nothing of it is left to do."""
     work = run.work
     first, last = (int(operator) for operator in work.first_operator[path : path + 2])
@@ -62,7 +64,7 @@ def input_completion_times(run: Run, path: int) -> Floats:
     return done[leaf] - work.arrival[leaf]
 
 
-def buffered_size_time(run: Run) -> float:
+def buffered_size_time(run: SimulatedRun) -> float:
     """Size held in buffers, integrated over time: a tuple counts until its operator has finished it."""
     work = run.work
     sizes = np.array([float(stage.size_in) for path in work.paths for stage in path.stages])
@@ -70,7 +72,7 @@ def buffered_size_time(run: Run) -> float:
     return float(np.repeat(sizes, np.diff(work.first_tuple)) @ (run.finished - entered))
 
 
-def _waits(run: Run, path: int, place: int) -> tuple[Floats, Floats]:
+def _waits(run: SimulatedRun, path: int, place: int) -> tuple[Floats, Floats]:
     """When tuples came into the buffer of an operator, and when it had finished them."""
     work = run.work
     tuples = work.tuples(work.operator(path, place))
@@ -78,7 +80,7 @@ def _waits(run: Run, path: int, place: int) -> tuple[Floats, Floats]:
     return entered, run.finished[tuples]
 
 
-def execution_order(run: Run) -> list[str]:
+def execution_order(run: SimulatedRun) -> list[str]:
     """The names of the stages in the order in which they ran, one per tuple."""
     work = run.work
     names = np.array([stage.name for path in work.paths for stage in path.stages])
@@ -86,12 +88,12 @@ def execution_order(run: Run) -> list[str]:
     return [str(name) for name in names[operator[np.argsort(run.finished, kind="stable")]]]
 
 
-def mean_memory(run: Run) -> float:
+def mean_memory(run: SimulatedRun) -> float:
     """Tuples in queues, the mean over the time of the run (P29)."""
     return buffered_size_time(run) / _duration(run)
 
 
-def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
+def objectives(run: SimulatedRun, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
     """The figures that policies are made to keep low, over all `results` of a run (P6-P9, P29, P31)."""
     response, slowdown = Summary(), Summary()
     queries = _ideal_times(run) if ideal_times is None else ideal_times
@@ -114,7 +116,7 @@ def objectives(run: Run, ideal_times: Mapping[int, float] | None = None) -> dict
     }
 
 
-def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
+def record(run: SimulatedRun, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
     """Figures by query, class and stretch of time: results by when they came out, staleness and memory by
     when it was so (the mean of what waits, not the most)."""
     work = run.work
@@ -133,23 +135,23 @@ def record(run: Run, bucket: float, classes: Mapping[int, str] = MappingProxyTyp
     return kept
 
 
-def _ideal_times(run: Run) -> dict[int, float]:
+def _ideal_times(run: SimulatedRun) -> dict[int, float]:
     return {
         number: sum(float(stage.time) for stage in path.stages) for number, path in enumerate(run.work.paths)
     }
 
 
-def _duration(run: Run) -> float:
+def _duration(run: SimulatedRun) -> float:
     return float(run.finished.max()) - float(run.work.arrival.min())
 
 
-def _stale_time(run: Run, path: int) -> float:
+def _stale_time(run: SimulatedRun, path: int) -> float:
     """For how long the path's output lacked a result that had arrived."""
     begins, ends = _stale_stretches(run, path)
     return float((ends - begins).sum())
 
 
-def _stale_stretches(run: Run, path: int) -> tuple[Floats, Floats]:
+def _stale_stretches(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
     """From when to when that was; results leave in order (P30)."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)

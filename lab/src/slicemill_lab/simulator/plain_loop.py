@@ -30,7 +30,7 @@ class _State:
     finished: list[float]
 
 
-class _Queue:
+class _UnitQueue:
     """The input of one unit, as its policy sees it."""
 
     __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_slopes", "_times", "operator", "unit")
@@ -92,7 +92,7 @@ def run_plain(
         outputs=work.outputs.tolist(),
         finished=[0.0] * work.steps,
     )
-    queues = [_Queue(work, units, state, unit, head) for unit, head in enumerate(heads.tolist())]
+    queues = [_UnitQueue(work, units, state, unit, head) for unit, head in enumerate(heads.tolist())]
     decisions = _loop(times.tolist(), leaves.tolist(), state, queues, stops.tolist(), policy, overhead)
     return np.array(state.finished), decisions
 
@@ -101,7 +101,7 @@ def _loop(
     times: Sequence[float],
     leaves: Sequence[int],
     state: _State,
-    queues: Sequence[_Queue],
+    queues: Sequence[_UnitQueue],
     stops: Sequence[int],
     policy: TupleChooser,
     overhead: float,
@@ -110,7 +110,7 @@ def _loop(
     cost, outputs, finished = state.cost, state.outputs, state.finished
     queue_of = {queue.operator: queue for queue in queues}
     # Kept up to date rather than rebuilt: with many units, few of them change between two decisions.
-    ready: list[_Queue] = []
+    ready: list[_UnitQueue] = []
     admitted = 0
     decisions = 0
     now = 0.0

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt
 from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill.reference.slices.chain import Chain
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.slice.joins import SECOND_US, Measured, matching, measure, more
+from slicemill_lab.slice.joins import SECOND_US, MeasuredJoins, matching, measure, more
 
 OVERHEAD = 1.0
 """Comparisons' worth of queueing and scheduling per tuple and operator."""
@@ -123,10 +123,10 @@ def _plans(windows: tuple[float, ...], rate: float, scale: Scale) -> tuple[Plann
         for number, window in enumerate(windows, 1)
     )
     per_us = rate / SECOND_US
-    workload = Workload(members, (per_us, per_us), JOIN_SELECTIVITY[scale], OVERHEAD)
+    workload = JoinWorkload(members, (per_us, per_us), JOIN_SELECTIVITY[scale], OVERHEAD)
     return cpu_opt(workload), mem_opt(workload)
 
 
-def _measure(plan: PlannedChain, rate: float, longest_s: float, seed: int, scale: Scale) -> Measured:
+def _measure(plan: PlannedChain, rate: float, longest_s: float, seed: int, scale: Scale) -> MeasuredJoins:
     chain = Chain(plan.members, plan.ends, matching(JOIN_SELECTIVITY[scale]))
     return measure(chain, rate, longest_s * SHRUNK[scale], seed, OVERHEAD)

@@ -12,7 +12,7 @@ from functools import partial
 from slicemill.operators.join.slices.chain import mem_opt
 from slicemill.operators.join.slices.members import Member, member
 from slicemill.operators.join.slices.savings import cpu_against_push_down
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.slice.joins import JOIN_SELECTIVITIES, saved
@@ -81,5 +81,5 @@ def _queries(count: int, own_predicates: bool = False) -> tuple[Member, ...]:
 
 
 def _saved(members: tuple[Member, ...], rate: float) -> float:
-    plan = mem_opt(Workload(members, (rate, rate), 0.1))
+    plan = mem_opt(JoinWorkload(members, (rate, rate), 0.1))
     return saved(plan.expected.cpu, plan.baselines["push-down"].cpu)

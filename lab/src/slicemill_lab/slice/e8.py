@@ -14,12 +14,12 @@ from pathlib import Path
 from slicemill_lab.claims import Claim, at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.slice.joins import RATES, WAYS, WINDOWS_S, Setting, by_panel, modelled, saved
+from slicemill_lab.slice.joins import RATES, WAYS, WINDOWS_S, JoinSetting, by_panel, modelled, saved
 
 SELECTIVITIES = (0.2, 0.5, 0.8)
 PANELS = {
-    **{panel: Setting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
-    **{panel: Setting("uniform", ss, 0.025) for panel, ss in zip("def", SELECTIVITIES, strict=True)},
+    **{panel: JoinSetting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
+    **{panel: JoinSetting("uniform", ss, 0.025) for panel, ss in zip("def", SELECTIVITIES, strict=True)},
 }
 """As in the published figure: a-c vary the windows, d-f the selection; b and e differ only in Sj."""
 RIVALS = WAYS[1:]
@@ -99,11 +99,11 @@ def _saved(lines: Mapping[str, list[float]]) -> dict[str, list[float]]:
     return {way: [saved(a, b) for a, b in zip(ours, lines[way], strict=True)] for way in RIVALS}
 
 
-def _cells() -> list[Setting]:
-    return [Setting(windows, ss, 0.1) for windows, ss in product(WINDOWS_S, SELECTIVITIES)]
+def _cells() -> list[JoinSetting]:
+    return [JoinSetting(windows, ss, 0.1) for windows, ss in product(WINDOWS_S, SELECTIVITIES)]
 
 
-def _of_model(cell: Setting, scale: Scale = "full") -> dict[str, float]:
+def _of_model(cell: JoinSetting, scale: Scale = "full") -> dict[str, float]:
     """Percent of state saved by the model; the rate cancels out."""
     costs = modelled(cell, 1, scale)
     return {way: saved(costs["state-slice"].memory, costs[way].memory) for way in RIVALS}

@@ -18,7 +18,7 @@ from slicemill_lab.slice.joins import (
     RATES,
     WAYS,
     WINDOWS_S,
-    Setting,
+    JoinSetting,
     by_panel,
     mean,
     measured,
@@ -27,8 +27,8 @@ from slicemill_lab.slice.joins import (
 )
 
 PANELS = {
-    **{panel: Setting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
-    **{panel: Setting("uniform", 0.5, sj) for panel, sj in zip("def", JOIN_SELECTIVITIES, strict=True)},
+    **{panel: JoinSetting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
+    **{panel: JoinSetting("uniform", 0.5, sj) for panel, sj in zip("def", JOIN_SELECTIVITIES, strict=True)},
 }
 """a-c vary the windows, d-f the join selectivity; f is the one with many matches."""
 RIVALS = WAYS[1:]
@@ -132,6 +132,6 @@ def _claims(
 
 def _ahead_at_published_sizes(way: str) -> float:
     """How far the model sees slices ahead of a rival, where that is least, in percent of comparisons."""
-    settings = [Setting(*one) for one in product(WINDOWS_S, (0.2, 0.5, 0.8), JOIN_SELECTIVITIES)]
+    settings = [JoinSetting(*one) for one in product(WINDOWS_S, (0.2, 0.5, 0.8), JOIN_SELECTIVITIES)]
     costs = [modelled(setting, rate, "full") for setting in settings for rate in RATES["full"]]
     return min(more(cost[way].cpu, cost["state-slice"].cpu) for cost in costs)

@@ -13,9 +13,9 @@ from functools import cache
 from random import Random
 
 from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.time_slice import Condition
 from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up
@@ -41,7 +41,7 @@ RUN_WINDOWS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class JoinSetting:
     """Three queries: the first wants everything, the others what one selection on A lets through."""
 
     windows: str
@@ -53,7 +53,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredJoins:
     """What a run showed: mean state after warming up, comparisons, and tuples in and out."""
 
     state: float
@@ -95,7 +95,9 @@ def matching(selectivity: float) -> Condition:
     return matches
 
 
-def measure(join: QueriesJoin, rate: float, longest_s: float, seed: int, overhead: float = 0.0) -> Measured:
+def measure(
+    join: QueriesJoin, rate: float, longest_s: float, seed: int, overhead: float = 0.0
+) -> MeasuredJoins:
     """Run a join from empty states; `overhead` is charged per tuple and operator, in comparisons."""
     warm = longest_s * SECOND_US
     states = []
@@ -105,11 +107,11 @@ def measure(join: QueriesJoin, rate: float, longest_s: float, seed: int, overhea
         results += len(join.process(stream, tuple_))
         if tuple_.ts >= warm:
             states.append(join.state_size)
-    return Measured(sum(states) / len(states), join.counters.cost(overhead), arrived, results)
+    return MeasuredJoins(sum(states) / len(states), join.counters.cost(overhead), arrived, results)
 
 
 @cache
-def measured(setting: Setting, rate: int, scale: Scale, seed: int) -> dict[str, Measured]:
+def measured(setting: JoinSetting, rate: int, scale: Scale, seed: int) -> dict[str, MeasuredJoins]:
     """One setting run in each way."""
     members = queries(setting, SHRUNK[scale])
     condition = matching(setting.join_selectivity)
@@ -123,7 +125,7 @@ def measured(setting: Setting, rate: int, scale: Scale, seed: int) -> dict[str, 
 
 
 def by_panel(
-    panels: Mapping[str, Setting], scale: Scale, seed: int, figure: Callable[[Measured], float]
+    panels: Mapping[str, JoinSetting], scale: Scale, seed: int, figure: Callable[[MeasuredJoins], float]
 ) -> dict[str, dict[str, list[float]]]:
     """A figure of each way at each rate, panel by panel."""
     return {
@@ -134,19 +136,19 @@ def by_panel(
     }
 
 
-def modelled(setting: Setting, rate: float, scale: Scale) -> dict[str, Cost]:
+def modelled(setting: JoinSetting, rate: float, scale: Scale) -> dict[str, ChainCost]:
     """What the cost model expects of each way, per second."""
     plan = mem_opt(workload(setting, rate, scale))
     return {"state-slice": plan.expected} | {way: plan.baselines[way] for way in WAYS[1:]}
 
 
-def workload(setting: Setting, rate: float, scale: Scale) -> Workload:
+def workload(setting: JoinSetting, rate: float, scale: Scale) -> JoinWorkload:
     """The setting as the planner sees it; time is in µs."""
     per_us = rate / SECOND_US
-    return Workload(queries(setting, SHRUNK[scale]), (per_us, per_us), setting.join_selectivity)
+    return JoinWorkload(queries(setting, SHRUNK[scale]), (per_us, per_us), setting.join_selectivity)
 
 
-def queries(setting: Setting, shrunk: float) -> tuple[Member, ...]:
+def queries(setting: JoinSetting, shrunk: float) -> tuple[Member, ...]:
     """Q1 without a filter, Q2 and Q3 with the same one."""
     first, *others = (round(window * shrunk * SECOND_US) for window in WINDOWS_S[setting.windows])
     selected = _selection(setting.selectivity)

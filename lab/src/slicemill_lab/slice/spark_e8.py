@@ -24,7 +24,7 @@ from slicemill.operators.join.inspection import Inspectable
 from slicemill.operators.join.slices.baselines import isolated, pull_up, push_down
 from slicemill.operators.join.slices.chain import mem_opt
 from slicemill.operators.join.slices.members import member
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
@@ -44,7 +44,7 @@ _US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SparkSetting:
     """Windows, the share of A that the selection of Q2 and Q3 lets through, and how many keys there are."""
 
     windows: str
@@ -55,10 +55,10 @@ class Setting:
         return f"{self.windows}, Ss {self.selectivity:g}, {self.keys} keys"
 
 
-SETTINGS: Mapping[Scale, tuple[Setting, ...]] = {
-    "small": (Setting("uniform", 0.2, 20_000),),
+SETTINGS: Mapping[Scale, tuple[SparkSetting, ...]] = {
+    "small": (SparkSetting("uniform", 0.2, 20_000),),
     "full": tuple(
-        Setting(windows, selectivity, 10_000) for windows in WINDOWS_S for selectivity in (0.2, 0.5, 0.8)
+        SparkSetting(windows, selectivity, 10_000) for windows in WINDOWS_S for selectivity in (0.2, 0.5, 0.8)
     ),
 }
 
@@ -114,7 +114,7 @@ EXPERIMENT = Experiment(
 )
 
 
-def _claims(found: Mapping[Setting, Mapping[str, Measured]]) -> tuple[Claim, ...]:
+def _claims(found: Mapping[SparkSetting, Mapping[str, Measured]]) -> tuple[Claim, ...]:
     pairs = [(setting, way) for setting in found for way in RIVALS]
     ours = {setting: ways["state-slice"] for setting, ways in found.items()}
     rows = [saved(mean(ours[one].rows), mean(found[one][way].rows)) for one, way in pairs]
@@ -148,14 +148,14 @@ def _claims(found: Mapping[Setting, Mapping[str, Measured]]) -> tuple[Claim, ...
     )
 
 
-def _modelled(setting: Setting, way: str) -> float:
+def _modelled(setting: SparkSetting, way: str) -> float:
     first, second, third = WINDOWS_S[setting.windows]
     members = (
         member("q1", first),
         member("q2", second, "hot", setting.selectivity),
         member("q3", third, "hot", setting.selectivity),
     )
-    workload = Workload(members, (RATE, RATE), 1 / setting.keys)
+    workload = JoinWorkload(members, (RATE, RATE), 1 / setting.keys)
     plans = {"isolated": isolated, "pull-up": pull_up, "push-down": push_down}
     return plans[way](workload).memory if way in plans else mem_opt(workload).expected.memory
 
@@ -170,7 +170,7 @@ _STREAMS = "".join(
 _PAIR = "a.k AS k, a.v AS v, b.v AS w, a.ts AS ta, b.ts AS tb"
 
 
-def script(setting: Setting, way: str) -> str:
+def script(setting: SparkSetting, way: str) -> str:
     """The queries q1, q2 and q3, run in one of the ways."""
     first, second, third = WINDOWS_S[setting.windows]
     limit = round(VALUES * setting.selectivity)
@@ -210,7 +210,7 @@ def _younger(pairs: str, window_s: float) -> str:
 # -- running them ------------------------------------------------------------------------------------------
 
 
-def _measured(setting: Setting, way: str, seed: int) -> Measured:
+def _measured(setting: SparkSetting, way: str, seed: int) -> Measured:
     catalog = bind(script(setting, way)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in cut(graph)]
@@ -262,7 +262,7 @@ def _sum(results: pa.Table) -> int:
     return int(mixed.sum(dtype=np.uint64)) % 2**53
 
 
-def _batches(setting: Setting, seed: int) -> Iterator[dict[str, pa.Table]]:
+def _batches(setting: SparkSetting, seed: int) -> Iterator[dict[str, pa.Table]]:
     rows = round(RATE * BATCH_S)
     for number in range(round(RUN_WINDOWS * LONGEST_S / BATCH_S)):
         tables = {}

@@ -16,7 +16,7 @@ from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 from slicemill_lab.charts.units import cut
 from slicemill_lab.policies.policy import growing_priority, static_priority
-from slicemill_lab.simulator.loop import Run, Shared, simulate
+from slicemill_lab.simulator.loop import Shared, SimulatedRun, simulate
 from slicemill_lab.simulator.workload import Load, Workload, draw
 from slicemill_lab.testbeds.arrivals import on_off
 
@@ -78,7 +78,7 @@ def shared_selects(
     )
 
 
-def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> Run:
+def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> SimulatedRun:
     """Run it with priorities of the selects by one of three strategies.
 
     Only PDT runs some of the queries at once with their select; under the others, as elsewhere, what is

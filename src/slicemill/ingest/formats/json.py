@@ -76,8 +76,8 @@ def _odd_lines(lines: TextLines) -> Numbers:
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
     odd = [np.flatnonzero((first != b"{"[0]) | (last != b"}"[0])), lines.with_byte(b"\r")]
     if b"NaN" in lines.data or b"Inf" in lines.data or b"\\u" in lines.data:
-        places = [match.start() for match in _ODD_WORDS.finditer(lines.data)]
-        odd.append(lines.at(np.array(places, np.int64)))
+        offsets = [match.start() for match in _ODD_WORDS.finditer(lines.data)]
+        odd.append(lines.at(np.array(offsets, np.int64)))
     if lines.data.count(b"[") + lines.data.count(b"{") - len(lines) > _MOST_BRACKETS:
         brackets = np.flatnonzero((data == b"["[0]) | (data == b"{"[0]))
         counts = np.diff(np.searchsorted(brackets, lines.edges))
@@ -169,8 +169,8 @@ def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) ->
             if lowered.count(name.lower()) > lines.data.count(name) or not column.name.isascii():
                 unsure |= pc.is_null(array).to_numpy(zero_copy_only=False)
             if b"\\u" in lines.data:  # letters of a name may be escaped
-                places = [match.start() for match in _ESCAPE.finditer(lines.data)]
-                unsure[lines.at(np.array(places, np.int64))] = True
+                offsets = [match.start() for match in _ESCAPE.finditer(lines.data)]
+                unsure[lines.at(np.array(offsets, np.int64))] = True
     return np.flatnonzero(unsure)
 
 

@@ -69,8 +69,8 @@ def _no_texts(lines: TextLines) -> list[int]:
         lines.array(pa.large_string()).validate(full=True)
         return []
     except pa.ArrowInvalid:
-        places = np.flatnonzero(np.frombuffer(lines.data, np.uint8) > 127)
-        return [number for number in lines.at(places).tolist() if not _is_text(lines.line(number))]
+        offsets = np.flatnonzero(np.frombuffer(lines.data, np.uint8) > 127)
+        return [number for number in lines.at(offsets).tolist() if not _is_text(lines.line(number))]
 
 
 def _is_text(line: bytes) -> bool:

@@ -47,12 +47,12 @@ class TextLines:
         """The lines in which a byte occurs."""
         if byte not in self.data:
             return np.empty(0, np.int64)
-        places = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
-        return self.at(places)
+        offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
+        return self.at(offsets)
 
-    def at(self, places: Numbers) -> Numbers:
-        """The lines of some places in the data."""
-        return np.unique(np.searchsorted(self.edges, places, side="right") - 1)
+    def at(self, offsets: Numbers) -> Numbers:
+        """The lines of byte offsets in the data."""
+        return np.unique(np.searchsorted(self.edges, offsets, side="right") - 1)
 
 
 def split(data: bytes, universal: bool = True) -> TextLines:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from slicemill.columns.intervals import Numbers, Places, by_partition, running
 from slicemill.operators.coalesce.coalescing import KEY, NUMBER, NUMBERED, Coalescing
-from slicemill.operators.coalesce.spans import Spans
+from slicemill.operators.coalesce.spans import RunSpans
 from slicemill.scalar.vectors import numbers
 
 
@@ -39,7 +39,7 @@ class CoalescingByRows(Coalescing):
         starts, stops = (np.searchsorted(content.runs.places, edge, "left") for edge in (begin, reports))
         some = stops > starts
         arrived = content.order[reports][some] - old
-        spans = Spans(starts[some], stops[some], content.ts[reports][some]).in_order(arrived)
+        spans = RunSpans(starts[some], stops[some], content.ts[reports][some]).in_order(arrived)
         arrived = np.sort(arrived)
         seqs: Places = numbers(new.column(NUMBERED).combine_chunks())
         out = self._output(content, spans, seqs[arrived], arrivals[arrived])

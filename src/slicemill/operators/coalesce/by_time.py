@@ -8,7 +8,7 @@ import pyarrow as pa
 from slicemill.columns.intervals import FOREVER, Numbers, Places
 from slicemill.columns.pieces import kept
 from slicemill.operators.coalesce.coalescing import KEY, NUMBERED, TIME, Coalescing
-from slicemill.operators.coalesce.spans import Spans, windows_of_time
+from slicemill.operators.coalesce.spans import RunSpans, windows_of_time
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.slice import Slice
 
@@ -44,7 +44,7 @@ class CoalescingByTime(Coalescing):
             # Without a beginning a window never empties: after the end nothing in it changes any more.
             last = last + 1 if self._extent is None else FOREVER // slide
         extent = FOREVER if self._extent is None else self._extent
-        spans = Spans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
+        spans = RunSpans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
         # Partitions come by the first tuple that they show.
         numbered: Places = numbers(content.table.column(NUMBERED).combine_chunks())[content.order]
         seqs = numbered[runs.places[spans.starts]]

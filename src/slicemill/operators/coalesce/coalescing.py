@@ -20,7 +20,7 @@ from slicemill.columns.pieces import kept
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
-from slicemill.operators.coalesce.spans import Spans
+from slicemill.operators.coalesce.spans import RunSpans
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.panes.state import StoredKeys
 from slicemill.scalar.columns import compile_many
@@ -168,7 +168,7 @@ class Coalescing(ABC):
         """Of rows that are sorted, those that later windows may show."""
         self.state.pieces = kept(self.state.pieces, new, content.in_table(needed))
 
-    def _output(self, content: Content, spans: Spans, seqs: Places, arrivals: Places) -> pa.Table:
+    def _output(self, content: Content, spans: RunSpans, seqs: Places, arrivals: Places) -> pa.Table:
         """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
         found = shown(content.runs, spans)
         keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []

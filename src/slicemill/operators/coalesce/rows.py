@@ -15,7 +15,7 @@ from slicemill.aggregate.definition import comparable, shown
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.coalesce.rows_accuracy import Exactness, Fragment, Newest, Partition
+from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Exactness, Fragment, Newest
 from slicemill.operators.coalesce.rows_windows import SlidingPartitions, Temporal
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_operator import predicate, row_of_items
@@ -26,7 +26,7 @@ from slicemill.shedding.report import MemoryReport
 from slicemill.shedding.shadow import Shadow
 
 
-class SheddingCoalesce(SlidingPartitions[Partition]):
+class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
 
     def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
@@ -57,12 +57,12 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         self._shadow = self._exactness.shadow = state["shadow"]
         self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
 
-    def _new_partition(self, head: Row) -> Partition:
-        return Partition(head)
+    def _new_partition(self, head: Row) -> AccuracyPartition:
+        return AccuracyPartition(head)
 
     # -- tuples ----------------------------------------------------------------------------------------
 
-    def _arrive(self, key: Hashable, partition: Partition, tuple_: Timed) -> None:
+    def _arrive(self, key: Hashable, partition: AccuracyPartition, tuple_: Timed) -> None:
         closed = self._closed(partition, tuple_.ts)
         made = shown(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
         values = None if made is None else comparable(made)
@@ -82,7 +82,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
             self._shadow.lost(dropped.tuple, dropped.partition)
         self.report.sampled = self._shadow.share
 
-    def _closed(self, partition: Partition, now: int) -> Tuple | None:
+    def _closed(self, partition: AccuracyPartition, now: int) -> Tuple | None:
         """The tuple that has held until now, unless it makes no run or held for no time."""
         newest = partition.newest
         if newest is None or newest.values is None or newest.begin == now:
@@ -90,7 +90,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         partition.run, partition.run_values, partition.run_end = newest.run, newest.values, now
         return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
 
-    def _has_passed(self, closed: Tuple, partition: Partition) -> bool:
+    def _has_passed(self, closed: Tuple, partition: AccuracyPartition) -> bool:
         """Will no window show the tuple any more?"""
         if self._extent is None:
             return False
@@ -99,7 +99,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         assert self._next_end is not None
         return closed.begin < self._next_end - self._extent
 
-    def _newest(self, partition: Partition, values: Row | None, ts: int) -> Newest:
+    def _newest(self, partition: AccuracyPartition, values: Row | None, ts: int) -> Newest:
         run = partition.run
         if values is not None:
             self.report.arrived += 1
@@ -133,7 +133,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
             inside = self._exactness.in_window
             self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
 
-    def _report(self, partitions: Mapping[Hashable, Partition], now: int) -> list[Timed]:
+    def _report(self, partitions: Mapping[Hashable, AccuracyPartition], now: int) -> list[Timed]:
         left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
         self.report.in_window = self._in_all_windows(now)
         self.report.add(now, self._exactness.sums(partitions, left, now))
@@ -155,7 +155,7 @@ class SheddingCoalesce(SlidingPartitions[Partition]):
         passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
         return self.report.arrived - passed
 
-    def _fragments(self, key: Hashable, partition: Partition, now: int) -> list[Fragment]:
+    def _fragments(self, key: Hashable, partition: AccuracyPartition, now: int) -> list[Fragment]:
         found: list[Fragment] = []
         pieces = [(one.run, one.values, one.begin, one.end) for one in self._memory.kept(key)]
         newest = partition.newest

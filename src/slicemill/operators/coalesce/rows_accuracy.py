@@ -27,7 +27,7 @@ class Newest(NamedTuple):
 
 @stored_as("shed.partition", version=1)
 @dataclass(slots=True)
-class Partition:
+class AccuracyPartition:
     """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""
 
     head: Row
@@ -45,7 +45,7 @@ class Fragment(NamedTuple):
     values: Values
     period: Interval
 
-    def row(self, partition: Partition) -> Row:
+    def row(self, partition: AccuracyPartition) -> Row:
         """As it is reported."""
         assert isinstance(self.values, tuple)
         # NaN is not compared as such.
@@ -65,7 +65,10 @@ class Exactness:
         self._wanted = wanted
 
     def sums(
-        self, partitions: Mapping[Hashable, Partition], left: Mapping[Hashable, Sequence[Fragment]], now: int
+        self,
+        partitions: Mapping[Hashable, AccuracyPartition],
+        left: Mapping[Hashable, Sequence[Fragment]],
+        now: int,
     ) -> AccuracySums:
         """Of one report, over the runs that are sampled."""
         exact: dict[int, Interval] = {}
@@ -83,7 +86,7 @@ class Exactness:
         return accuracy_sums(exact, found)
 
     def _runs(
-        self, key: Hashable, partition: Partition, firsts: Mapping[int, int], now: int
+        self, key: Hashable, partition: AccuracyPartition, firsts: Mapping[int, int], now: int
     ) -> list[Fragment]:
         """The runs that there would be, had nothing been dropped."""
         runs = {
@@ -98,14 +101,14 @@ class Exactness:
                 runs[newest.run] = Fragment(newest.run, newest.values, (begin, now))
         return list(runs.values())
 
-    def in_window(self, partition: Partition, run: Original, now: int) -> bool:
+    def in_window(self, partition: AccuracyPartition, run: Original, now: int) -> bool:
         if self._extent is None:
             return True
         if self._by_rows:
             return run.last_number >= partition.arrivals - self._extent
         return run.last_begin >= now - self._extent
 
-    def _begin(self, partition: Partition, run: Original, first: int | None, now: int) -> int:
+    def _begin(self, partition: AccuracyPartition, run: Original, first: int | None, now: int) -> int:
         """Where a run begins in the window: with its first tuple there, as far as that is known."""
         if self._extent is None:
             return run.begin

@@ -29,11 +29,11 @@ class Temporal:
     where: Callable[[Row], bool] = lambda _: True
 
 
-class Partition(Protocol):
+class WindowPartition(Protocol):
     arrivals: int
 
 
-P = TypeVar("P", bound=Partition)
+P = TypeVar("P", bound=WindowPartition)
 
 
 class SlidingPartitions(ABC, Generic[P]):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from slicemill.columns.intervals import FOREVER, Mask, Numbers, Places
 from slicemill.columns.keys import comparable
-from slicemill.operators.coalesce.spans import Spans
+from slicemill.operators.coalesce.spans import RunSpans
 
 
 class Runs(NamedTuple):
@@ -58,7 +58,7 @@ def ends_of(partitions: Numbers, ts: Places) -> Places:
     return ends
 
 
-def shown(runs: Runs, spans: Spans) -> Shown:
+def shown(runs: Runs, spans: RunSpans) -> Shown:
     """Every run of every window: it begins with its first tuple there, and ends no later than the window."""
     first = runs.numbers[spans.starts]
     counts = runs.numbers[spans.stops - 1] - first + 1

@@ -13,16 +13,16 @@ from numba import njit
 from slicemill.columns.intervals import Numbers, Places
 
 
-class Spans(NamedTuple):
+class RunSpans(NamedTuple):
     starts: Places
     stops: Places
     ends: Places
 
-    def in_order(self, by: Places) -> Spans:
+    def in_order(self, by: Places) -> RunSpans:
         return self.take(np.argsort(by, kind="stable"))
 
-    def take(self, places: Places) -> Spans:
-        return Spans(self.starts[places], self.stops[places], self.ends[places])
+    def take(self, places: Places) -> RunSpans:
+        return RunSpans(self.starts[places], self.stops[places], self.ends[places])
 
 
 @njit(cache=True)

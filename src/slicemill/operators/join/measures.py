@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from slicemill.operators.join.inspection import Cuts
 from slicemill.operators.join.slices.set_wise import (
-    Stream,
+    SetWiseStream,
     cheapest_cuts,
     fair_price,
     finest_cuts,
@@ -32,7 +32,7 @@ _MORE = 1.25  # so many times the rows of the last plan make a new one
 
 @stored_as("join.timed", version=1)
 @dataclass(slots=True)
-class Timed:
+class MeasuredStage:
     """How often something was done, and the processor seconds that it took."""
 
     times: int = 0
@@ -81,8 +81,8 @@ class Measures:
     sides: tuple[SideMeasures, SideMeasures] = field(default_factory=lambda: (SideMeasures(), SideMeasures()))
     first_us: int | None = None
     reached_us: int = 0
-    probing: Timed = field(default_factory=Timed)
-    writing: Timed = field(default_factory=Timed)
+    probing: MeasuredStage = field(default_factory=MeasuredStage)
+    writing: MeasuredStage = field(default_factory=MeasuredStage)
     planned_rows: int = 0
 
     def begin_anew(self) -> None:
@@ -134,7 +134,7 @@ class Measures:
         ]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
-    def stream(self, side: int, reach: Reach) -> Stream | None:
+    def stream(self, side: int, reach: Reach) -> SetWiseStream | None:
         """One side as the planner sees it; None where nothing is known, as of windows that never end."""
         seen = self.sides[side]
         if not seen.sampled or not seen.kept_s:
@@ -142,7 +142,7 @@ class Measures:
         ending = dict.fromkeys((window / _SECOND_US for window, _ in reach.windows.values()), 0.0)
         for name, rows in seen.last.items():
             ending[reach.windows[name][0] / _SECOND_US] += rows / seen.sampled
-        return Stream(ending, seen.compared / seen.kept_s, self.rewriting)
+        return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
     def cuts(self, side: int, reach: Reach) -> Cuts | None:
         """Where to cut for what has been measured: finest, cheapest, and between, which is what is used."""

@@ -36,7 +36,7 @@ class Probing:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPairs:
     """Pairs of new rows of a `side` with rows of one block of the other side."""
 
     side: int
@@ -49,7 +49,7 @@ class Found:
 @dataclass(slots=True)
 class Pairs:
     new: Sequence[Probing]
-    found: list[Found]
+    found: list[FoundPairs]
     wanted: Words
     _fetched: dict[str, pa.Array] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Pairs:
         if keep.all():
             return self
         renumbered = (np.cumsum(keep) - 1).astype(np.int32)
-        found: list[Found] = []
+        found: list[FoundPairs] = []
         for part in self.found:
             mine = keep[part.places]
             places = renumbered[part.places[mine]]
@@ -128,7 +128,7 @@ class Pairs:
             self._fetched[known] = fetch(sources, kind)
         return self._fetched[known]
 
-    def _source(self, found: Found, side: int, name: str) -> tuple[pa.Array | None, Places]:
+    def _source(self, found: FoundPairs, side: int, name: str) -> tuple[pa.Array | None, Places]:
         block, places = found.block, found.rows
         if found.side == side:
             block, places = self.new[side].block, found.probes

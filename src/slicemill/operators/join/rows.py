@@ -41,11 +41,11 @@ class CountWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class UnboundedWindow:
+class UnboundedJoinWindow:
     """All tuples so far."""
 
 
-JoinWindow = TimeWindow | CountWindow | UnboundedWindow
+JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
@@ -110,7 +110,7 @@ class JoinByRows:
 
 def join_window(window: Window) -> JoinWindow:
     if window.extent is None:
-        return UnboundedWindow()
+        return UnboundedJoinWindow()
     return CountWindow(window.extent) if window.frame is FrameUnit.ROWS else TimeWindow(window.extent)
 
 

@@ -36,7 +36,7 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
-from slicemill.operators.join.pairs import Found, Pairs, Probing
+from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
 from slicemill.operators.join.side import Served, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
@@ -60,7 +60,7 @@ class _Target:
     ends: Places
 
 
-class Join:
+class JoinKernel:
     """The join of a plan, with what it has kept."""
 
     def __init__(
@@ -247,7 +247,7 @@ class Join:
 
     def _found(
         self, target: _Target, new: Sequence[Probing], first: int, end: int
-    ) -> tuple[Found, NDArray[np.uint64]]:
+    ) -> tuple[FoundPairs, NDArray[np.uint64]]:
         """The pairs with the rows of one block, not yet in their places, and who wants them."""
         probing, other = new[target.side], self._sides[1 - target.side]
         inside = (probing.ranks >= first) & (probing.ranks < end)
@@ -265,10 +265,10 @@ class Join:
             )  # fmt: skip
         measures.sides[1 - target.side].compared += most
         places = np.empty(count, np.int32)
-        return Found(target.side, block, probes[:count], rows[:count], places), wanted[:count]
+        return FoundPairs(target.side, block, probes[:count], rows[:count], places), wanted[:count]
 
     def _placed(
-        self, parts: list[tuple[Found, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
+        self, parts: list[tuple[FoundPairs, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
     ) -> Pairs:
         """Pairs in the order of the tuples that probed; those of one tuple as found, oldest slice first."""
         counts = np.zeros(end - first, np.int32)

@@ -34,7 +34,7 @@ from slicemill.operators.join.block import (
     mask_words,
     opened,
 )
-from slicemill.operators.join.measures import Timed
+from slicemill.operators.join.measures import MeasuredStage
 from slicemill.operators.join.state import SideState, Stored, table_of
 from slicemill.operators.join.windows import FOREVER, Reach, Seats, reach_of
 from slicemill.storage.slice import Slice
@@ -66,7 +66,7 @@ class Side:
         seats: Seats,
         side: int,
         schema: pa.Schema,
-        writing: Timed | None = None,
+        writing: MeasuredStage | None = None,
         asked: bool = False,
     ) -> None:
         """`asked`: a query wants to know the numbers of rows."""
@@ -78,7 +78,7 @@ class Side:
         stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name not in left_out]
         self._slice_schema = pa.schema(stored)
         self._seats = seats
-        self._writing = writing or Timed()
+        self._writing = writing or MeasuredStage()
         self.everybody = seats.mask(list(seats.members))
 
     def change(self, stayed: list[str], served: Sequence[Served] = ()) -> None:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.context import StepContext
-from slicemill.operators.join.shared import Join
+from slicemill.operators.join.shared import JoinKernel
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.step import SharedStep, StatefulStep, StepResult
@@ -21,7 +21,7 @@ from slicemill.storage.arrow_schema import TS
 
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
-    join = Join(operator, context.schemas, state, context.newcomers, context.seq_bits)
+    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits)
     limited = [member.name for member in operator.members if member.limit is not None]
     step = SharedJoinStep(join, limited)
     return step if context.graph.has_parts(context.node.id) else JoinStep(step)
@@ -30,7 +30,7 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
 class SharedJoinStep:
     """A part for each query: pairs of rows before the time up to which both inputs are complete."""
 
-    def __init__(self, join: Join, counted: Sequence[str] = ()) -> None:
+    def __init__(self, join: JoinKernel, counted: Sequence[str] = ()) -> None:
         self._join = join
         self._counted = counted  # queries whose pairs may be left out
         self._shares: Mapping[str, float] = {}

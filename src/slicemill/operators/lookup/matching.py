@@ -31,7 +31,7 @@ KeyColumn = Callable[[Arrived], pa.ChunkedArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class LookupKeys:
     """A condition taken apart: what must be equal on both sides, and what remains to be tested."""
 
     stream: tuple[Expr, ...]
@@ -39,7 +39,7 @@ class Keys:
     rest: Expr | None
 
 
-def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> Keys:
+def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> LookupKeys:
     """Equalities of an expression over the stream with one over the table, as hash keys."""
     of_stream, of_table = frozenset(stream.names), frozenset(table.names)
     stream_keys: list[Expr] = []
@@ -52,7 +52,7 @@ def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> Keys:
         else:
             stream_keys.append(sides[0])
             table_keys.append(sides[1])
-    return Keys(tuple(stream_keys), tuple(table_keys), conjunction(tuple(rest)))
+    return LookupKeys(tuple(stream_keys), tuple(table_keys), conjunction(tuple(rest)))
 
 
 def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> tuple[Expr, Expr] | None:

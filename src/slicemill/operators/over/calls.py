@@ -34,7 +34,16 @@ from slicemill.operators.over.events import (
     released,
     silenced,
 )
-from slicemill.operators.over.groups import KEY, SEQUENCE, TIME, TUPLE, Answers, Group, GroupState, Span
+from slicemill.operators.over.groups import (
+    KEY,
+    SEQUENCE,
+    TIME,
+    TUPLE,
+    Group,
+    GroupSpan,
+    OverGroupState,
+    WindowAnswers,
+)
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, numbers
@@ -63,7 +72,7 @@ class WindowState:
     """All that is kept from run to run: `now` is how far time is known, `sequence` counts tuples."""
 
     partitions: list[PartitionState]
-    groups: list[GroupState]
+    groups: list[OverGroupState]
     sequence: int = 0
     now: int = _BEGINNING
     waiting: Events | None = None
@@ -102,7 +111,7 @@ class WindowCalls:
         self._waits = any(placed.group.waits for placed in self._groups)
         self._active = any(call.window.active for call in calls)
         self.state = state or WindowState(
-            [PartitionState() for _ in partitions], [GroupState() for _ in self._groups]
+            [PartitionState() for _ in partitions], [OverGroupState() for _ in self._groups]
         )
 
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
@@ -161,18 +170,18 @@ class WindowCalls:
             start += size
         return keys, found[of_keys:]
 
-    def _spans(self, keys: list[list[pa.Array]], rows: int, before: int, now: int) -> list[Span]:
+    def _spans(self, keys: list[list[pa.Array]], rows: int, before: int, now: int) -> list[GroupSpan]:
         spans = []
         for state, columns in zip(self.state.partitions, keys, strict=True):
             numbered = state.keys.number(distinct_keys(columns, rows), columns)
             count = max(len(state.keys), 1)
             arrived = np.concatenate([state.arrived, np.zeros(count - len(state.arrived), np.int64)])
-            spans.append(Span(numbered, count, arrived, before, now))
+            spans.append(GroupSpan(numbered, count, arrived, before, now))
         return spans
 
     # -- output ----------------------------------------------------------------------------------------
 
-    def _at_once(self, table: pa.Table, found: Sequence[Answers]) -> pa.Table:
+    def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
         """Every call answers when a tuple arrives, or never."""
         first = self.state.sequence - len(table)
         values: list[pa.Array] = [None] * len(self._calls)
@@ -189,7 +198,7 @@ class WindowCalls:
             table, values = table.filter(chosen), [column.filter(chosen) for column in values]
         return self._output(table, values)
 
-    def _held_back(self, table: pa.Table, sequence: Places, found: Sequence[Answers]) -> pa.Table:
+    def _held_back(self, table: pa.Table, sequence: Places, found: Sequence[WindowAnswers]) -> pa.Table:
         """Some call answers later, or when a tuple leaves."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
@@ -221,7 +230,7 @@ class WindowCalls:
         found = np.where(until > _BEGINNING, released_by_time(until), arrivals)
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
-    def _expiries(self, place: int, answers: Answers) -> Events | None:
+    def _expiries(self, place: int, answers: WindowAnswers) -> Events | None:
         """Rows for tuples that left a window, at the time when they did."""
         if answers.expired is None:
             return None

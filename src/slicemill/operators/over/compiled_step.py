@@ -17,7 +17,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.assembly import Assembly
 from slicemill.operators.context import StepContext
 from slicemill.operators.models.spec import SharedModels
-from slicemill.operators.over.routines import CallsState, Member, MemberState, Routine
+from slicemill.operators.over.routines import CallsState, Routine, RoutineMember, RoutineMemberState
 from slicemill.operators.over.spec import WindowAggregate, has_expiries, returns_many
 from slicemill.operators.partitioned import Partitioned
 from slicemill.operators.step import END, StepResult
@@ -47,7 +47,11 @@ class CallsOfMember:
     """The rows of one member, put together from the answers of its routines."""
 
     def __init__(
-        self, state: MemberState, routines: Mapping[int, Routine], schema: pa.Schema, numbering: Numbering
+        self,
+        state: RoutineMemberState,
+        routines: Mapping[int, Routine],
+        schema: pa.Schema,
+        numbering: Numbering,
     ) -> None:
         self._state = state
         self._schema = schema
@@ -85,7 +89,7 @@ class CallsOfMember:
 class SharedCallsStep:
     """`agg(args) OVER (…)` for the members of one node: a part for each."""
 
-    def __init__(self, members: Mapping[str, Member], context: StepContext) -> None:
+    def __init__(self, members: Mapping[str, RoutineMember], context: StepContext) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
         self.state.adopt(members, list(context.newcomers), context.catalog)
         tables = context.rows_of
@@ -152,7 +156,7 @@ class WindowCallsStep:
     """The same for a node of one query."""
 
     def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
-        member = Member(operator.calls, context.node.schema.columns)
+        member = RoutineMember(operator.calls, context.node.schema.columns)
         self._shared = SharedCallsStep({context.node.id: member}, context)
 
     @property
@@ -184,5 +188,7 @@ def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
 
 
 def shared_models(operator: SharedModels, context: StepContext) -> SharedCallsStep:
-    members = {member.name: Member(member.operator.calls, member.columns) for member in operator.members}
+    members = {
+        member.name: RoutineMember(member.operator.calls, member.columns) for member in operator.members
+    }
     return SharedCallsStep(members, context)

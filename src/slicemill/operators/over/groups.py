@@ -36,7 +36,7 @@ _EARLIEST = -(2**63)
 
 @stored_as("over.group", version=1)
 @dataclass(slots=True)
-class GroupState:
+class OverGroupState:
     """Rows that later windows still reach back to, in order of arrival.
 
     The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
@@ -52,7 +52,7 @@ class GroupState:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class GroupSpan:
     """The run's tuples, their partitions, and the time before and after them."""
 
     partitions: NDArray[np.int32]
@@ -63,7 +63,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class WindowAnswers:
     """Values for tuples by their sequence numbers; for those that were overtaken in their slot there is none.
 
     `expired` are values for tuples that left the window, with these.
@@ -113,14 +113,14 @@ class Group:
         # Counts over all time have to outlive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
 
-    def run(self, state: GroupState, span: Span, new: pa.Table) -> Answers:
+    def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
         rows = self._sorted(state, span, new)
         starts = self._starts(rows)
         asked, overtaken = self._asked(rows, span)
         seen = self._rows(rows, self._summaries(state, rows))
         windows = Windows(starts[asked], asked + 1)
-        answers = Answers(
+        answers = WindowAnswers(
             _numpy(rows.table, SEQUENCE)[rows.order[asked]],
             self._values(seen, windows),
             _numpy(rows.table, SEQUENCE)[rows.order[overtaken]],
@@ -129,7 +129,7 @@ class Group:
         self._keep(state, rows, span, seen)
         return answers
 
-    def due(self, state: GroupState, now: int) -> int | None:
+    def due(self, state: OverGroupState, now: int) -> int | None:
         """How far time has to pass for something to come out."""
         if not self.waits or now == 2**63 - 1:
             return None
@@ -150,7 +150,7 @@ class Group:
 
     # -- rows ------------------------------------------------------------------------------------------
 
-    def _sorted(self, state: GroupState, span: Span, new: pa.Table) -> Sorted:
+    def _sorted(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> Sorted:
         table = new.add_column(0, KEY, pa.array(span.partitions))
         before_now = _kept_rows(state)
         looked_at = self._looked_at(before_now, span)
@@ -193,7 +193,7 @@ class Group:
             {place: found[_ones(place)] for place in self._ones},
         )
 
-    def _looked_at(self, rows: pa.Table | None, span: Span) -> Mask:
+    def _looked_at(self, rows: pa.Table | None, span: GroupSpan) -> Mask:
         """Kept rows of partitions with new tuples; all of them where time alone lets something out."""
         if rows is None:
             return np.zeros(0, np.bool_)
@@ -223,7 +223,7 @@ class Group:
     def _values(self, seen: Sequence[Rows], windows: Windows) -> list[pa.Array]:
         return [f.answers(rows, windows) for f, rows in zip(self._functions, seen, strict=True)]
 
-    def _summaries(self, state: GroupState, rows: Sorted) -> NDArray[np.object_] | None:
+    def _summaries(self, state: OverGroupState, rows: Sorted) -> NDArray[np.object_] | None:
         if state.summaries is None:
             return None
         all_ = np.empty(len(rows.order), np.object_)
@@ -241,7 +241,7 @@ class Group:
         latest = rows.ts if window.slide is None else _slot_end(rows.ts, window.slide)
         return starts_from(rows.head, rows.ts, latest - self._extent)
 
-    def _asked(self, rows: Sorted, span: Span) -> tuple[Places, Places]:
+    def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Places, Places]:
         """The rows that are answered now, and those of which it is known that they are not."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
@@ -257,7 +257,7 @@ class Group:
         return np.flatnonzero(last & waited & (ends <= span.now)), np.flatnonzero(~last & waited)
 
     def _expired(
-        self, rows: Sorted, span: Span, seen: Sequence[Rows]
+        self, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]
     ) -> tuple[pa.Table | None, list[pa.Array]]:
         if not self.window.active:
             return None, []
@@ -271,7 +271,7 @@ class Group:
 
     # -- what is kept ----------------------------------------------------------------------------------
 
-    def _keep(self, state: GroupState, rows: Sorted, span: Span, seen: Sequence[Rows]) -> None:
+    def _keep(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]) -> None:
         if self.window.extent is None:
             self._keep_past(state, rows, span, seen[0])
             return
@@ -286,7 +286,7 @@ class Group:
         needed[places[rows.order]] = self._needed(rows, span)
         state.slices = kept(state.slices, new, needed)
 
-    def _keep_past(self, state: GroupState, rows: Sorted, span: Span, seen: Rows) -> None:
+    def _keep_past(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows) -> None:
         closed = np.ones(len(rows.order), np.bool_)
         if self.waits:
             assert self.window.slide is not None
@@ -305,7 +305,7 @@ class Group:
                 summaries = np.concatenate([older, newer])
         state.past, state.summaries = past, summaries
 
-    def _passed(self, tables: Sequence[pa.Table], span: Span) -> int:
+    def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
         """How many of the oldest rows no window reaches any more, where time alone decides."""
         limit, passed = max(span.now - self._extent, _EARLIEST), 0
         for table in tables:
@@ -315,7 +315,7 @@ class Group:
                 break
         return passed
 
-    def _needed(self, rows: Sorted, span: Span) -> Mask:
+    def _needed(self, rows: Sorted, span: GroupSpan) -> Mask:
         """The rows that windows of tuples to come, or of open slots, still reach."""
         window = self.window
         if self.by_rows:
@@ -331,7 +331,7 @@ class Group:
         return reached
 
 
-def _kept_rows(state: GroupState) -> pa.Table | None:
+def _kept_rows(state: OverGroupState) -> pa.Table | None:
     """In order of arrival, but for the oldest that nobody needs."""
     if state.past is not None:
         return state.past

@@ -28,7 +28,7 @@ from slicemill.storage.codec import stored_as
 
 @stored_as("calls.member", version=1)
 @dataclass(frozen=True, slots=True)
-class Member:
+class RoutineMember:
     """The calls of one query, and the columns that are read of its rows."""
 
     calls: tuple[WindowCall, ...]
@@ -50,10 +50,10 @@ class RoutineState:
 
 @stored_as("calls.member_state", version=1)
 @dataclass(slots=True)
-class MemberState:
+class RoutineMemberState:
     """`answers` has for each call the number of its routine, and the model that it asks there."""
 
-    member: Member
+    member: RoutineMember
     answers: list[tuple[int, Asked | None]]
     assembly: AssemblyState = field(default_factory=AssemblyState)
 
@@ -64,11 +64,11 @@ class CallsState:
     """What window calls keep, by member and by routine; partitions are numbered by their keys."""
 
     keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
-    members: dict[str, MemberState] = field(default_factory=dict)
+    members: dict[str, RoutineMemberState] = field(default_factory=dict)
     routines: dict[int, RoutineState] = field(default_factory=dict)
     begun: int = 0  # how many routines there have been
 
-    def adopt(self, members: Mapping[str, Member], newcomers: Sequence[str], catalog: Catalog) -> None:
+    def adopt(self, members: Mapping[str, RoutineMember], newcomers: Sequence[str], catalog: Catalog) -> None:
         """Go on with these members: those that are new begin together, and what only others had is gone."""
         known = {
             name: state
@@ -78,7 +78,7 @@ class CallsState:
         first = self.begun
         self.members = {
             name: known.get(name)
-            or MemberState(member, [self._begin(call, first, catalog) for call in member.calls])
+            or RoutineMemberState(member, [self._begin(call, first, catalog) for call in member.calls])
             for name, member in members.items()
         }
         wanted: dict[int, list[Asked]] = {}

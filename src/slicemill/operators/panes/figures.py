@@ -23,7 +23,7 @@ from slicemill.operators.panes.extremes import Extreme, sortable
 from slicemill.operators.panes.partials import Edge, Known, Partial
 from slicemill.operators.panes.spans import Spans
 from slicemill.operators.panes.sums import Sum
-from slicemill.operators.panes.view import View
+from slicemill.operators.panes.view import PaneView
 from slicemill.scalar.decimals import from_unscaled
 from slicemill.scalar.values import BIGINT_MAX, BIGINT_MIN, EXACT
 from slicemill.scalar.vectors import arrow_type, fixed_width
@@ -39,7 +39,7 @@ class Figure:
     """An aggregate call that panes can answer: the partials it needs, and its column for spans of a view."""
 
     partials: tuple[Partial, ...]
-    over: Callable[[View, Spans], pa.Array]
+    over: Callable[[PaneView, Spans], pa.Array]
 
 
 def figure_of(call: Call) -> Figure | None:
@@ -71,14 +71,14 @@ def figure_of(call: Call) -> Figure | None:
 
 
 def _extreme(known: Known, extreme: Extreme) -> Figure:
-    def over(view: View, spans: Spans) -> pa.Array:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
         return view.index(extreme.name).over(spans, view.index(known.name).over(spans) > 0)
 
     return Figure((known, extreme), over)
 
 
 def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
-    def over(view: View, spans: Spans) -> pa.Array:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
         totals: Totals = view.index(sum_.name).over(spans)
         valid = view.index(known.name).over(spans) > 0
         if type_.kind is Kind.DOUBLE:
@@ -115,7 +115,7 @@ def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.
 
 
 def _mean(known: Known, sum_: Sum) -> Figure:
-    def over(view: View, spans: Spans) -> pa.Array:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Ints = view.index(known.name).over(spans)
         return _doubles(view.index(sum_.name).over(spans).means(count), count > 0)
 
@@ -125,7 +125,7 @@ def _mean(known: Known, sum_: Sum) -> Figure:
 def _variance(argument: Expr, known: Known, bias: int, root: bool) -> Figure:
     first, second = Sum(argument), Sum(argument, 2)
 
-    def over(view: View, spans: Spans) -> pa.Array:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Ints = view.index(known.name).over(spans)
         totals = [view.index(sum_.name).over(spans) for sum_ in (first, second)]
         found = variances(totals[0], totals[1], count, bias)

@@ -20,7 +20,7 @@ from slicemill.operators.panes.partials import Partial, Values
 from slicemill.operators.panes.selection import Mask
 from slicemill.operators.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.operators.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
-from slicemill.operators.panes.view import View
+from slicemill.operators.panes.view import PaneView
 from slicemill.scalar.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -68,19 +68,19 @@ class Groups:
 
     held = due
 
-    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
         return self._table(view, keys, spans, found)
 
-    def _spans(self, view: View, state: MemberState, until: int) -> Spans:
+    def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
         """The windows that have ended since, by their ends, then by the first tuples of groups."""
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
-    def _table(self, view: View, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
+    def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
         # Time releases them, when their windows end.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
@@ -119,7 +119,7 @@ class ValueGroups(Groups):
     def partials(self) -> tuple[Partial, ...]:
         return tuple(values for call in self.calls for values in call)
 
-    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         count = len(view.start)
         arguments = []
@@ -152,7 +152,7 @@ class KernelGroups(ValueGroups):
 
     functions: tuple[ColumnStatistic | None, ...]
 
-    def answer(self, view: View, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         # The kernels want windows whose ends never go back: those of a key after those of another.
         order = np.argsort(spans.rank, kind="stable")
@@ -163,7 +163,7 @@ class KernelGroups(ValueGroups):
         taken = {name: array.take(pa.array(back)) for name, array in found.items()}
         return self._table(view, keys, spans, taken)
 
-    def found(self, view: View, windows: Windows) -> dict[str, pa.Array]:
+    def found(self, view: PaneView, windows: Windows) -> dict[str, pa.Array]:
         """The column of each call, with a value for each window."""
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
         found = {}
@@ -222,7 +222,7 @@ class Yields:
         kept = _last_of_slots(slots, numbers, int(numbers.max(initial=0)) + 1)
         state.waiting = chosen.take(pa.array(kept)).combine_chunks() if len(kept) else None
 
-    def answer(self, view: View, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, state: MemberState, until: int) -> pa.Table:
         assert state.waiting is not None
         ready = state.waiting.column(_SLOT).to_numpy() <= until
         rows = state.waiting.filter(pa.array(ready))

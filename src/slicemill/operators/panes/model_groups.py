@@ -20,7 +20,7 @@ from slicemill.aggregate.model_calls import asked_by, go_together
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.panes.grids import Call
 from slicemill.operators.panes.members import KernelGroups
-from slicemill.operators.panes.view import View
+from slicemill.operators.panes.view import PaneView
 from slicemill.scalar.vectors import arrow_type, from_arrow, take, to_arrow
 
 _AT_ONCE = 2**20  # tuples of windows that are read together
@@ -32,7 +32,7 @@ class ModelGroups(KernelGroups):
 
     models: ModelCalls
 
-    def found(self, view: View, windows: Windows) -> dict[str, pa.Array]:
+    def found(self, view: PaneView, windows: Windows) -> dict[str, pa.Array]:
         columns = [column for column, f in zip(self.returned, self.functions, strict=True) if f is None]
         values = {value.expr: value for call in self.calls for value in call}
         given = [values[argument] for argument in self.models.arguments]

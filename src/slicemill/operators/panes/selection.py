@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Input:
+class PaneInput:
     """What the members have in common: the schema of the stream, and its keys."""
 
     schema: Schema
@@ -57,7 +57,7 @@ class Selection:
 
     def __init__(
         self,
-        given: Input,
+        given: PaneInput,
         conditions: Mapping[str, Expr | None],
         holds: Mapping[str, Callable[[Ints], Mask]],
     ) -> None:

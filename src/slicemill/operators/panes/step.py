@@ -22,7 +22,7 @@ from slicemill.operators.panes.grids import Call, edge_grids
 from slicemill.operators.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
 from slicemill.operators.panes.model_groups import ModelGroups, models_together
 from slicemill.operators.panes.partials import Values
-from slicemill.operators.panes.selection import Input
+from slicemill.operators.panes.selection import PaneInput
 from slicemill.operators.panes.spec import SharedWindows, WindowMember
 from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.windows import PaneWindows
@@ -46,7 +46,7 @@ class SharedWindowsStep:
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
         self._windows = PaneWindows(
-            Input(schema, shared.keys),
+            PaneInput(schema, shared.keys),
             members,
             {member.name: conjunction(member.conditions) for member in shared.members},
             edge_grids(window for member in shared.members for window in member.windows),

@@ -18,7 +18,7 @@ from slicemill.operators.panes.partials import Columns, Counts
 
 
 @dataclass
-class View:
+class PaneView:
     """Entries begin[r] to begin[r + 1] are those of key keys[r], by time, and one per pane unless single."""
 
     keys: Ints
@@ -67,7 +67,7 @@ def by_key(entries: Columns, n_keys: int) -> Columns:
 
 def view_of(
     ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
-) -> View:
+) -> PaneView:
     """The view of the entries whose pattern is selected and whose pane begins at `since` or later.
 
     Entries are in the order of keys already: what one view leaves out of them costs it little.
@@ -76,7 +76,7 @@ def view_of(
     columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))
     key, start = columns["key"], columns["start"]
     if not len(key):
-        return View(key, np.zeros(1, np.int64), columns, partials)
+        return PaneView(key, np.zeros(1, np.int64), columns, partials)
     changes = key[1:] != key[:-1]
     again = ~changes & (start[1:] == start[:-1])
     if not single and again.any():
@@ -85,7 +85,7 @@ def view_of(
         key = columns["key"]
         changes = key[1:] != key[:-1]
     begin = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(key)]))
-    return View(key[begin[:-1]], begin, columns, partials)
+    return PaneView(key[begin[:-1]], begin, columns, partials)
 
 
 @njit(cache=True)

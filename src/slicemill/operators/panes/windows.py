@@ -19,9 +19,9 @@ from slicemill.operators.panes.edges import Ints, cut
 from slicemill.operators.panes.entries import cells_of, entries_of
 from slicemill.operators.panes.members import Member, ValueGroups, Yields
 from slicemill.operators.panes.partials import Columns, Partial
-from slicemill.operators.panes.selection import Input, Selected, Selection
+from slicemill.operators.panes.selection import PaneInput, Selected, Selection
 from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.view import View, by_key, view_of
+from slicemill.operators.panes.view import PaneView, by_key, view_of
 
 # Rows, None for none, and how far they are complete; or why there are no more.
 Answer = tuple[pa.Table | None, int] | SlicemillError
@@ -32,7 +32,7 @@ class PaneWindows:
 
     def __init__(
         self,
-        given: Input,
+        given: PaneInput,
         members: Mapping[str, Member],
         conditions: Mapping[str, Expr | None],
         edges: tuple[tuple[int, int], ...],
@@ -207,7 +207,7 @@ class PaneWindows:
                     self._fail({name: problem})
         return answers
 
-    def _answer(self, name: str, view: View, until: int) -> pa.Table:
+    def _answer(self, name: str, view: PaneView, until: int) -> pa.Table:
         member, state = self._members[name], self.state.members[name]
         if isinstance(member, Yields):
             return member.answer(view, state, until)

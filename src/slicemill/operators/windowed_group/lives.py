@@ -47,7 +47,7 @@ class LivesState:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LivingRows:
     """Windows that were answered: when, the row that each goes by, and the value of each call."""
 
     moments: Places
@@ -76,7 +76,7 @@ class Lives:
         self._arguments = arguments
         self._slide = slide
 
-    def run(self, new: pa.Table, now: int) -> Found:
+    def run(self, new: pa.Table, now: int) -> LivingRows:
         """New rows in order; no row to come has an earlier time than `now`."""
         state = self.state
         now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
@@ -98,7 +98,7 @@ class Lives:
         alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
         return end if alive else None
 
-    def _each(self, rows: pa.Table, fresh: Mask) -> Found:
+    def _each(self, rows: pa.Table, fresh: Mask) -> LivingRows:
         """What new rows see of their groups, themselves included."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
@@ -112,9 +112,9 @@ class Lives:
         arrived = np.argsort(order[asked])
         values = [column.take(pa.array(arrived)) for column in self._together(parts)]
         new = rows.filter(pa.array(fresh))
-        return Found(_numpy(new, TIME), new, values)
+        return LivingRows(_numpy(new, TIME), new, values)
 
-    def _sliding(self, rows: pa.Table, slide: int, now: int) -> Found:
+    def _sliding(self, rows: pa.Table, slide: int, now: int) -> LivingRows:
         """What each group has in windows that have ended since, by end, then by the group's first row."""
         order, groups, _ = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
@@ -135,7 +135,7 @@ class Lives:
         moment, shown = np.concatenate(moments), np.concatenate(firsts)
         output = np.lexsort((shown, moment))
         values = [column.take(pa.array(output)) for column in self._together(parts)]
-        return Found(moment[output], rows.take(pa.array(shown[output])), values)
+        return LivingRows(moment[output], rows.take(pa.array(shown[output])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Places, Places, Places]:
         """The places of rows by group, in order of arrival within each; these groups, and their heads."""

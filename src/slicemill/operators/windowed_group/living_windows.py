@@ -24,7 +24,7 @@ from slicemill.operators.panes.step import has_group_kernel
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.select.step import FilterStep
-from slicemill.operators.windowed_group.lives import END, TIME, Found, Lives, LivesState
+from slicemill.operators.windowed_group.lives import END, TIME, Lives, LivesState, LivingRows
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -81,7 +81,7 @@ class _Windows:
         return pa.table(columns | dict(zip(self._argument_columns, arguments, strict=True))).combine_chunks()
 
     def _table(
-        self, found: Found, times: Integers, arrivals: pa.ChunkedArray, bounds: Sequence[Integers]
+        self, found: LivingRows, times: Integers, arrivals: pa.ChunkedArray, bounds: Sequence[Integers]
     ) -> pa.Table:
         columns = {TS: pa.array(times), SEQ: found.rows.column(SEQ), ARRIVAL: arrivals}
         for name, key in zip(self._names, self._key_columns, strict=True):

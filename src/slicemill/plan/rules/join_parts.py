@@ -1,4 +1,4 @@
-"""What joins read, of which inputs, and what of their conditions is an equality of keys."""
+"""Analysis of joins: their inputs, the columns of each, and the key equalities in their conditions."""
 
 from __future__ import annotations
 

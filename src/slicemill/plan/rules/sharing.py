@@ -1,4 +1,4 @@
-"""What the rules that share an operator between queries have in common."""
+"""Helpers of the rules that share an operator between queries."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from slicemill.operators.classify.training import Trained, as_number, place_of, 
 from slicemill.rows import Timed
 
 
-class Classify:
+class ClassifyOperator:
     """The operator of the reference engine."""
 
     waits_for_time = True

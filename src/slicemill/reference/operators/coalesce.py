@@ -50,7 +50,7 @@ class _Partition:
     arrivals: int = 0
 
 
-class Coalesce(SlidingPartitions[_Partition]):
+class CoalesceOperator(SlidingPartitions[_Partition]):
     """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
 
     Of several partitions that report, those come first that show the earlier first tuple.

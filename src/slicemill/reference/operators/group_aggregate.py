@@ -30,7 +30,7 @@ class RunningGroup:
     running: list[tuple[BaseAccumulator, Stepper]]
 
 
-class GroupAggregate:
+class GroupAggregateOperator:
     """Output row: the group's values, then the columns of each call.
 
     `group` gives the GROUP BY values of a row; without it there is one group, which exists even over an empty

@@ -32,7 +32,7 @@ class Select:
         return ()
 
 
-class Project:
+class ProjectOperator:
     """Gives each tuple a new row, at the same timestamp."""
 
     __slots__ = ("_projection",)
@@ -73,7 +73,7 @@ class Union:
         return ()
 
 
-class Sink:
+class SinkOperator:
     """Collects what reaches it, in order."""
 
     __slots__ = ("rows",)

@@ -37,7 +37,7 @@ class Waiting:
     answers: list[Answer]
 
 
-class WindowAggregate:
+class WindowAggregateOperator:
     """Output row: the input row, then the columns of each call; none for a tuple to which no call returned.
 
     A tuple that expires actively gives a row of its own at its expiry time, in which the calls that had

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.changes import Cut
 from slicemill.operators.join.slices.members import Member, bits, unproved, windows
-from slicemill.operators.join.slices.spans import Span, span
+from slicemill.operators.join.slices.spans import AgeSpan, span
 from slicemill.reference.slices.counters import Counters
-from slicemill.reference.slices.items import Delivery, Item, Reference, joined
-from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.items import Item, Reference, SliceDelivery, joined
+from slicemill.reference.slices.selection import Evaluate, SliceSelection, called
 from slicemill.reference.slices.time_slice import Condition, TimeSlice
 from slicemill.reference.slices.union import OrderedUnion
 from slicemill.rows import Timed
@@ -61,7 +61,7 @@ class Chain:
         self._one_way = one_way
         self._pulled_up = pulled_up or slice_type.counts_tuples
         self._number = 0
-        self._delivered: list[Delivery] = []
+        self._delivered: list[SliceDelivery] = []
         for _ in self.cuts:
             self.queues.append(deque())
             self.slices.append(self.new_slice())
@@ -116,13 +116,13 @@ class Chain:
         for query, union in self.unions.items():
             self._release(query, union.close(self._number))
 
-    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+    def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
         """Take a tuple through the whole chain; gives the results."""
         self.arrive(side, tuple_)
         self.drain()
         return self.take()
 
-    def take(self) -> list[Delivery]:
+    def take(self) -> list[SliceDelivery]:
         """The results since the last time."""
         delivered, self._delivered = self._delivered, []
         return delivered
@@ -149,7 +149,7 @@ class Chain:
             if (longest := windows(members, side)[-1]) > self.cuts[-1][side]:
                 raise SlicemillError(f"no slice reaches the end of a window of {longest:g}")
         self.members = tuple(members)
-        self._selections = [Selection(members, side, self._evaluate) for side in (0, 1)]
+        self._selections = [SliceSelection(members, side, self._evaluate) for side in (0, 1)]
         self.unions = {one.query: self.unions.get(one.query, OrderedUnion()) for one in members}
         self.refresh()
         for number, one in enumerate(self.slices):
@@ -170,7 +170,7 @@ class Chain:
 
     def new_slice(self) -> TimeSlice:
         """An empty slice; `refresh` tells it its place."""
-        nowhere = Span(0, 0, 0)
+        nowhere = AgeSpan(0, 0, 0)
         return self._slice_type(nowhere, nowhere)
 
     def start(self, number: int) -> Cut:
@@ -227,4 +227,4 @@ class Chain:
                 self._release(one.query, self.unions[one.query].close(probe.number))
 
     def _release(self, query: str, results: list[Timed]) -> None:
-        self._delivered += [Delivery(query, result) for result in results]
+        self._delivered += [SliceDelivery(query, result) for result in results]

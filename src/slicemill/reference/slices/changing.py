@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.changes import Cut, Merge, Split, changes
+from slicemill.operators.join.slices.changes import Cut, MergeSlices, Split, changes
 from slicemill.operators.join.slices.members import Member
 from slicemill.reference.slices.chain import Chain
 
@@ -41,7 +41,7 @@ def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
     """Lead the chain to other cuts, when statistics or prices have changed; the last one stays the same."""
     for step in changes(chain.cuts, cuts):
         match step:
-            case Merge(number):
+            case MergeSlices(number):
                 while chain.queues[number + 1]:
                     chain.run(number + 1)
                 merge(chain, number)

@@ -30,7 +30,7 @@ class Reference(NamedTuple):
     probes: bool
 
 
-class Delivery(NamedTuple):
+class SliceDelivery(NamedTuple):
     """A result for one query."""
 
     query: str

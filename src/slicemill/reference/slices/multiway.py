@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slicemill.operators.join.slices.members import Member, windows
-from slicemill.operators.join.slices.spans import Span, spans
+from slicemill.operators.join.slices.spans import AgeSpan, spans
 from slicemill.reference.slices.counters import Counters
 from slicemill.reference.slices.items import Item
-from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.selection import Evaluate, SliceSelection, called
 from slicemill.rows import Row, Timed
 
 Matches = Callable[[int, Row, int, Row], bool]
@@ -25,7 +25,7 @@ Matches = Callable[[int, Row, int, Row], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialMatch:
     """A partial or complete result: items in the order they were found, where, and the queries it serves."""
 
     items: tuple[Item, ...]
@@ -57,10 +57,10 @@ class MultiwayJoin:
         streams = range(len(members[0].sides))
         self._matches = matches
         self._orders = orders or [[other for other in streams if other != one] for one in streams]
-        self._selections = [Selection(members, stream, evaluate) for stream in streams]
+        self._selections = [SliceSelection(members, stream, evaluate) for stream in streams]
         self._number = 0
         self.counters = Counters()
-        self.spans: list[tuple[Span, ...]] = [
+        self.spans: list[tuple[AgeSpan, ...]] = [
             spans(members, stream, ends[stream] if ends else windows(members, stream)) for stream in streams
         ]
         self.states: list[list[deque[Item]]] = [[deque() for _ in cut] for cut in self.spans]
@@ -69,7 +69,7 @@ class MultiwayJoin:
     def state_size(self) -> int:
         return sum(len(state) for stream in self.states for state in stream)
 
-    def process(self, stream: int, tuple_: Timed) -> list[Partial]:
+    def process(self, stream: int, tuple_: Timed) -> list[PartialMatch]:
         """Consume one tuple; gives the complete results with the queries they are for."""
         selection = self._selections[stream]
         self.counters.select += selection.tests
@@ -79,13 +79,13 @@ class MultiwayJoin:
             return []
         for one in range(len(self.states)):
             self._purge(one, tuple_.ts)
-        partials = [Partial((item,), (), item.mask)]
+        partials = [PartialMatch((item,), (), item.mask)]
         for probed in self._orders[stream]:
             partials = self._extend(partials, probed)
         self.states[stream][0].append(item)
         return partials
 
-    def _extend(self, partials: Sequence[Partial], stream: int) -> list[Partial]:
+    def _extend(self, partials: Sequence[PartialMatch], stream: int) -> list[PartialMatch]:
         """Probe every slice of a stream with every partial result that it can serve (S48)."""
         longer = []
         for number, (piece, state) in enumerate(zip(self.spans[stream], self.states[stream], strict=True)):
@@ -93,17 +93,17 @@ class MultiwayJoin:
                 if partial.queries & piece.mask:
                     self.counters.probe += len(state)
                     longer += [
-                        Partial((*partial.items, item), (*partial.found_in, number), queries)
+                        PartialMatch((*partial.items, item), (*partial.found_in, number), queries)
                         for item in state
                         if self._match(partial, item)
                         and (queries := partial.queries & item.mask & self._takers(piece, partial, item))
                     ]
         return longer
 
-    def _match(self, partial: Partial, item: Item) -> bool:
+    def _match(self, partial: PartialMatch, item: Item) -> bool:
         return all(self._matches(one.side, one.row, item.side, item.row) for one in partial.items)
 
-    def _takers(self, piece: Span, partial: Partial, item: Item) -> int:
+    def _takers(self, piece: AgeSpan, partial: PartialMatch, item: Item) -> int:
         self.counters.route += len(piece.inside)
         return piece.takers(partial.items[0].ts - item.ts)
 

@@ -8,7 +8,7 @@ from slicemill.reference.slices.unshared import QueriesJoin
 from slicemill.rows import Timed
 
 
-class SharedJoin:
+class SlicedJoinOperator:
     """Rows are left values, right values, then the name of the query: a selection per query follows."""
 
     inputs = 2

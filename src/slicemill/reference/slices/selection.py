@@ -22,7 +22,7 @@ def called(predicate: Hashable, row: Row) -> bool:
     return bool(predicate(row))
 
 
-class Selection:
+class SliceSelection:
     """The masks of one stream's tuples."""
 
     def __init__(self, members: Sequence[Member], side: int, evaluate: Evaluate) -> None:

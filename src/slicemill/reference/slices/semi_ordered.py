@@ -17,7 +17,7 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.members import Member, bits
 from slicemill.operators.join.slices.spans import targets
 from slicemill.reference.slices.items import Item
-from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.selection import Evaluate, SliceSelection, called
 from slicemill.rows import Row, Timed
 
 
@@ -42,7 +42,7 @@ class SemiOrderedJoin:
         streams = range(len(members[0].sides))
         self._members = tuple(members)
         self._condition = condition
-        self._selections = [Selection(members, stream, evaluate) for stream in streams]
+        self._selections = [SliceSelection(members, stream, evaluate) for stream in streams]
         self._marks: list[int | None] = [None for _ in streams]
         self._number = 0
         self.states: list[list[Item]] = [[] for _ in streams]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
 
-from slicemill.operators.join.slices.spans import Span
+from slicemill.operators.join.slices.spans import AgeSpan
 from slicemill.reference.slices.items import Item
 from slicemill.rows import Row
 
@@ -26,7 +26,7 @@ class TimeSlice:
 
     counts_tuples: ClassVar[bool] = False
 
-    def __init__(self, left: Span, right: Span) -> None:
+    def __init__(self, left: AgeSpan, right: AgeSpan) -> None:
         self.spans = [left, right]
         self.states: tuple[deque[Item], deque[Item]] = (deque(), deque())
 

@@ -11,8 +11,8 @@ from typing import Protocol
 from slicemill.operators.join.slices.members import Member, bits, parts, windows
 from slicemill.reference.slices.chain import Chain
 from slicemill.reference.slices.counters import Counters
-from slicemill.reference.slices.items import Delivery
-from slicemill.reference.slices.selection import Evaluate, Selection, called
+from slicemill.reference.slices.items import SliceDelivery
+from slicemill.reference.slices.selection import Evaluate, SliceSelection, called
 from slicemill.reference.slices.time_slice import Condition
 from slicemill.rows import Timed
 
@@ -26,7 +26,7 @@ class QueriesJoin(Protocol):
     @property
     def state_size(self) -> int: ...
 
-    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+    def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
         """Consume one tuple; gives the results with the queries they are for."""
         ...
 
@@ -58,7 +58,7 @@ class Isolated:
     def state_size(self) -> int:
         return sum(join.state_size for join in self.joins)
 
-    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+    def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
         return [delivery for join in self.joins for delivery in join.process(side, tuple_)]
 
 
@@ -66,7 +66,7 @@ class PushDown:
     """Streams are split by predicates, each pair of parts has a join, unions merge by timestamp (S8)."""
 
     def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
-        self._selections = [Selection(members, side, evaluate) for side in (0, 1)]
+        self._selections = [SliceSelection(members, side, evaluate) for side in (0, 1)]
         self._own = Counters()
         masks = [list(parts(members, side).values()) for side in (0, 1)]
         self.joins: dict[tuple[int, int], Chain] = {}
@@ -86,7 +86,7 @@ class PushDown:
     def state_size(self) -> int:
         return sum(join.state_size for join in self.joins.values())
 
-    def process(self, side: int, tuple_: Timed) -> list[Delivery]:
+    def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
         mask = self._selections[side].mask(tuple_.row)
         self._own.split += self._selections[side].tests
         deliveries = [

@@ -165,8 +165,8 @@ class Decoder:
         made = empty_array(body)
         if "items" in body:
             flat = np.empty(len(body["items"]), np.object_)
-            for place, item in enumerate(body["items"]):
-                flat[place] = self._value(item)
+            for index, item in enumerate(body["items"]):
+                flat[index] = self._value(item)
             return flat.reshape(body["shape"])
         for name, column in body["columns"].items():
             np.asarray(made)[name] = self._value(column)

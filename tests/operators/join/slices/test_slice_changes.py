@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.changes import Merge, Split, changes
+from slicemill.operators.join.slices.changes import MergeSlices, Split, changes
 
 
 def cuts(draw: st.DrawFn) -> list[tuple[float, float]]:
@@ -21,7 +21,7 @@ def test_the_steps_lead_from_any_cuts_to_any_others(
     now = list(old)
     for step in changes(old, new):
         match step:
-            case Merge(number):
+            case MergeSlices(number):
                 del now[number]
             case Split(number, at):
                 starts = [(0.0, 0.0), *now]

@@ -12,16 +12,16 @@ from slicemill.operators.join.slices import savings
 from slicemill.operators.join.slices.baselines import baselines, isolated, pull_up, push_down, share
 from slicemill.operators.join.slices.chain import mem_opt, planned
 from slicemill.operators.join.slices.chain_cost import looks, merge_saving, routing_tests, span_cost
-from slicemill.operators.join.slices.costs import Cost
-from slicemill.operators.join.slices.members import Member, Side, member, parts, unproved
+from slicemill.operators.join.slices.costs import ChainCost
+from slicemill.operators.join.slices.members import Member, MemberSide, member, parts, unproved
 from slicemill.operators.join.slices.spans import span
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 shares = st.floats(0.01, 0.99)
 
 
-def two_queries(rate: float, w1: float, w2: float, ss: float, sj: float) -> Workload:
-    return Workload((member("q1", w1), member("q2", w2, "hot", ss)), (rate, rate), sj)
+def two_queries(rate: float, w1: float, w2: float, ss: float, sj: float) -> JoinWorkload:
+    return JoinWorkload((member("q1", w1), member("q2", w2, "hot", ss)), (rate, rate), sj)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def two_queries(rate: float, w1: float, w2: float, ss: float, sj: float) -> Work
     ],
 )
 def test_the_published_two_query_costs(
-    workload: Workload, above: object, below: object, sliced: object
+    workload: JoinWorkload, above: object, below: object, sliced: object
 ) -> None:
-    def pair(cost: Cost) -> object:
+    def pair(cost: ChainCost) -> object:
         return pytest.approx((cost.memory, cost.cpu))
 
     assert above == pair(pull_up(workload))
@@ -49,14 +49,14 @@ def test_two_queries_give_the_published_formulas_term_by_term(
 ) -> None:
     workload = two_queries(rate, w1, w2, ss, sj)
     pairs = 2 * rate**2
-    above = Cost(
+    above = ChainCost(
         memory=2 * rate * w2,
         probe=pairs * w2,
         purge=2 * rate,
         route=pairs * w2 * sj,
         select=pairs * w2 * sj,
     )
-    below = Cost(
+    below = ChainCost(
         memory=(2 - ss) * rate * w1 + (1 + ss) * rate * w2,
         split=rate,
         probe=(1 - ss) * pairs * w1 + ss * pairs * w2,
@@ -64,7 +64,7 @@ def test_two_queries_give_the_published_formulas_term_by_term(
         route=ss * pairs * w2 * sj,
         union=pairs * w1 * sj,
     )
-    sliced = Cost(
+    sliced = ChainCost(
         memory=2 * rate * w1 + (1 + ss) * rate * (w2 - w1),
         probe=pairs * w1 + ss * pairs * (w2 - w1),
         purge=4 * rate,
@@ -124,7 +124,7 @@ def test_savings_are_what_the_full_formulas_differ_by_without_linear_terms(
 def test_merging_slices_saves_what_its_formula_says(
     windows: list[int], rates: tuple[float, float], overhead: float, data: st.DataObject
 ) -> None:
-    workload = Workload(tuple(member(str(w), w) for w in windows), rates, 0.1, overhead)
+    workload = JoinWorkload(tuple(member(str(w), w) for w in windows), rates, 0.1, overhead)
     i = data.draw(st.integers(1, len(windows) - 1))
     j = data.draw(st.integers(i + 1, len(windows)))
     merged = (*windows[: i - 1], *windows[j - 1 :])
@@ -141,17 +141,17 @@ def test_merging_slices_saves_what_its_formula_says(
 
 def test_a_filter_on_each_stream_and_windows_of_two_lengths() -> None:
     members = (
-        Member("q1", (Side(10, "a1", 0.5), Side(30))),
-        Member("q2", (Side(20, "a2", 0.4), Side(5, "b2", 0.1))),
+        Member("q1", (MemberSide(10, "a1", 0.5), MemberSide(30))),
+        Member("q2", (MemberSide(20, "a2", 0.4), MemberSide(5, "b2", 0.1))),
     )
-    workload = Workload(members, (2, 3), 0.1)
+    workload = JoinWorkload(members, (2, 3), 0.1)
     # Left tuples older than 10 are q2's alone, so only what both of its predicates pass meets there.
-    assert span_cost(workload, 0, 10, 20) == Cost(
+    assert span_cost(workload, 0, 10, 20) == ChainCost(
         memory=pytest.approx(2 * 0.4 * 10), probe=pytest.approx(8 * 3 * 0.1), purge=3, select=2
     )
     # Right tuples older than 5 are q1's alone; it has no predicate on them, and its own on the left is
     # proved.
-    assert span_cost(workload, 1, 5, 30) == Cost(
+    assert span_cost(workload, 1, 5, 30) == ChainCost(
         memory=pytest.approx(3 * 25), probe=pytest.approx(75 * 2 * 0.5), purge=2
     )
     # Of the young left tuples either query may want some: both predicates pass independently of each other,
@@ -164,7 +164,7 @@ def test_a_filter_on_each_stream_and_windows_of_two_lengths() -> None:
 
 def test_parts_of_a_split_stream_add_up_whatever_the_overlap() -> None:
     members = (member("q1", 1, "x", 0.25), member("q2", 2, "y", 0.25))
-    overlapping = Workload(members, (1, 1), 0.1, any_of=lambda known: 0.25 if len(known) == 1 else 0.3)
+    overlapping = JoinWorkload(members, (1, 1), 0.1, any_of=lambda known: 0.25 if len(known) == 1 else 0.3)
     found = {queries: share(overlapping, 0, holding) for holding, queries in parts(members, 0).items()}
     assert found == pytest.approx({0b01: 0.05, 0b10: 0.05, 0b11: 0.2})
     assert share(overlapping, 0, frozenset()) == pytest.approx(0.7)
@@ -184,7 +184,7 @@ def test_looks_are_the_predicates_still_open_at_each_age(
     wanted: list[tuple[int, str | None, str | None]], age: int, end: int
 ) -> None:
     members = [
-        Member(str(i), (Side(w, p, 0.5 if p else 1), Side(w, q, 0.5 if q else 1)))
+        Member(str(i), (MemberSide(w, p, 0.5 if p else 1), MemberSide(w, q, 0.5 if q else 1)))
         for i, (w, p, q) in enumerate(wanted)
     ]
     piece = span(members, 0, age, end)
@@ -194,8 +194,8 @@ def test_looks_are_the_predicates_still_open_at_each_age(
 
 def test_push_down_is_left_out_where_it_is_out_of_reach() -> None:
     few, many = (tuple(member(str(i), i + 1, i, 0.5) for i in range(count)) for count in (6, 7))
-    assert "push-down" in baselines(Workload(few, (1, 1), 0.1))
-    assert list(baselines(Workload(many, (1, 1), 0.1))) == ["isolated", "pull-up"]
+    assert "push-down" in baselines(JoinWorkload(few, (1, 1), 0.1))
+    assert list(baselines(JoinWorkload(many, (1, 1), 0.1))) == ["isolated", "pull-up"]
 
 
 def test_isolated_queries_cost_the_sum_of_their_joins() -> None:
@@ -230,7 +230,7 @@ def test_state_of_the_three_query_experiment_by_the_model(
     members = tuple(
         member(f"q{w}", w, "hot" if i else None, selectivity if i else 1) for i, w in enumerate(windows)
     )
-    plan = mem_opt(Workload(members, (1, 1), 0.1))
+    plan = mem_opt(JoinWorkload(members, (1, 1), 0.1))
     found = (plan.expected.memory, plan.baselines["pull-up"].memory, plan.baselines["push-down"].memory)
     assert found == pytest.approx(expected)
 

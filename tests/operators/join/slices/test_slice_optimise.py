@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt, planned
 from slicemill.operators.join.slices.chain_cost import span_cost
-from slicemill.operators.join.slices.costs import Cost
-from slicemill.operators.join.slices.members import Member, Side, member
+from slicemill.operators.join.slices.costs import ChainCost
+from slicemill.operators.join.slices.members import Member, MemberSide, member
 from slicemill.operators.join.slices.optimise import Ends, by_cpu, weighted
 from slicemill.operators.join.slices.spans import spans
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 WINDOWS = {
     "uniform": [2.5 * i for i in range(1, 13)],
@@ -41,7 +41,7 @@ def test_the_golden_costs(
     windows: str, rate: int, overhead: int, slices: int, best: int, finest: int, one_join: int
 ) -> None:
     members = tuple(member(str(w), w) for w in WINDOWS[windows])
-    workload = Workload(members, (rate, rate), 0.025, overhead)
+    workload = JoinWorkload(members, (rate, rate), 0.025, overhead)
     plan = cpu_opt(workload)
     assert apart_from_probing(plan.expected) == pytest.approx(best)
     assert apart_from_probing(mem_opt(workload).expected) == pytest.approx(finest)
@@ -50,13 +50,13 @@ def test_the_golden_costs(
     assert plan.expected.memory == pytest.approx(mem_opt(workload).expected.memory)
 
 
-def apart_from_probing(cost: Cost) -> float:
+def apart_from_probing(cost: ChainCost) -> float:
     """The golden costs leave out what is the same for all chains."""
     return cost.purge + cost.route + cost.overhead
 
 
 sides = st.builds(
-    lambda window, predicate: Side(window, predicate, 1 if predicate is None else 0.3),
+    lambda window, predicate: MemberSide(window, predicate, 1 if predicate is None else 0.3),
     st.integers(1, 9),
     st.sampled_from([None, None, "x", "y"]),
 )
@@ -72,7 +72,7 @@ symmetric = st.lists(
     )
 )
 workloads = st.builds(
-    Workload,
+    JoinWorkload,
     members=members_of_two | symmetric,
     rates=st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)),
     join_selectivity=st.floats(0, 1),
@@ -82,7 +82,7 @@ workloads = st.builds(
 
 @given(workloads, st.sampled_from([by_cpu, weighted(1, 5), weighted(0, 1)]))
 @settings(max_examples=30)
-def test_no_other_way_to_cut_is_cheaper(workload: Workload, objective: object) -> None:
+def test_no_other_way_to_cut_is_cheaper(workload: JoinWorkload, objective: object) -> None:
     assert callable(objective)
 
     def of_slices(plan: PlannedChain) -> float:
@@ -115,14 +115,14 @@ def test_without_matches_one_join_is_best_and_with_many_a_slice_per_window(
     members: tuple[Member, ...], rate: float, overhead: float
 ) -> None:
     bare = tuple(member(one.query, one.left.window) for one in members)
-    assert len(cpu_opt(Workload(bare, (rate, rate), 0, overhead)).slices) == 1
-    busy = Workload(bare, (rate * 1e4, rate * 1e4), 1, 0)
+    assert len(cpu_opt(JoinWorkload(bare, (rate, rate), 0, overhead)).slices) == 1
+    busy = JoinWorkload(bare, (rate * 1e4, rate * 1e4), 1, 0)
     assert cpu_opt(busy).ends == mem_opt(busy).ends
 
 
 @given(workloads)
 @settings(max_examples=40)
-def test_a_cut_at_every_window_needs_least_state(workload: Workload) -> None:
+def test_a_cut_at_every_window_needs_least_state(workload: JoinWorkload) -> None:
     least = mem_opt(workload).expected.memory
     assert least <= cpu_opt(workload).expected.memory * (1 + 1e-9)
     assert cpu_opt(workload, weighted(0, 1)).expected.memory == pytest.approx(least)
@@ -135,7 +135,7 @@ def test_weights_lead_from_the_leanest_chain_to_the_quickest() -> None:
     # Merging across the filter saves purging and overhead but keeps, and probes, what the filter would
     # remove.
     members = (member("all", 10), member("few", 20, "hot", 0.2))
-    workload = Workload(members, (0.2, 0.2), 0.1, overhead=20)
+    workload = JoinWorkload(members, (0.2, 0.2), 0.1, overhead=20)
     memories = [cpu_opt(workload, weighted(1, price)).expected.memory for price in (0, 1, 10, 100)]
     assert memories == sorted(memories, reverse=True)
     assert (memories[0], memories[-1]) == (
@@ -147,7 +147,7 @@ def test_weights_lead_from_the_leanest_chain_to_the_quickest() -> None:
 
 @given(workloads)
 @settings(max_examples=30)
-def test_a_plan_says_who_needs_each_slice_and_what_stands_before_it(workload: Workload) -> None:
+def test_a_plan_says_who_needs_each_slice_and_what_stands_before_it(workload: JoinWorkload) -> None:
     plan = cpu_opt(workload)
     for side, ends in enumerate(plan.ends):
         for number, piece in enumerate(one.sides[side] for one in plan.slices):
@@ -158,7 +158,7 @@ def test_a_plan_says_who_needs_each_slice_and_what_stands_before_it(workload: Wo
                 if all(one.sides[side].predicate == first for one in wanting):
                     assert plan.filters(number, side) == (() if first is None else (first,))
                 assert piece == spans(plan.members, side, ends)[number]
-    total = sum((one.expected for one in plan.slices), Cost())
+    total = sum((one.expected for one in plan.slices), ChainCost())
     assert total.cpu + plan.expected.union == pytest.approx(plan.expected.cpu)
     assert total.memory == pytest.approx(plan.expected.memory)
     assert span_cost(workload, 0, 0, plan.ends[0][0]).purge == workload.rates[1]

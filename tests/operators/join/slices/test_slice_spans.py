@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, Side, reaching
+from slicemill.operators.join.slices.members import Member, MemberSide, reaching
 from slicemill.operators.join.slices.spans import slice_masks, spans, targets
 
 
 def test_the_golden_masks_of_three_queries() -> None:
     # Orders by window: A: q2, q3, q1; B: q1, q2, q3; C: q3, q1, q2.
     members = tuple(
-        Member(query, tuple(Side(window) for window in windows))
+        Member(query, tuple(MemberSide(window) for window in windows))
         for query, windows in {"q1": (3, 1, 2), "q2": (1, 2, 3), "q3": (2, 3, 1)}.items()
     )
     a, b, c = (slice_masks(members, side) for side in range(3))
@@ -33,7 +33,7 @@ def test_the_golden_masks_of_three_queries() -> None:
 def test_masks_of_any_cuts_name_the_queries_whose_windows_hold_all_members(
     windows: list[tuple[int, int, int]], ages: tuple[int, int, int], data: st.DataObject
 ) -> None:
-    members = tuple(Member(f"q{i}", tuple(map(Side, wanted))) for i, wanted in enumerate(windows))
+    members = tuple(Member(f"q{i}", tuple(map(MemberSide, wanted))) for i, wanted in enumerate(windows))
     found = []
     for side, age in enumerate(ages):
         longest = max(wanted[side] for wanted in windows)
@@ -49,15 +49,15 @@ def test_masks_of_any_cuts_name_the_queries_whose_windows_hold_all_members(
 
 def test_ends_must_ascend() -> None:
     with pytest.raises(SlicemillError, match="ascend"):
-        spans((Member("q", (Side(3), Side(3))),), 0, (3, 2))
+        spans((Member("q", (MemberSide(3), MemberSide(3))),), 0, (3, 2))
 
 
 @pytest.mark.parametrize(
     ("side", "message"),
     [
-        (lambda: Side(0), "longer than 0"),
-        (lambda: Side(1, "x", 1.5), "between 0 and 1"),
-        (lambda: Side(1, None, 0.5), "every tuple passes"),
+        (lambda: MemberSide(0), "longer than 0"),
+        (lambda: MemberSide(1, "x", 1.5), "between 0 and 1"),
+        (lambda: MemberSide(1, None, 0.5), "every tuple passes"),
     ],
 )
 def test_a_side_that_makes_no_sense_is_refused(side: object, message: str) -> None:

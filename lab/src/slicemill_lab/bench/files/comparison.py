@@ -19,7 +19,7 @@ from typing import Any
 
 from slicemill.errors import SlicemillError
 from slicemill_lab.bench.files.systems import System
-from slicemill_lab.bench.files.workload import Workload
+from slicemill_lab.bench.files.workload import FileWorkload
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
@@ -74,9 +74,9 @@ class Comparison:
 
     def run(
         self,
-        workload: Workload,
+        workload: FileWorkload,
         systems: Sequence[System],
-        warm: Workload | None = None,
+        warm: FileWorkload | None = None,
         check: Callable[[Path], int] = unchecked,
     ) -> None:
         """All systems in turns; `warm` runs before on each. `check` finds wrong results in a home of ours."""
@@ -100,7 +100,7 @@ class Comparison:
         if best is None or phase.cpu_s < best.cpu_s:
             self.best[workload, system] = phase
 
-    def _phase(self, system: System, workload: Workload, check: Callable[[Path], int]) -> Phase:
+    def _phase(self, system: System, workload: FileWorkload, check: Callable[[Path], int]) -> Phase:
         self._runs += 1
         folder = self._folder / f"run-{self._runs}"
         streams = workload.streams.items()

@@ -28,7 +28,7 @@ _PATIENCE_S = 1_800.0
 _PARENT = os.getppid()
 
 
-class Side(Protocol):
+class SystemSide(Protocol):
     """A system; `every_s` is how often asking for counts costs little."""
 
     every_s: float
@@ -268,7 +268,7 @@ def _flink_table(name: str, stream: Mapping[str, Any], job: Job) -> str:
     return f"CREATE TEMPORARY TABLE {name} ({', '.join(columns)}) WITH ({given})"
 
 
-def wait_for(side: Side, wanted: Sequence[int]) -> None:
+def wait_for(side: SystemSide, wanted: Sequence[int]) -> None:
     """Until each query has so many results; one query is asked at a time, and not again when it has them."""
     ends, left = time.monotonic() + _PATIENCE_S, list(range(len(wanted)))
     while left:
@@ -283,7 +283,7 @@ def wait_for(side: Side, wanted: Sequence[int]) -> None:
         time.sleep(side.every_s)
 
 
-def settled_counts(side: Side, queries: int) -> list[int]:
+def settled_counts(side: SystemSide, queries: int) -> list[int]:
     """The results of all queries, when they have been the same twice: none comes any more."""
     found: list[int] = []
     while True:
@@ -293,7 +293,7 @@ def settled_counts(side: Side, queries: int) -> list[int]:
         time.sleep(side.every_s)
 
 
-def main(side: Side) -> None:
+def main(side: SystemSide) -> None:
     for line in sys.stdin:
         job = json.loads(line)
         side.start(job)
@@ -319,7 +319,7 @@ def _say(what: object) -> None:
 
 
 if __name__ == "__main__":
-    sides: Mapping[str, Callable[[], Side]] = {"slicemill": Slicemill, "spark": Spark, "flink": Flink}
+    sides: Mapping[str, Callable[[], SystemSide]] = {"slicemill": Slicemill, "spark": Spark, "flink": Flink}
     try:
         main(sides[sys.argv[1]]())
     except BaseException:

@@ -17,7 +17,7 @@ Language: TypeAlias = Literal["esl", "spark", "flink"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class WorkloadStream:
     """Rows in the order of their times, in whole milliseconds where rows near a border matter.
 
     The first of the Parquet files is taken before anything is measured. As CSV there are only two files: the
@@ -60,7 +60,7 @@ def _with_times(table: pa.Table, form: Format) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class WorkloadQuery:
     """One query in each language; `first` results are there after the first files, `expected` after all."""
 
     text: Mapping[Language, str]
@@ -69,12 +69,12 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class FileWorkload:
     """Queries that run at once. Without `watermarks` no system has to keep track of time for them."""
 
     name: str
-    streams: Mapping[str, Stream]
-    queries: Sequence[Query]
+    streams: Mapping[str, WorkloadStream]
+    queries: Sequence[WorkloadQuery]
     watermarks: bool = True
 
     @property
@@ -97,9 +97,11 @@ class Workload:
         }
 
 
-def reading(name: str, stream: Stream) -> Workload:
+def reading(name: str, stream: WorkloadStream) -> FileWorkload:
     """A stream that is only read and counted: what of another workload's cost is reading."""
     select = f"SELECT {', '.join(stream.columns)} FROM {name}"
     first = pq.read_metadata(stream.parquet[0]).num_rows
     texts: Mapping[Language, str] = {"esl": select, "spark": select, "flink": select}
-    return Workload("reading", {name: stream}, [Query(texts, first, first + stream.rows)], watermarks=False)
+    return FileWorkload(
+        "reading", {name: stream}, [WorkloadQuery(texts, first, first + stream.rows)], watermarks=False
+    )

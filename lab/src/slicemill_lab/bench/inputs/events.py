@@ -43,7 +43,7 @@ def write_parts(folder: Path, table: pa.Table, rows_per_file: int) -> list[Path]
     return paths
 
 
-class Expected:
+class ExpectedMeans:
     """Windows that have ended when the last of some files has been read: those that end by its last event."""
 
     def __init__(self, paths: Sequence[Path]) -> None:

@@ -91,7 +91,7 @@ def _outside(column: str) -> int:
     return 0 if column == "price" else -1
 
 
-class Expected:
+class ExpectedOfMany:
     """How many results each query has after some batches."""
 
     def __init__(self, batches: list[Batch]) -> None:

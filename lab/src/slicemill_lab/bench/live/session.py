@@ -20,7 +20,7 @@ from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.queries import CATEGORIES, expected_filtered
 from slicemill_lab.bench.live.samples import Samples, load
 from slicemill_lab.bench.live.sender import now_us
-from slicemill_lab.bench.live.systems import Place, System
+from slicemill_lab.bench.live.systems import LiveSystem, Place
 from slicemill_lab.bench.measuring.process_tree import Tree
 
 _FIRST_RESULT_S = 300.0
@@ -39,7 +39,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LatencySpan:
     """What a system used while it was watched."""
 
     wall_s: float
@@ -61,9 +61,9 @@ class Span:
 class Watched:
     """One run: rows by stamp, what they cost, and how many rows a filter of bids must have let pass."""
 
-    system: System
+    system: LiveSystem
     samples: Samples
-    span: Span
+    span: LatencySpan
     filtered: int
     load: float
 
@@ -87,7 +87,7 @@ class Watched:
 class Session:
     """The three programs of a run. Once it is made, there are results of all queries that were waited for."""
 
-    def __init__(self, system: System, folder: Path, rate: float, programs: ExitStack) -> None:
+    def __init__(self, system: LiveSystem, folder: Path, rate: float, programs: ExitStack) -> None:
         """`programs` ends what is started here, the system first."""
         folder.mkdir(parents=True)
         self._system = system
@@ -117,7 +117,7 @@ class Session:
     def rate(self, tuples_per_s: float) -> None:
         self._sender.say(str(tuples_per_s))
 
-    def let_pass(self, seconds: float) -> Span:
+    def let_pass(self, seconds: float) -> LatencySpan:
         """Let it run for so long; what the system uses meanwhile."""
         before, began = self._tree.look(), time.monotonic()
         ends = began + seconds
@@ -125,7 +125,9 @@ class Session:
             time.sleep(min(left, _LOOK_S))
             self._program.check()
             after = self._tree.look()
-        return Span(time.monotonic() - began, {kind: after[kind] - before.get(kind, 0.0) for kind in after})
+        return LatencySpan(
+            time.monotonic() - began, {kind: after[kind] - before.get(kind, 0.0) for kind in after}
+        )
 
     def end(self) -> tuple[Samples, NDArray[np.int64]]:
         """End all programs; what was seen, and when which price was sent."""
@@ -149,7 +151,7 @@ class Session:
             left.discard(self._subscriber.line_or_none(_LOOK_S) or "")
 
 
-def watch(system: System, folder: Path, rate: float, times: Times) -> Watched:
+def watch(system: LiveSystem, folder: Path, rate: float, times: Times) -> Watched:
     """Run a system for a while; rows whose tuples were sent while it was watched are what counts."""
     with ExitStack() as programs:
         session = Session(system, folder, rate, programs)

@@ -34,7 +34,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class LiveSystem:
     """The subscriber gets `watch` and what `watched` says; `queries` are those that are waited for."""
 
     name: str
@@ -47,7 +47,7 @@ class System:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> System:
+def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> LiveSystem:
     """slicemill's own command line, over a home that the subscriber follows."""
 
     def command(place: Place) -> Sequence[str]:
@@ -56,7 +56,7 @@ def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> System:
         home = str(place.folder / "home")
         return [*RUN, "run", str(file), "--home", home, "--for", _AT_MOST, "--rows", "0"]
 
-    return System(
+    return LiveSystem(
         "slicemill",
         "process: rows are in the journal before they are seen, and survive kill -9; not a loss of power",
         tuple(waited_for),
@@ -67,13 +67,13 @@ def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> System:
     )
 
 
-def spark(case: str, waited_for: Sequence[str]) -> System:
+def spark(case: str, waited_for: Sequence[str]) -> LiveSystem:
     def command(place: Place) -> Sequence[str]:
         program = [sys.executable, "-m", "slicemill_lab.bench.live.spark_side"]
         places = [str(place.port_out), str(place.folder / "checkpoint"), str(place.categories)]
         return [*program, case, json.dumps(dict(place.ports)), *places]
 
-    return System(
+    return LiveSystem(
         "spark",
         "rows are seen in foreachBatch, before their batch is committed; the socket cannot be replayed",
         tuple(waited_for),
@@ -83,7 +83,7 @@ def spark(case: str, waited_for: Sequence[str]) -> System:
     )
 
 
-def flink(python: Path, *, committed: bool) -> System:
+def flink(python: Path, *, committed: bool) -> LiveSystem:
     """One filter. Results are seen as they are computed, or when a checkpoint has committed them."""
     program = [str(python), str(Path(__file__).with_name("flink_side.py"))]
 
@@ -91,7 +91,7 @@ def flink(python: Path, *, committed: bool) -> System:
         where = ["files", str(place.folder / "out")] if committed else ["socket", str(place.port_out)]
         return [*program, str(place.ports["bid"]), CONDITION, *where]
 
-    return System(
+    return LiveSystem(
         "flink, committed" if committed else "flink, uncommitted",
         "rows are seen when a checkpoint, every 10 ms, has committed their file"
         if committed

@@ -15,7 +15,7 @@ from slicemill.engine.session import local_session
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 from slicemill_lab.bench.measuring.waiting import wait_for
-from slicemill_lab.bench.over import SCHEMA, Events
+from slicemill_lab.bench.over import SCHEMA, OverEvents
 from slicemill_lab.bench.rivals.spark import POLL_MS
 
 _ROWS, _FILES_PER_BATCH = 100_000, 5
@@ -37,7 +37,7 @@ class Streamed:
 
 def end_to_end(esl: str, call: str, files: int) -> Streamed:
     """The second of two runs; the first file of a run starts the query, the others are measured."""
-    events = Events.random(_ROWS * (files + 1))
+    events = OverEvents.random(_ROWS * (files + 1))
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name:
         folder = Path(name)
         paths = events.write(folder / "events", _ROWS)

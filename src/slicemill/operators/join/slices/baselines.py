@@ -7,35 +7,35 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from slicemill.operators.join.slices.chain_cost import chain_cost, looks
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import bits, parts, windows
 from slicemill.operators.join.slices.spans import span
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 
-def isolated(workload: Workload) -> Cost:
+def isolated(workload: JoinWorkload) -> ChainCost:
     """Every query has a join of its own behind its own selections (S6)."""
     alone = (replace(workload, members=(one,)) for one in workload.members)
-    return sum((_one_join(one) for one in alone), Cost())
+    return sum((_one_join(one) for one in alone), ChainCost())
 
 
-def pull_up(workload: Workload) -> Cost:
+def pull_up(workload: JoinWorkload) -> ChainCost:
     """One join with the longest windows; results are routed by age, then selected (S7, Eq 4.1)."""
     bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
     selected = 0.0
     for side in (0, 1):
         whole = span(workload.members, side, 0, windows(workload.members, side)[-1])
         selected += _results(bare, whole.end) * looks(workload.members, side, whole, among=0)
-    return _one_join(bare) + Cost(select=selected)
+    return _one_join(bare) + ChainCost(select=selected)
 
 
-def push_down(workload: Workload) -> Cost:
+def push_down(workload: JoinWorkload) -> ChainCost:
     """Streams split by predicates, a join per pair of parts, unions behind (S8, Eq 4.2).
 
     Each join holds its inputs alone, so a part of one stream is stored once per part of the other.
     """
     left, right = (parts(workload.members, side).items() for side in (0, 1))
-    total = Cost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
+    total = ChainCost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
     joins_of = [0] * len(workload.members)
     results_of = [0.0] * len(workload.members)
     for (holding_a, a), (holding_b, b) in product(left, right):
@@ -51,14 +51,14 @@ def push_down(workload: Workload) -> Cost:
             joins_of[bit] += 1
             results_of[bit] += sum(_results(join, side.window) for side in workload.members[bit].sides)
     merged = sum(results for joins, results in zip(joins_of, results_of, strict=True) if joins > 1)
-    return total + Cost(union=merged)
+    return total + ChainCost(union=merged)
 
 
 PREDICATES_TO_SPLIT_BY = 6
 """With more predicates on a stream nobody pushes them down: six make 64 joins, the next twice as many."""
 
 
-def baselines(workload: Workload) -> Mapping[str, Cost]:
+def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
     """The cost of each way without slices; push-down only where it is within reach."""
     costs = {"isolated": isolated(workload), "pull-up": pull_up(workload)}
     if all(_tests(workload, side) <= PREDICATES_TO_SPLIT_BY for side in (0, 1)):
@@ -66,7 +66,7 @@ def baselines(workload: Workload) -> Mapping[str, Cost]:
     return costs
 
 
-def share(workload: Workload, side: int, holding: frozenset[Hashable]) -> float:
+def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
     """The share of a stream on which exactly the predicates `holding` hold.
 
     Inclusion and exclusion: none of the others holds, minus where also some of `holding` do not.
@@ -86,15 +86,15 @@ def share(workload: Workload, side: int, holding: frozenset[Hashable]) -> float:
     return total
 
 
-def _one_join(workload: Workload) -> Cost:
+def _one_join(workload: JoinWorkload) -> ChainCost:
     """A regular join with a router: a chain of a single slice."""
     ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
     return chain_cost(workload, ends[0], ends[1])
 
 
-def _results(workload: Workload, window: float) -> float:
+def _results(workload: JoinWorkload, window: float) -> float:
     return workload.rates[0] * workload.rates[1] * window * workload.join_selectivity
 
 
-def _tests(workload: Workload, side: int) -> int:
+def _tests(workload: JoinWorkload, side: int) -> int:
     return len({one.sides[side].predicate for one in workload.members} - {None})

@@ -11,23 +11,23 @@ from itertools import zip_longest
 
 from slicemill.operators.join.slices.baselines import baselines
 from slicemill.operators.join.slices.chain_cost import chain_cost, span_cost
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import Member, bits, predicates
 from slicemill.operators.join.slices.optimise import Ends, Objective, cheapest, finest
-from slicemill.operators.join.slices.spans import Span, spans
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.spans import AgeSpan, spans
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
     """One slice: its ages on the left and on the right stream, and its own share of the cost."""
 
-    left: Span
-    right: Span
-    expected: Cost
+    left: AgeSpan
+    right: AgeSpan
+    expected: ChainCost
 
     @property
-    def sides(self) -> tuple[Span, Span]:
+    def sides(self) -> tuple[AgeSpan, AgeSpan]:
         return self.left, self.right
 
     @property
@@ -47,8 +47,8 @@ class PlannedChain:
 
     members: tuple[Member, ...]
     slices: tuple[PlannedSlice, ...]
-    expected: Cost
-    baselines: Mapping[str, Cost]
+    expected: ChainCost
+    baselines: Mapping[str, ChainCost]
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
@@ -69,25 +69,28 @@ class PlannedChain:
         return tuple(predicates(self.members, side, span.mask))
 
 
-def mem_opt(workload: Workload) -> PlannedChain:
+def mem_opt(workload: JoinWorkload) -> PlannedChain:
     """The chain with the least state: a slice per window (S17, S19)."""
     return planned(workload, *finest(workload))
 
 
-def cpu_opt(workload: Workload, objective: Objective | None = None) -> PlannedChain:
+def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
     """The chain with the fewest comparisons, or with the least of another objective (S18, S20)."""
     return planned(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
 
 
-def planned(workload: Workload, left: Ends, right: Ends) -> PlannedChain:
+def planned(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
     """The chain with the given cuts. Where one stream has fewer, its last slices are empty."""
     members = workload.members
     pieces = zip_longest(spans(members, 0, left), spans(members, 1, right))
     slices = tuple(
         PlannedSlice(
-            a or Span(left[-1], left[-1], 0),
-            b or Span(right[-1], right[-1], 0),
-            sum((span_cost(workload, s, one.start, one.end) for s, one in enumerate((a, b)) if one), Cost()),
+            a or AgeSpan(left[-1], left[-1], 0),
+            b or AgeSpan(right[-1], right[-1], 0),
+            sum(
+                (span_cost(workload, s, one.start, one.end) for s, one in enumerate((a, b)) if one),
+                ChainCost(),
+            ),
         )
         for a, b in pieces
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import Member, bits, predicates
-from slicemill.operators.join.slices.spans import Span, span, spans
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.spans import AgeSpan, span, spans
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 
-def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
+def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> ChainCost:
     """The cost of holding one stream's tuples of these ages and probing them with the other stream.
 
     Both streams are filtered by the disjunction over the queries that reach beyond `start`, so a span that
@@ -29,7 +29,7 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
     results = probed * workload.join_selectivity
     looked_at = results * looks(members, side, piece, piece.mask)
     filtered = rate if predicates(members, side, piece.mask) else 0.0
-    return Cost(
+    return ChainCost(
         memory=stored * workload.tuple_size,
         probe=probed,
         purge=probes,
@@ -39,7 +39,7 @@ def span_cost(workload: Workload, side: int, start: float, end: float) -> Cost:
     )
 
 
-def looks(members: Sequence[Member], side: int, piece: Span, among: int) -> float:
+def looks(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
     """Mean number of predicates looked at on a result of a span, when `among` has been filtered for.
 
     A predicate concerns results up to the longest window of the queries that have it; see `unproved`.
@@ -55,9 +55,9 @@ def looks(members: Sequence[Member], side: int, piece: Span, among: int) -> floa
     return sum(reach - piece.start for reach in until.values()) / piece.length if until else 0.0
 
 
-def chain_cost(workload: Workload, left: Sequence[float], right: Sequence[float]) -> Cost:
+def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> ChainCost:
     """The cost of the chain whose slices end at these ages on the left and on the right stream."""
-    total = Cost(union=unions(workload, left, right) * sum(workload.rates))
+    total = ChainCost(union=unions(workload, left, right) * sum(workload.rates))
     for side, ends in enumerate((left, right)):
         for piece in spans(workload.members, side, ends):
             if piece.mask:
@@ -65,7 +65,7 @@ def chain_cost(workload: Workload, left: Sequence[float], right: Sequence[float]
     return total
 
 
-def unions(workload: Workload, left: Sequence[float], right: Sequence[float]) -> int:
+def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> int:
     """How many unions follow the chain: a query whose windows end in the first slice needs none (S13)."""
     return len(
         {one.sides for one in workload.members if one.left.window > left[0] or one.right.window > right[0]}
@@ -86,7 +86,7 @@ def routing_tests(width: int, early_exit: bool = False) -> float:
     return sum(min(r, width - 1) for r in range(1, width + 1)) / width
 
 
-def merge_saving(workload: Workload, i: int, j: int, published: bool = False) -> float:
+def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
     """Comparisons that merging the slices i..j (from 1) of a chain without selections saves (S18).
 
     The operator count says that j - i operators disappear; the published formula counts one more.

@@ -22,13 +22,13 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergeSlices:
     """Make slice `number` and the one behind it one."""
 
     number: int
 
 
-def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | Merge]:
+def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | MergeSlices]:
     """Steps from the slices that end at `old` to those that end at `new`, which end at the same last cut.
 
     >>> list(changes([(1, 1), (2, 2), (4, 4)], [(2, 2), (3, 3), (4, 4)]))
@@ -39,7 +39,7 @@ def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | Merge]:
     for cut in old[:-1]:
         if cut not in wanted:
             number = now.index(cut)
-            yield Merge(number)
+            yield MergeSlices(number)
             del now[number]
     for number, cut in enumerate(new):
         if now[number] != cut:

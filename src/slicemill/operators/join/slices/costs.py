@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ChainCost:
     """What a plan needs: state memory, and comparisons per unit of time by what they are spent on.
 
     Probing a pair, purging, routing, selecting, splitting a stream and a step of a union cost 1 each.
@@ -25,5 +25,5 @@ class Cost:
     def cpu(self) -> float:
         return float(sum(astuple(self)[1:]))
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: ChainCost) -> ChainCost:
+        return ChainCost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class JoinTree:
     join_ab: float = 0.1
     join_bc: float = 0.1
 
-    def isolated(self) -> Cost:
+    def isolated(self) -> ChainCost:
         """A tree per query."""
         return self.query_1() + self.query_2()
 
-    def query_1(self) -> Cost:
+    def query_1(self) -> ChainCost:
         return self._tree(self.each, self.short_ab, self.long_bc)
 
-    def query_2(self) -> Cost:
+    def query_2(self) -> ChainCost:
         return self._tree(self.each, self.long_ab, self.short_bc)
 
-    def pull_up(self) -> Cost:
+    def pull_up(self) -> ChainCost:
         """One tree with the longest windows; results are routed and selected again."""
         ab = self._rate_ab(self.either, self.long_ab)
         abc = 2 * ab * self.rate * self.either * self.long_bc * self.join_bc
-        return self._tree(self.either, self.long_ab, self.long_bc) + Cost(select=2 * abc, route=2 * abc)
+        return self._tree(self.either, self.long_ab, self.long_bc) + ChainCost(select=2 * abc, route=2 * abc)
 
-    def sliced(self) -> Cost:
+    def sliced(self) -> ChainCost:
         """Five sliced joins in three chains (Eq 6.3, 6.7)."""
         rate, a, s = self.rate, self.either, self.each
         more_ab, more_bc = self.long_ab - self.short_ab, self.long_bc - self.short_bc
@@ -64,7 +64,7 @@ class JoinTree:
         of_a_and_b = 2 * rate * (a * self.short_ab + s * more_ab)
         of_c = rate * (a * self.short_bc + s * more_bc + s * self.short_bc)
         of_ab = 2 * (ab_1 * self.short_bc + ab_1_for_q1 * more_bc + ab_2 * self.short_bc)
-        return Cost(
+        return ChainCost(
             memory=self.size * (of_a_and_b + of_c + of_ab),
             probe=(ab_1 + ab_2) / self.join_ab + (abc_1 + abc_2 + abc_3) / self.join_bc,
             purge=7 * rate * a + 2 * ab_1 + ab_2,
@@ -75,11 +75,11 @@ class JoinTree:
     def _rate_ab(self, passing: float, window: float) -> float:
         return 2 * self.rate**2 * passing**2 * window * self.join_ab
 
-    def _tree(self, passing: float, window_ab: float, window_bc: float) -> Cost:
+    def _tree(self, passing: float, window_ab: float, window_bc: float) -> ChainCost:
         """One unshared tree (Eq 6.1, 6.5)."""
         ab = self._rate_ab(passing, window_ab)
         stored = passing * self.rate * (2 * window_ab + window_bc) + 2 * ab * window_bc
-        return Cost(
+        return ChainCost(
             memory=stored * self.size,
             probe=ab / self.join_ab + 2 * ab * self.rate * passing * window_bc,
             purge=3 * self.rate * passing + ab,

@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MemberSide:
     """What a query wants of one stream: tuples of age 0 <= age < window on which the predicate holds.
 
     The window is in any unit of time, or in tuples; rates and clocks must share it. No predicate is None.
@@ -39,19 +39,19 @@ class Member:
     """One query of a shared join, with one side per joined stream."""
 
     query: str
-    sides: tuple[Side, ...]
+    sides: tuple[MemberSide, ...]
 
     @property
-    def left(self) -> Side:
+    def left(self) -> MemberSide:
         return self.sides[0]
 
     @property
-    def right(self) -> Side:
+    def right(self) -> MemberSide:
         return self.sides[1]
 
     def without_predicates(self) -> Member:
         """The same windows on everything that arrives."""
-        return Member(self.query, tuple(Side(side.window) for side in self.sides))
+        return Member(self.query, tuple(MemberSide(side.window) for side in self.sides))
 
     @property
     def symmetric(self) -> bool:
@@ -61,7 +61,7 @@ class Member:
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
     """The usual two-stream member: one window for both streams, a predicate on the left one."""
-    return Member(query, (Side(window, predicate, selectivity), Side(window)))
+    return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
 def bits(mask: int) -> Iterator[int]:

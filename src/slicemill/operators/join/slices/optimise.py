@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from slicemill.operators.join.slices.chain_cost import span_cost
-from slicemill.operators.join.slices.costs import Cost
+from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.members import windows
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 
 Ends = tuple[float, ...]
-Objective = Callable[[Cost], float]
+Objective = Callable[[ChainCost], float]
 
 
-def by_cpu(cost: Cost) -> float:
+def by_cpu(cost: ChainCost) -> float:
     """Comparisons alone: the CPU-Opt chain."""
     return cost.cpu
 
@@ -28,12 +28,12 @@ def weighted(cpu: float, memory: float) -> Objective:
     return lambda cost: cpu * cost.cpu + memory * cost.memory
 
 
-def finest(workload: Workload) -> tuple[Ends, Ends]:
+def finest(workload: JoinWorkload) -> tuple[Ends, Ends]:
     """Mem-Opt: a cut at every window, so that no slice keeps a tuple that nobody needs (Theorems 5, 6)."""
     return windows(workload.members, 0), windows(workload.members, 1)
 
 
-def cheapest(workload: Workload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
+def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
     """The cuts of least cost, on the left and on the right stream.
 
     Queries with one window for both streams get the same cuts on both; otherwise each stream is cut alone,
@@ -73,5 +73,5 @@ def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float
     return tuple(reversed(path))
 
 
-def _length(workload: Workload, objective: Objective, side: int, start: float, end: float) -> float:
+def _length(workload: JoinWorkload, objective: Objective, side: int, start: float, end: float) -> float:
     return objective(span_cost(workload, side, start, end))

@@ -17,7 +17,7 @@ from slicemill.operators.join.slices.optimise import Ends, shortest_path
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class SetWiseStream:
     """What is known of one side of a join.
 
     `ending`: for each window the share of tuples that some query wants up to there, and none beyond.
@@ -38,12 +38,12 @@ class Stream:
         return sum(share for window, share in self.ending.items() if window > age)
 
 
-def finest_cuts(stream: Stream) -> Ends:
+def finest_cuts(stream: SetWiseStream) -> Ends:
     """Mem-Opt: nothing is kept longer than somebody wants it."""
     return stream.windows
 
 
-def cheapest_cuts(stream: Stream, keeping: float = 0.0) -> Ends:
+def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
     """The cuts of least cost, where to keep a tuple for a second costs `keeping` comparisons.
 
     At 0 that is CPU-Opt.
@@ -63,7 +63,7 @@ def cheapest_cuts(stream: Stream, keeping: float = 0.0) -> Ends:
     return shortest_path(windows, length)
 
 
-def fair_price(stream: Stream) -> float:
+def fair_price(stream: SetWiseStream) -> float:
     """A price of keeping: a cut is worth it that frees an eighth of the tuples for all of the window.
 
     Slices are about an eighth of the window long: what would be saved beyond that is lost in their ends.
@@ -71,7 +71,7 @@ def fair_price(stream: Stream) -> float:
     return 8 * stream.rewriting / stream.windows[-1]
 
 
-def tuple_seconds(stream: Stream, ends: Ends) -> float:
+def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
     """For how long a tuple is kept in the mean; times the rate, that is the state."""
     return sum(
         stream.beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.join.slices.chain import PlannedChain, mem_opt
-from slicemill.operators.join.slices.members import Member, Side
+from slicemill.operators.join.slices.members import Member, MemberSide
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
-from slicemill.operators.join.slices.workload import Workload
+from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 
 _SECOND_US = 1_000_000
@@ -21,14 +21,14 @@ def planned_chain(join: SharedJoin) -> PlannedChain | None:
     members = tuple(
         Member(member.name, tuple(_side(known, member, side) for side in (0, 1))) for member in join.members
     )
-    return mem_opt(Workload(members, known.rates, known.matching))
+    return mem_opt(JoinWorkload(members, known.rates, known.matching))
 
 
-def _side(known: Statistics, member: JoinMember, side: int) -> Side:
+def _side(known: Statistics, member: JoinMember, side: int) -> MemberSide:
     window, selection = member.windows[side].extent, member.selections[side]
     assert window is not None
     passing = 1.0 if selection is None else known.passing.get((member.name, side), known.selected)
-    return Side(window / _SECOND_US, selection, passing)
+    return MemberSide(window / _SECOND_US, selection, passing)
 
 
 def _in_time(window: Window) -> bool:

@@ -26,7 +26,7 @@ from slicemill.operators.join.slices.members import Member, reaching, windows
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AgeSpan:
     """Tuples of one stream with start <= age < end.
 
     `whole`: queries that take all pairs found here. `inside`: for each window that ends inside, ascending,
@@ -56,7 +56,7 @@ class Span:
         return takers
 
 
-def span(members: Sequence[Member], side: int, start: float, end: float) -> Span:
+def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeSpan:
     """The span of one stream from `start` to `end`, with the queries that need it."""
     whole = 0
     inside: dict[float, int] = {}
@@ -67,10 +67,10 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> Span
         elif window > start:
             # Also a span of no length has takers where windows go beyond it: tuples pass through it.
             whole |= 1 << bit
-    return Span(start, end, whole, tuple(sorted(inside.items())))
+    return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
 
 
-def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[Span, ...]:
+def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
     """One span per end, from age 0 on."""
     if any(a > b for a, b in pairwise((0.0, *ends))):
         raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")

@@ -23,7 +23,7 @@ def independent(selectivities: Mapping[Hashable, float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class JoinWorkload:
     """Members of a two-stream join and the statistics its plan is chosen by.
 
     `rates`: tuples per unit of time on the left and right stream. `join_selectivity`: the share of probed
