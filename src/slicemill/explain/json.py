@@ -26,7 +26,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.explain.words import is_lookup_arc, operator_name, port_name, role_of, words_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.operators.models.spec import SharedModels, cores_of
-from slicemill.operators.streams.spec import Sink, Source
+from slicemill.operators.streams.spec import QueryResults, Source
 from slicemill.operators.words import call_text
 
 
@@ -95,7 +95,7 @@ def _component(part: frozenset[str], graph: QueryGraph) -> dict[str, Any]:
     return {
         "nodes": [node.id for node in nodes],
         "sources": [node.id for node in nodes if isinstance(node.operator, Source)],
-        "sinks": [node.id for node in nodes if isinstance(node.operator, Sink)],
+        "sinks": [node.id for node in nodes if isinstance(node.operator, QueryResults)],
     }
 
 

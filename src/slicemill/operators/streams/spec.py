@@ -28,7 +28,7 @@ class Scan(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class Sink(Operator):
+class QueryResults(Operator):
     query: str
 
 
@@ -55,7 +55,7 @@ KINDS = (
         keeps_state=False,
     ),
     OperatorKind(
-        spec=Sink,
+        spec=QueryResults,
         role=Role.SINK,
         words=lambda sink, *_: Words("", f"Query {sink.query}"),
         own_name=lambda sink: sink.query,
