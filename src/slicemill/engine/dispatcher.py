@@ -1,4 +1,4 @@
-"""The dispatcher: chooses the next units, sends them to workers, and commits their answers (DESIGN §2).
+"""The dispatcher: chooses the next units, sends them to workers, and commits their answers.
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │

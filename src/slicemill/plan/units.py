@@ -1,4 +1,4 @@
-"""Units: the parts of the query graph that the dispatcher runs as one (DESIGN §2).
+"""Units: the parts of the query graph that the dispatcher runs as one.
 
 Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads
 some logs and writes others; between them its operators hand tuples on directly. Many queries are one unit

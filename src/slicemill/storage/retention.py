@@ -1,7 +1,7 @@
 """Retention: the epochs of a log that every consumer has read and whose retention time is over.
 
 A consumer's cursor in a log is the number of the last epoch it has read (-1: none). It stands for the theses'
-dummy buffers (DESIGN 2): many queues over one stored copy. Epochs go in order, so one number says it all.
+dummy buffers: many queues over one stored copy. Epochs go in order, so one number says it all.
 """
 
 from __future__ import annotations
