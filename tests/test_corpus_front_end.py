@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicemill.esl import bind_script
-from slicemill.operators.streams.spec import Sink
+from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.build import build_graph
 from slicemill.plan.rules.push_selections import push_selections
 from support.corpus import Case, prepare, read_cases
@@ -29,7 +29,7 @@ def test_a_case_becomes_a_graph_that_keeps_its_sinks_when_selections_are_pushed(
     graph = build_graph(catalog)
     continuous = {query.name for query in catalog.queries.values() if query.continuous}
     for made in (graph, push_selections(graph)):
-        assert {node.operator.query for node in made if isinstance(node.operator, Sink)} == continuous
+        assert {node.operator.query for node in made if isinstance(node.operator, QueryResults)} == continuous
 
 
 @pytest.mark.parametrize("case", BAD)

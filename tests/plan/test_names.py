@@ -15,7 +15,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.panes.spec import SharedWindows
-from slicemill.operators.streams.spec import Sink
+from slicemill.operators.streams.spec import QueryResults
 from slicemill.operators.union.spec import Merge
 from slicemill.plan.build import build_graph
 from slicemill.plan.logs import log_of
@@ -199,7 +199,10 @@ def test_names_that_look_like_those_of_nodes_and_units_are_told_apart() -> None:
     texts = "".join(f'CREATE QUERY "{name}" AS {SELECTS[9 + n]};' for n, name in enumerate(odd))
     catalog = bind(f"{DECLARED}{texts}CREATE QUERY plain AS {SELECTS[0]};").catalog
     graph, units = planned_from(catalog)
-    assert {node.operator.query for node in graph if isinstance(node.operator, Sink)} == {*odd, "plain"}
+    assert {node.operator.query for node in graph if isinstance(node.operator, QueryResults)} == {
+        *odd,
+        "plain",
+    }
     assert len({unit.id for unit in units}) == len(units)
     for name in odd:
         less = catalog.copy()

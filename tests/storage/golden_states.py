@@ -43,7 +43,7 @@ from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Newest
 from slicemill.operators.drop.step import DropState
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.join.windows import Seats
+from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.over.calls import WindowState
 from slicemill.operators.over.events import Events
 from slicemill.operators.panes.state import MemberState, PaneState
@@ -197,7 +197,7 @@ def _by_hand() -> dict[str, object]:
         "report": memory_report,
     }
     return {
-        "join": JoinState(seats=Seats({"q": 0}, {"q": member}), sheds={"q": report}),
+        "join": JoinState(seats=QueryBits({"q": 0}, {"q": member}), sheds={"q": report}),
         "drop": DropState(report),
         "panes": PaneState(patterns=[frozenset({"q"})], members={"q": MemberState(None)}),
         "over": WindowState([], [], waiting=events),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.context import fed_by
 from slicemill.operators.lookup.spec import Materialize
-from slicemill.operators.streams.spec import Scan, Sink, Source
+from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.translate import Translator
@@ -26,7 +26,7 @@ def by_reference(
         if isinstance(node.operator, Source):
             mine = (event for event in events if event.stream == node.operator.stream)
             made[node.id] = [Timed(e.ts_us, e.row) for e in mine if e.ts_us is not None and e.row is not None]
-        elif isinstance(node.operator, Sink):
+        elif isinstance(node.operator, QueryResults):
             made[node.id] = made[node.inputs[0]]
         elif not isinstance(node.operator, (Scan, Materialize)):
             operator = translator.operator(node)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
+from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
+from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
@@ -77,3 +79,12 @@ def _newest_ts(plan: UnitPlan, home: Home) -> int | None:
     """The greatest timestamp of the inputs: a query that is added now reads all that is later."""
     newest = [ts for log in plan.unit.inputs if (ts := home.logs[log].max_ts) is not None]
     return max(newest, default=None)
+
+
+def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
+    """From when on a query's results are those of one that was always there; None where that never comes."""
+    history = history_us(graph, query)
+    found = [unit.since[query] for unit in units if query in unit.since]
+    if not found or history is None:
+        return None
+    return BEGINNING if found[0] is None else found[0] + history

@@ -9,7 +9,6 @@ with Mill(home="work") as mill:
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +27,7 @@ from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import joined, new_fields, without_newcomers
+from slicemill.engine.joining import complete_from_of, joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
@@ -60,7 +59,6 @@ from slicemill.metrics.waiting import BUCKET_S
 from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
-from slicemill.plan.history import history_us
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
 from slicemill.plan.planner import Plan, Planner
@@ -444,7 +442,7 @@ class Mill:
         for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
             if log in self.queries:
                 self.queries[log].error = why  # one that has failed stays stopped
-        self.dispatcher.replace(units, {query.name: _goal(query) for query in queries})
+        self.dispatcher.replace(units, {query.name: Goal.of(query) for query in queries})
         if gone:
             # Its queries are gone, and so is what it kept for them.
             self.home.commit(Change(dropped_units=gone))
@@ -580,7 +578,7 @@ class Mill:
             return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
 
         def complete_from() -> int | None:
-            return self._complete_from(query.name)
+            return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())
 
         def state() -> list[StoredSlice]:
             self.checkpoint()
@@ -594,16 +592,3 @@ class Mill:
 
         log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
-
-    def _complete_from(self, query: str) -> int | None:
-        history = history_us(self._plan.graph, query)
-        units = [unit for unit in self.dispatcher.units.values() if query in unit.since]
-        if not units or history is None:
-            return None
-        since = units[0].since[query]
-        return BEGINNING if since is None else since + history
-
-
-def _goal(query: QueryDefinition) -> Goal:
-    slo = query.options.slo
-    return Goal(query.options.weight, math.inf if slo is None else slo.bound_s)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import Watermark
+from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
 from slicemill.scheduling.batches import Batches
@@ -33,6 +34,11 @@ class Goal:
 
     weight: float = 1.0
     within_s: float = np.inf
+
+    @staticmethod
+    def of(query: QueryDefinition) -> Goal:
+        slo = query.options.slo
+        return Goal(query.options.weight, np.inf if slo is None else slo.bound_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from slicemill.engine.work import (
     Watermark,
 )
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.streams.spec import Sink
+from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
 from slicemill.plan.partitions import Exchange, exchanges_of
 from slicemill.scheduling.unit_statistics import UnitStatistics
@@ -315,7 +315,7 @@ class RunningUnit:
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
     ) -> Appended:
         whole = joined(parts)
-        if isinstance(self.plan.graph[node_id].operator, Sink):
+        if isinstance(self.plan.graph[node_id].operator, QueryResults):
             # Results are kept from now on.
             whole.arrival_us = now
         else:

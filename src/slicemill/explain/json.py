@@ -24,10 +24,10 @@ from typing import Any
 
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.words import is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.operators.description import call_text
 from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.operators.models.spec import SharedModels, cores_of
-from slicemill.operators.streams.spec import Sink, Source
-from slicemill.operators.words import call_text
+from slicemill.operators.streams.spec import QueryResults, Source
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:
@@ -95,7 +95,7 @@ def _component(part: frozenset[str], graph: QueryGraph) -> dict[str, Any]:
     return {
         "nodes": [node.id for node in nodes],
         "sources": [node.id for node in nodes if isinstance(node.operator, Source)],
-        "sinks": [node.id for node in nodes if isinstance(node.operator, Sink)],
+        "sinks": [node.id for node in nodes if isinstance(node.operator, QueryResults)],
     }
 
 

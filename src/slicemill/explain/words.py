@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from slicemill.operators.description import Description
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.kind import Role
 from slicemill.operators.operator import Operator
 from slicemill.operators.registry import kind_of
-from slicemill.operators.words import Words
 
 
 def role_of(node: Node) -> Role:
@@ -19,7 +19,7 @@ def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
     return kind_of(operator).looked_up(operator, port)
 
 
-def words_of(node: Node, graph: QueryGraph) -> Words:
+def words_of(node: Node, graph: QueryGraph) -> Description:
     """The description of one node."""
     return kind_of(node.operator).words(node.operator, node, graph)
 

@@ -11,7 +11,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.operator import Operator
 from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import kind_of
-from slicemill.operators.streams.spec import Sink, Source
+from slicemill.operators.streams.spec import QueryResults, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class QueryGraph:
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        return tuple(node for node in self if isinstance(node.operator, Sink))
+        return tuple(node for node in self if isinstance(node.operator, QueryResults))
 
     def stream_of(self, node_id: str) -> str | None:
         """The first stream that is named after a node's output."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from slicemill.esl.types.catalog import Catalog, TimestampKind
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.operators.description import Description
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -55,7 +55,7 @@ class ColumnsRead:
 class MemberKind:
     """What a shared operator's `Part` is asked, answered for one of its members."""
 
-    words: Callable[[Any], Words]
+    words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
     seq_bits: Callable[[Any, int, Catalog], int]
 
@@ -97,7 +97,7 @@ class OperatorKind(Generic[S]):
     """
 
     spec: type[S]
-    words: Callable[[S, Node, QueryGraph], Words]
+    words: Callable[[S, Node, QueryGraph], Description]
     role: Role = Role.STATELESS
     own_name: Callable[[S], str] | None = None
     relation: Callable[[S], str] | None = None

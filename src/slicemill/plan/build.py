@@ -28,7 +28,7 @@ from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.select.spec import Filter, Project
-from slicemill.operators.streams.spec import Scan, Sink, Source
+from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
 
@@ -47,7 +47,7 @@ def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> Que
             builder.relation(statement.name)
         elif not isinstance(statement.query, RelationQuery):
             node = builder.query(statement.query, statement.name)
-            builder.add(statement.name, Sink(statement.name), (node,), node.schema)
+            builder.add(statement.name, QueryResults(statement.name), (node,), node.schema)
     return QueryGraph(builder.nodes, builder.streams)
 
 

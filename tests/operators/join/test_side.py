@@ -13,7 +13,7 @@ from slicemill.operators.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block,
 from slicemill.operators.join.side import Side
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState, Stored
-from slicemill.operators.join.windows import Seats
+from slicemill.operators.join.windows import QueryBits
 
 SCHEMA = pa.schema([(TS, pa.int64()), (ARRIVAL, pa.int64()), (HASH, pa.uint64()), (f"{MASK}0", pa.uint64())])
 RUNS, ROWS = 400, 5
@@ -51,7 +51,7 @@ def _written(side: Side, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_slices_are_few_and_rows_are_written_a_few_times(
     window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = Side(SideState(), Seats({}, {}).taken_by([_member("q", window)]), 0, SCHEMA)
+    side = Side(SideState(), QueryBits({}, {}).taken_by([_member("q", window)]), 0, SCHEMA)
     written = _written(side, monkeypatch)
     for run in range(RUNS):
         side.add(_block(run, [1] * ROWS), (run + 1) * ROWS)
@@ -67,7 +67,7 @@ def test_slices_are_few_and_rows_are_written_a_few_times(
 def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row in five is wanted for long; the others only for as long as the short window."""
     monkeypatch.setattr("slicemill.operators.join.side._SMALL_ROWS", 1)
-    seats = Seats({}, {}).taken_by([_member("short", 50), _member("long", 1500)])
+    seats = QueryBits({}, {}).taken_by([_member("short", 50), _member("long", 1500)])
     short, both = int(seats.mask(["short"])[0]), int(seats.mask(["short", "long"])[0])
     side = Side(SideState(), seats, 0, SCHEMA)
     for run in range(RUNS):
@@ -79,7 +79,7 @@ def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.
 
 
 def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_was_free() -> None:
-    before = Seats({}, {}).taken_by([_member("old", 100), _member("stays", 100)])
+    before = QueryBits({}, {}).taken_by([_member("old", 100), _member("stays", 100)])
     side = Side(SideState(), before, 0, SCHEMA)
     side.add(_block(0, [3] * ROWS), ROWS)
     after = before.taken_by([_member("stays", 100), _member("new", 100)])
@@ -92,7 +92,7 @@ def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_wa
 
 def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicemill.operators.join.side._SMALL_ROWS", 1)
-    seats = Seats({}, {}).taken_by([_member("short", 20), _member("middle", 100), _member("long", 300)])
+    seats = QueryBits({}, {}).taken_by([_member("short", 20), _member("middle", 100), _member("long", 300)])
     masks = [int(seats.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
     held: dict[tuple[int, ...], int] = {}
     for cuts in ((20, 100, 300), (100, 300), (300,)):

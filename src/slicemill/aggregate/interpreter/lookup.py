@@ -140,7 +140,7 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
-    program = Once(lambda: compile_bodies(definition, own_name_is_builtin))
+    program = CompiledOnDemand(lambda: compile_bodies(definition, own_name_is_builtin))
 
     def make_instance() -> BaseAccumulator:
         return EslAccumulator(definition, program(), None, tables)
@@ -154,7 +154,7 @@ def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sou
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda inwindow: ExternalAccumulator(definition, make, inwindow)
-    program = Once(lambda: compile_bodies(definition, lookup))
+    program = CompiledOnDemand(lambda: compile_bodies(definition, lookup))
 
     def make_instance(inwindow: Inwindow) -> WindowAccumulator:
         return EslAccumulator(definition, program(), inwindow, tables)
@@ -162,7 +162,7 @@ def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sou
     return make_instance
 
 
-class Once:
+class CompiledOnDemand:
     """A program that is compiled when it is first asked for."""
 
     __slots__ = ("_compile", "_program")

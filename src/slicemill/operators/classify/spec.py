@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.classifier import Classifier
+from slicemill.operators.description import Description, many
 from slicemill.operators.kind import ColumnsRead, OperatorKind, Role
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words, many
 from slicemill.time import format_us
 
 
@@ -22,7 +22,7 @@ class Classify(Operator):
     classifier: Classifier
 
 
-def _words(classifier: Classifier) -> Words:
+def _words(classifier: Classifier) -> Description:
     options = classifier.options
     facts = [("features", ", ".join(classifier.features))]
     facts += [("per", classifier.key)] if classifier.key is not None else []
@@ -31,7 +31,7 @@ def _words(classifier: Classifier) -> Words:
         ("every", format_us(classifier.every_us)),
         ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
-    return Words("", "Classify", tuple(facts))
+    return Description("", "Classify", tuple(facts))
 
 
 KINDS = (

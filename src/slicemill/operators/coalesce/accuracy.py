@@ -11,7 +11,7 @@ from slicemill.columns.intervals import Mask, Places
 from slicemill.shedding.accuracy import AccuracySums
 
 
-class Pieces(NamedTuple):
+class RunPieces(NamedTuple):
     """Runs, or what is left of them."""
 
     runs: Places
@@ -20,10 +20,10 @@ class Pieces(NamedTuple):
     begins: Places
     ends: Places
 
-    def take(self, chosen: Mask | Places) -> Pieces:
-        return Pieces(*(column[chosen] for column in self))
+    def take(self, chosen: Mask | Places) -> RunPieces:
+        return RunPieces(*(column[chosen] for column in self))
 
-    def put_together(self) -> Pieces:
+    def put_together(self) -> RunPieces:
         """Neighbours of one run whose periods meet, as one; by partition and time."""
         here = self.take(np.lexsort((self.begins, self.partitions)))
         if not len(here.runs):
@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
         return here.take(firsts)._replace(ends=here.ends[lasts])
 
 
-def sums(exact: Pieces, left: Pieces, wanted: Callable[[Pieces], Pieces]) -> AccuracySums:
+def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPieces]) -> AccuracySums:
     """Of the runs and fragments that are wanted."""
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)

@@ -16,7 +16,7 @@ from slicemill.columns.keys import distinct_keys
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.coalesce.accuracy import Pieces, sums
+from slicemill.operators.coalesce.accuracy import RunPieces, sums
 from slicemill.operators.coalesce.budget_state import BudgetState
 from slicemill.operators.coalesce.coalescing import (
     ARRIVAL,
@@ -148,7 +148,7 @@ class BudgetedByTime(Coalescing):
             (partitions[:, m.ALIVE] == 1) & (partitions[:, m.CHOSEN] == 1) & (partitions[:, m.SINCE] < now)
         )
         newest = partitions[open_]
-        tuples = Pieces(
+        tuples = RunPieces(
             np.append(kept[:, m.RUN], newest[:, m.NEW_RUN]),
             np.append(kept[:, m.PART], np.flatnonzero(open_)),
             np.append(kept[:, m.CODE], newest[:, m.NEW_CODE]),
@@ -162,7 +162,7 @@ class BudgetedByTime(Coalescing):
         state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
         return table
 
-    def _exact(self, left: Pieces, tuples: Pieces, kept: int, now: int) -> tuple[Pieces, Pieces]:
+    def _exact(self, left: RunPieces, tuples: RunPieces, kept: int, now: int) -> tuple[RunPieces, RunPieces]:
         """The runs that there would be, and what is left of them, as far as they are sampled."""
         counts = self._memory.counts
         shadow = self._memory.shadow[: counts[m.SHADOW]]
@@ -181,7 +181,7 @@ class BudgetedByTime(Coalescing):
         goes_on = np.isin(shadow[:, m.S_RUN], newest.runs)
         ends = np.where(goes_on, now, shadow[:, m.S_END])
         alone = newest.take(~np.isin(newest.runs, shadow[:, m.S_RUN]))
-        whole = Pieces(
+        whole = RunPieces(
             np.append(shadow[:, m.S_RUN], alone.runs),
             np.append(shadow[:, m.S_PART], alone.partitions),
             np.append(shadow[:, m.S_CODE], alone.codes),
@@ -190,13 +190,13 @@ class BudgetedByTime(Coalescing):
         )
         return whole, sampled
 
-    def _selects(self, pieces: Pieces) -> Pieces:
+    def _selects(self, pieces: RunPieces) -> RunPieces:
         if self._wanted is None or not len(pieces.runs):
             return pieces
         selected = self._wanted(self._table(pieces, 0)).fill_null(False)
         return pieces.take(selected.to_numpy())
 
-    def _table(self, pieces: Pieces, ts: int) -> pa.Table:
+    def _table(self, pieces: RunPieces, ts: int) -> pa.Table:
         keys = self.state.keys.values(pieces.partitions) if self._heads else []
         values = self.state.values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]

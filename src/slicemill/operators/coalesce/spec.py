@@ -10,9 +10,9 @@ from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window
 from slicemill.esl.types.relation import SelectItem
+from slicemill.operators.description import Description, partition
 from slicemill.operators.kind import Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words, partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Coalesce(Operator):
     wanted: Expr | None = None
 
 
-def _words(coalesce: Coalesce) -> Words:
+def _words(coalesce: Coalesce) -> Description:
     facts = (
         ("runs of", ", ".join(coalesce.attributes)),
         *partition([item.expr for item in coalesce.partition_by]),
         *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
         *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
     )
-    return Words("", "Coalesce", (*facts, ("window", str(coalesce.window))))
+    return Description("", "Coalesce", (*facts, ("window", str(coalesce.window))))
 
 
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slicemill.esl.render.expressions import render
-from slicemill.esl.types.load_budget import METHODS
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.load_budget import METHODS, LoadBudget
+from slicemill.operators.description import Description
 from slicemill.operators.kind import ColumnsRead, OperatorKind
-from slicemill.operators.words import Words
+from slicemill.operators.operator import Operator
 from slicemill.time import format_us
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
-
-from dataclasses import dataclass
-
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.operators.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class WholeWindows(Operator):
     box: str
 
 
-def _drop_words(drop: Drop) -> Words:
+def _drop_words(drop: Drop) -> Description:
     budget = drop.budget
     facts = [("under load", METHODS[budget.method])]
     if drop.utility is not None:
@@ -52,11 +49,11 @@ def _drop_words(drop: Drop) -> Words:
         facts.append(("state", f"at most {budget.memory:,} bytes"))
     if budget.least:
         facts.append(("keeps", f"{budget.least:.0%} at least"))
-    return Words("", "Drop box", tuple(facts))
+    return Description("", "Drop box", tuple(facts))
 
 
-def _whole_words(whole: WholeWindows, _: Node, graph: QueryGraph) -> Words:
-    return Words("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
+def _whole_words(whole: WholeWindows, _: Node, graph: QueryGraph) -> Description:
+    return Description("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
 
 
 KINDS = (

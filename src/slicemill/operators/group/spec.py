@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.operators.description import Description, grouped
 from slicemill.operators.kind import ColumnsRead, OperatorKind, Role, UnitOf
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words, grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class GroupAggregate(Operator):
     calls: tuple[AggregateCall, ...]
 
 
-def _words(group: GroupAggregate) -> Words:
-    return Words("γ", "Aggregate", (*grouped(group.calls, group.group_by), ("over", "all history")))
+def _words(group: GroupAggregate) -> Description:
+    return Description("γ", "Aggregate", (*grouped(group.calls, group.group_by), ("over", "all history")))
 
 
 def _columns_read(group: GroupAggregate) -> ColumnsRead:

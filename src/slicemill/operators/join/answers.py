@@ -11,7 +11,7 @@ from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.windows import Seats
+from slicemill.operators.join.windows import QueryBits
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
@@ -28,7 +28,7 @@ Collected: TypeAlias = dict[str, list[pa.Table]]
 class Answers:
     """Makes queries' results of pairs."""
 
-    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: Seats) -> None:
+    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
         self._members = members
         self._schemas = schemas
         self._seats = seats

@@ -14,7 +14,7 @@ from slicemill.esl.types.expression import Expr, columns_of
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.join.pairs import Pairs
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.windows import WORD_BITS, Seats
+from slicemill.operators.join.windows import WORD_BITS, QueryBits
 from slicemill.operators.select.kernels import compile_masks
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.values import ExpressionError
@@ -26,7 +26,7 @@ Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 class Selections:
     """The selections of all queries on one side: each different one is evaluated once (S19)."""
 
-    def __init__(self, members: Sequence[JoinMember], side: int, schema: Schema, seats: Seats) -> None:
+    def __init__(self, members: Sequence[JoinMember], side: int, schema: Schema, seats: QueryBits) -> None:
         users: dict[Expr, list[str]] = {}
         for member in members:
             condition = member.selections[side]
@@ -54,7 +54,7 @@ class Selections:
 class Residuals:
     """What remains of conditions, tested on the pairs whose keys, ages and masks agree."""
 
-    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: Seats) -> None:
+    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
         both = Schema(tuple(column.of(side) for side, schema in enumerate(schemas) for column in schema))
         self._types = {column.name: arrow_type(column.type) for column in both}
         self._seats = seats

@@ -15,7 +15,7 @@ from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.operators.join.slices.coverage import columns_kept
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.join.windows import Seats, counts_rows
+from slicemill.operators.join.windows import QueryBits, counts_rows
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
@@ -24,7 +24,7 @@ from slicemill.scalar.vectors import arrow_type
 class Entry:
     """The way into one side of a join; `schema` is that of the rows inside."""
 
-    def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> None:
+    def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
         self._selections = Selections(operator.members, side, schema, seats)
         self._deadlines = operator.deadlines if side == 0 else ()
@@ -68,7 +68,7 @@ def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
     return tuple(column.type for column in hash_keys(none, 0).columns)
 
 
-def _schema(operator: SharedJoin, side: int, schema: Schema, seats: Seats) -> pa.Schema:
+def _schema(operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> pa.Schema:
     members = operator.members
     fields = [*(pa.field(name, pa.int64()) for name in (TS, SEQ, ARRIVAL)), pa.field(HASH, pa.uint64())]
     fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]

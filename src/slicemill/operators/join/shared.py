@@ -37,11 +37,11 @@ from slicemill.operators.join.block import (
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
 from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
-from slicemill.operators.join.side import Served, Side
+from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.join.windows import FOREVER, Seats, reach_of
+from slicemill.operators.join.windows import FOREVER, QueryBits, reach_of
 from slicemill.scalar.values import ExpressionError
 
 PAIRS_PER_BLOCK = 1 << 19
@@ -115,7 +115,7 @@ class JoinKernel:
     def _names(self) -> set[str]:
         return {member.name for member in self._members}
 
-    def _served(self, newcomers: Covers, side: int, known: Seats) -> list[Served]:
+    def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[ServedQuery]:
         """The newcomers to whom rows go as well that are stored for others, which may be gone by now."""
         served = []
         for name, by in newcomers.items():
@@ -126,7 +126,9 @@ class JoinKernel:
             if member.selections[side] == other.selections[side]:
                 member = replace(member, selections=(None, None))
             chosen = Selections([member], side, self._schemas[side], self.state.seats)
-            served.append(Served(name, known.mask([other.name]), partial(_holds, chosen, self._problems)))
+            served.append(
+                ServedQuery(name, known.mask([other.name]), partial(_holds, chosen, self._problems))
+            )
         return served
 
     def next_ts(self) -> int | None:

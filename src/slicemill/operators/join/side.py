@@ -36,7 +36,7 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.measures import MeasuredStage
 from slicemill.operators.join.state import SideState, Stored, table_of
-from slicemill.operators.join.windows import FOREVER, Reach, Seats, reach_of
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
 from slicemill.storage.slice import Slice
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
@@ -46,10 +46,10 @@ _SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedQuery:
     """A query that is new, whose rows of before are those of another query on which its selection holds.
 
-    `by` is the mask of that other query at the seat which it had when they were stored.
+    `by` is the mask of that other query at the query bit which it had when they were stored.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Side:
     def __init__(
         self,
         state: SideState,
-        seats: Seats,
+        seats: QueryBits,
         side: int,
         schema: pa.Schema,
         writing: MeasuredStage | None = None,
@@ -81,7 +81,7 @@ class Side:
         self._writing = writing or MeasuredStage()
         self.everybody = seats.mask(list(seats.members))
 
-    def change(self, stayed: list[str], served: Sequence[Served] = ()) -> None:
+    def change(self, stayed: list[str], served: Sequence[ServedQuery] = ()) -> None:
         """Queries have come and gone: rows from before are there for those that stayed, and those served."""
         allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
@@ -109,7 +109,7 @@ class Side:
 
     def _share(
         self,
-        served: Sequence[Served],
+        served: Sequence[ServedQuery],
         before: pa.Table,
         live: NDArray[np.uint64] | None,
         table: pa.Table,

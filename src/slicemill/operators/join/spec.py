@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import columns_of
-from slicemill.operators.join.slices.statistics import ASSUMED
+from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.operators.description import Description, Fact, each, many
+from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
 from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us
-from slicemill.operators.words import Fact, Words, each, many
+from slicemill.operators.operator import Operator, SharedOperator
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
-
-from dataclasses import dataclass, field
-
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.operators.join.slices.statistics import Statistics
-from slicemill.operators.operator import Operator, SharedOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +92,18 @@ class InOrder(Operator):
     members: tuple[tuple[str, str], ...]
 
 
-def _join_words(join: WindowJoin) -> Words:
+def _join_words(join: WindowJoin) -> Description:
     condition = "every combination" if join.condition is None else render(join.condition)
     windows = each(join.aliases, [str(window) for window in join.windows])
-    return Words("⋈", "Join", (("on", condition), ("windows", windows)))
+    return Description("⋈", "Join", (("on", condition), ("windows", windows)))
 
 
-def _shared_words(join: SharedJoin) -> Words:
+def _shared_words(join: SharedJoin) -> Description:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
     facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
     if len(join.members) == 1:
-        return Words("⋈", "Join", (*facts, *_own_part(join.members[0])))
-    return Words("⋈", f"{many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+        return Description("⋈", "Join", (*facts, *_own_part(join.members[0])))
+    return Description("⋈", f"{many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
@@ -218,7 +214,7 @@ KINDS = (
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
         member=MemberKind(
-            words=lambda member: Words("⋈", "From slices", _own_part(member)),
+            words=lambda member: Description("⋈", "From slices", _own_part(member)),
             history_us=lambda member: longest_us(member.windows),
             seq_bits=lambda _, bits, __: fanned_bits(ranked_bits(bits)),
         ),
@@ -228,7 +224,7 @@ KINDS = (
     ),
     OperatorKind(
         spec=InOrder,
-        words=lambda *_: Words("", "In order", (("by", "the latest of the joined tuples"),)),
+        words=lambda *_: Description("", "In order", (("by", "the latest of the joined tuples"),)),
         keeps_state=False,
         numbered_by=_joined_streams,
         seq_bits=lambda in_order, bits, *_: fanned_bits(

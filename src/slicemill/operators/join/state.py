@@ -14,7 +14,7 @@ from slicemill.operators.join.block import TS, Block, column_numbers, opened
 from slicemill.operators.join.inspection import Cuts, SliceContent
 from slicemill.operators.join.measures import Measures
 from slicemill.operators.join.slices.statistics import Statistics
-from slicemill.operators.join.windows import Seats, reach_of
+from slicemill.operators.join.windows import QueryBits, reach_of
 from slicemill.shedding.report import Report
 from slicemill.storage.codec import register, stored_as
 from slicemill.storage.slice import Slice
@@ -71,7 +71,7 @@ class SideState:
 @stored_as("join", version=1)
 @dataclass(slots=True)
 class JoinState:
-    seats: Seats = field(default_factory=lambda: Seats({}, {}))
+    seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
     sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load

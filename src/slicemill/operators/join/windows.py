@@ -25,7 +25,7 @@ _ALL_WHOLE: Mapping[str, float] = {}
 
 @stored_as("join.seats", version=1)
 @dataclass(frozen=True, slots=True)
-class Seats:
+class QueryBits:
     """Every query has a bit in the masks for as long as it is there; one that changes is a new query."""
 
     bits: Mapping[str, int]
@@ -41,23 +41,23 @@ class Seats:
             words[self.bits[name] // WORD_BITS] |= np.uint64(1 << self.bits[name] % WORD_BITS)
         return words
 
-    def taken_by(self, members: Sequence[JoinMember]) -> Seats:
-        """The seats after some queries have come and gone: those that stay keep theirs."""
+    def taken_by(self, members: Sequence[JoinMember]) -> QueryBits:
+        """The bits after some queries have come and gone: those that stay keep theirs."""
         bits = {m.name: self.bits[m.name] for m in members if self.members.get(m.name) == m}
         free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
         for member in members:
             if member.name not in bits:
                 bits[member.name] = next(free)
-        return Seats(bits, {member.name: member for member in members})
+        return QueryBits(bits, {member.name: member for member in members})
 
-    def without(self, names: Collection[str]) -> Seats:
-        """The seats when these queries have gone."""
-        return Seats(
+    def without(self, names: Collection[str]) -> QueryBits:
+        """The bits when these queries have gone."""
+        return QueryBits(
             {name: bit for name, bit in self.bits.items() if name not in names},
             {name: member for name, member in self.members.items() if name not in names},
         )
 
-    def stayed(self, before: Seats) -> list[str]:
+    def stayed(self, before: QueryBits) -> list[str]:
         """The queries that were there before, as they are now."""
         return [name for name, member in self.members.items() if before.members.get(name) == member]
 
@@ -91,7 +91,7 @@ class Reach:
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
-def reach_of(seats: Seats, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
+def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
     """Of windows of which all is reached, or a share, for some queries."""
     windows = {name: member.windows[side] for name, member in seats.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
@@ -128,7 +128,7 @@ def _extent(window: Window) -> int:
     return FOREVER if window.extent is None else window.extent
 
 
-def _table(windows: Mapping[str, int], seats: Seats) -> tuple[Times, Words]:
+def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Times, Words]:
     """The ends of windows, rising, and for each slice of ages who reaches it; beyond the last end nobody."""
     ends = sorted(set(windows.values()))
     bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]

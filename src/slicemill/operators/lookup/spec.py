@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import fanned_bits
 from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import ColumnRef, columns_of, transform
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
+from slicemill.esl.types.query import Window
+from slicemill.operators.description import Description, Fact
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, longest_us
+from slicemill.operators.operator import Operator
 from slicemill.operators.streams.spec import Scan
-from slicemill.operators.words import Fact, Words
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
-
-from dataclasses import dataclass
-
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Window
-from slicemill.operators.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Materialize(Operator):
     window: Window
 
 
-def _words(lookup: Lookup, node: Node, graph: QueryGraph) -> Words:
+def _words(lookup: Lookup, node: Node, graph: QueryGraph) -> Description:
     relation = graph[node.inputs[1]].operator
     assert isinstance(relation, Scan | Materialize), "no other relation is finite"
     name = relation.relation if isinstance(relation, Scan) else relation.view
@@ -53,7 +49,7 @@ def _words(lookup: Lookup, node: Node, graph: QueryGraph) -> Words:
     facts: list[Fact] = [("on", condition)]
     if lookup.left:
         facts.append(("no match", "keep the tuple, with NULLs"))
-    return Words("⋈", title, tuple(facts))
+    return Description("⋈", title, tuple(facts))
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
@@ -103,7 +99,7 @@ KINDS = (
     OperatorKind(
         spec=Materialize,
         role=Role.TABLE,
-        words=lambda view, *_: Words("", f"View {view.view}", (("window", str(view.window)),)),
+        words=lambda view, *_: Description("", f"View {view.view}", (("window", str(view.window)),)),
         relation=lambda view: view.view,
         label=lambda _: "view",
         history_us=lambda view, *_: longest_us([view.window]),

@@ -8,10 +8,10 @@ from slicemill.aggregate.model_calls import Asked, go_together, jointly
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Column
+from slicemill.operators.description import Description, call_text, many, partition, preceding, window_calls
 from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.over.spec import WindowAggregate, bits_of_calls, calls_wait
-from slicemill.operators.words import Words, call_text, many, partition, preceding, window_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
     return bundles
 
 
-def _words(shared: SharedModels) -> Words:
+def _words(shared: SharedModels) -> Description:
     """What is kept of the windows, and for whom."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
@@ -98,7 +98,7 @@ def _words(shared: SharedModels) -> Words:
                 )
                 facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += partition(shared.keys)
-    return Words("γ", f"Cores of {many(len(shared.calls), 'model')}", tuple(facts))
+    return Description("γ", f"Cores of {many(len(shared.calls), 'model')}", tuple(facts))
 
 
 def _columns_read(shared: SharedModels) -> ColumnsRead:
@@ -117,7 +117,7 @@ KINDS = (
         unit=UnitOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
-            words=lambda member: Words("γ", "From cores", window_calls(member.operator.calls)),
+            words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),
             history_us=lambda member: longest_us(call.window for call in member.operator.calls),
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
         ),

@@ -9,9 +9,9 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, WindowCall
+from slicemill.operators.description import Description, window_calls
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words, window_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ KINDS = (
     OperatorKind(
         spec=WindowAggregate,
         role=Role.STATEFUL,
-        words=lambda over, *_: Words("γ", "Window aggregate", window_calls(over.calls)),
+        words=lambda over, *_: Description("γ", "Window aggregate", window_calls(over.calls)),
         label=lambda _: "window",
         waits_for_time=lambda over, _: calls_wait(over.calls),
         columns_read=lambda over, _, wanted: ColumnsRead(_columns_read(over), wanted),

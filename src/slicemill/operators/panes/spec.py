@@ -8,12 +8,12 @@ from slicemill.columns.sequence_bits import fanned_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, conjunction
 from slicemill.esl.types.schema import Column
+from slicemill.operators.description import Description, many, partition, window_calls
 from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.grids import KEPT, edge_grids
 from slicemill.operators.windowed_group.spec import RelationAggregate, words_of_windows
-from slicemill.operators.words import Words, many, partition, window_calls
 from slicemill.time import format_us
 
 
@@ -49,7 +49,7 @@ class SharedWindows(SharedOperator):
     members: tuple[WindowMember, ...]
 
 
-def _words(shared: SharedWindows) -> Words:
+def _words(shared: SharedWindows) -> Description:
     """What panes are kept: where they are cut, and what they hold of the tuples."""
     edges = edge_grids(window for member in shared.members for window in member.windows)
     panes = " and ".join(
@@ -64,17 +64,17 @@ def _words(shared: SharedWindows) -> Words:
     facts = [("in", f"panes cut {panes}")]
     facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
     facts += partition(shared.keys)
-    return Words("γ", f"Windows of {many(len(shared.members), 'aggregate')}", tuple(facts))
+    return Description("γ", f"Windows of {many(len(shared.members), 'aggregate')}", tuple(facts))
 
 
-def _member_words(member: WindowMember) -> Words:
+def _member_words(member: WindowMember) -> Description:
     if isinstance(member.operator, RelationAggregate):
         facts = words_of_windows(member.operator).facts
     else:
         facts = window_calls(member.operator.calls)
     where = conjunction(member.conditions)
     selected = (("where", render(where)),) if where is not None else ()
-    return Words("γ", "From panes", (*facts, *selected))
+    return Description("γ", "From panes", (*facts, *selected))
 
 
 def _member_history_us(member: WindowMember) -> int | None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.description import Description
 from slicemill.operators.kind import MemberKind, OperatorKind
-from slicemill.operators.words import Words
+from slicemill.operators.operator import Operator, SharedOperator
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
-
-from dataclasses import dataclass
-from typing import Any
-
-from slicemill.operators.operator import Operator, SharedOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
     return kind, member_of(shared, part)
 
 
-def _words(part: Part, node: Node, graph: QueryGraph) -> Words:
+def _words(part: Part, node: Node, graph: QueryGraph) -> Description:
     """A member in the words of the operator it was before it was shared."""
     kind, member = _asked(part, node, graph)
     return kind.words(member)

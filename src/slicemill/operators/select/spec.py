@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.relation import SelectItem
+from slicemill.operators.description import Description
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _item(item: SelectItem) -> str:
 KINDS = (
     OperatorKind(
         spec=Filter,
-        words=lambda where, *_: Words("σ", "Filter", (("where", render(where.condition)),)),
+        words=lambda where, *_: Description("σ", "Filter", (("where", render(where.condition)),)),
         label=lambda _: "where",
         shared_label=lambda where: f"where {render(where.condition)}",
         for_all=lambda *_: True,
@@ -71,7 +71,7 @@ KINDS = (
     ),
     OperatorKind(
         spec=Project,
-        words=lambda project, *_: Words("π", "Project", (("select", _items(project.items)),)),
+        words=lambda project, *_: Description("π", "Project", (("select", _items(project.items)),)),
         label=lambda _: "project",
         shared_label=lambda project: f"select {', '.join(item.name for item in project.items)}",
         for_all=lambda *_: True,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.catalog import TimestampKind
+from slicemill.operators.description import Description
 from slicemill.operators.kind import OperatorKind, Role
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Scan(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class Sink(Operator):
+class QueryResults(Operator):
     query: str
 
 
@@ -42,22 +42,24 @@ KINDS = (
     OperatorKind(
         spec=Source,
         role=Role.SOURCE,
-        words=lambda source, *_: Words("", f"Stream {source.stream}", (("time", TIMESTAMPS[source.kind]),)),
+        words=lambda source, *_: Description(
+            "", f"Stream {source.stream}", (("time", TIMESTAMPS[source.kind]),)
+        ),
         own_name=lambda source: source.stream,
         seq_bits=lambda *_: SEQ_BITS,
     ),
     OperatorKind(
         spec=Scan,
         role=Role.TABLE,
-        words=lambda scan, *_: Words("", f"Table {scan.relation}"),
+        words=lambda scan, *_: Description("", f"Table {scan.relation}"),
         own_name=lambda scan: scan.relation,
         relation=lambda scan: scan.relation,
         keeps_state=False,
     ),
     OperatorKind(
-        spec=Sink,
+        spec=QueryResults,
         role=Role.SINK,
-        words=lambda sink, *_: Words("", f"Query {sink.query}"),
+        words=lambda sink, *_: Description("", f"Query {sink.query}"),
         own_name=lambda sink: sink.query,
         keeps_state=False,
         step="slicemill.operators.streams.step:sink",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from slicemill.operators.context import StepContext
-from slicemill.operators.streams.spec import Sink
+from slicemill.operators.streams.spec import QueryResults
 
 
 class SinkStep:
@@ -17,5 +17,5 @@ class SinkStep:
         return tables[0], complete[0]
 
 
-def sink(_: Sink, __: StepContext) -> SinkStep:
+def sink(_: QueryResults, __: StepContext) -> SinkStep:
     return SinkStep()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.catalog import TimestampKind
+from slicemill.operators.description import Description
 from slicemill.operators.kind import OperatorKind
-from slicemill.operators.words import Words
+from slicemill.operators.operator import Operator
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
-
-from dataclasses import dataclass
-
-from slicemill.operators.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +20,9 @@ class Merge(Operator):
     """UNION: sort-merge of its inputs by timestamp (M14, M21)."""
 
 
-def _words(_: Merge, node: Node, __: QueryGraph) -> Words:
+def _words(_: Merge, node: Node, __: QueryGraph) -> Description:
     order = "as tuples arrive" if node.kind is TimestampKind.LATENT else "by timestamp"
-    return Words("∪", "Union", (("merged", order),))
+    return Description("∪", "Union", (("merged", order),))
 
 
 KINDS = (

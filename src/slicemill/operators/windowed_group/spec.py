@@ -9,9 +9,9 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.operators.description import Description, each, grouped, length_of
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
-from slicemill.operators.words import Words, each, grouped, length_of
 from slicemill.time import format_us
 
 
@@ -31,7 +31,7 @@ class RelationAggregate(Operator):
     where: Expr | None = None
 
 
-def words_of_windows(aggregate: RelationAggregate) -> Words:
+def words_of_windows(aggregate: RelationAggregate) -> Description:
     windows = [window for _, window in aggregate.windows]
     aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
     extents = each(aliases, [length_of(window) for window in windows])
@@ -42,7 +42,7 @@ def words_of_windows(aggregate: RelationAggregate) -> Words:
     facts = [*grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
-    return Words("γ", "Aggregate", (*facts, ("every", report)))
+    return Description("γ", "Aggregate", (*facts, ("every", report)))
 
 
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:

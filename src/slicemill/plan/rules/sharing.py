@@ -15,7 +15,7 @@ from slicemill.operators.lookup.spec import Lookup
 from slicemill.operators.operator import Operator
 from slicemill.operators.part.spec import Part
 from slicemill.operators.select.spec import Filter, Project
-from slicemill.operators.streams.spec import Scan, Sink
+from slicemill.operators.streams.spec import QueryResults, Scan
 from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.logs import log_of
 
@@ -90,7 +90,7 @@ def between_logs(graph: QueryGraph, node: Node) -> bool:
 def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     if isinstance(node.operator, Lookup):
         return isinstance(graph[node.inputs[1]].operator, Scan)
-    return isinstance(node.operator, (Filter, Project, WholeWindows, Sink))
+    return isinstance(node.operator, (Filter, Project, WholeWindows, QueryResults))
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:

@@ -32,7 +32,7 @@ def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | MergeSli
     """Steps from the slices that end at `old` to those that end at `new`, which end at the same last cut.
 
     >>> list(changes([(1, 1), (2, 2), (4, 4)], [(2, 2), (3, 3), (4, 4)]))
-    [Merge(number=0), Split(number=1, at=(3, 3))]
+    [MergeSlices(number=0), Split(number=1, at=(3, 3))]
     """
     wanted = set(new)
     now = list(old)

@@ -48,9 +48,9 @@ def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
 
     At 0 that is CPU-Opt.
 
-    >>> cheapest_cuts(Stream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
+    >>> cheapest_cuts(SetWiseStream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
     (10, 60)
-    >>> cheapest_cuts(Stream({10: 0.1, 60: 0.9}, compared=1, rewriting=50))
+    >>> cheapest_cuts(SetWiseStream({10: 0.1, 60: 0.9}, compared=1, rewriting=50))
     (60,)
     """
     windows = stream.windows

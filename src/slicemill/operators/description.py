@@ -15,7 +15,7 @@ Fact: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Description:
     """A symbol of relational algebra (or none), a title, and facts as (what, text), the chief one first."""
 
     symbol: str
