@@ -18,8 +18,13 @@ from slicemill.storage.slice import Slice
 _LARGE = 100_000
 
 
-def kept(pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_]) -> list[Slice]:
-    """`needed` says it of the rows of all pieces and then of the new ones."""
+def kept(
+    pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
+) -> list[Slice]:
+    """`needed` says it of the rows of all pieces and then of the new ones.
+
+    Others may stay for a while, unless `exactly` those are wanted.
+    """
     tidy: list[Slice] = []
     start = 0
     for piece in (*pieces, Slice(new)):
@@ -28,8 +33,8 @@ def kept(pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_]) -> l
         start += rows
         count = int(useful.sum())
         if count:
-            few = 2 * count < rows
-            _append(tidy, Slice(piece.table.filter(pa.array(useful)).combine_chunks()) if few else piece)
+            anew = count < rows if exactly else 2 * count < rows
+            _append(tidy, Slice(piece.table.filter(pa.array(useful)).combine_chunks()) if anew else piece)
     return tidy
 
 

@@ -84,6 +84,9 @@ def rows_of(result: pa.Table | None, made: Coalesce) -> list[tuple[int, str]]:
 @given(st.integers(0, 10**6), st.integers(0, 40), st.booleans())
 @example(1, 30, True)
 @example(64, 30, False)
+# Windows without a beginning, of time and of tuples: two tuples of one time on both sides of a border.
+@example(238, 24, False)
+@example(525, 24, True)
 def test_runs_are_those_of_the_reference(seed: int, rows: int, restarts: bool) -> None:
     random = Random(seed)
     made = operator(random)

@@ -44,7 +44,7 @@ class CoalescingByRows(Coalescing):
         seqs: Places = numbers(new.column(NUMBERED).combine_chunks())
         out = self._output(content, spans, seqs[arrived], arrivals[arrived])
         if self._extent is None:
-            self._keep(new, content, content.changes())
+            self._keep_changes(new, content)
         else:
-            self._keep(new, content, counted > state.arrived[content.partitions] - self._extent)
+            self._keep_recent(new, content, counted > state.arrived[content.partitions] - self._extent)
         return out

@@ -51,10 +51,10 @@ class CoalescingByTime(Coalescing):
         order = np.lexsort((seqs, spans.ends))
         out = self._output(content, spans.take(order), seqs[order], np.zeros(len(order), np.int64))
         state.closed = last * slide
-        unbounded = self._extent is None
-        self._keep(
-            new, content, content.changes() if unbounded else content.ts >= (last + 1) * slide - extent
-        )
+        if self._extent is None:
+            self._keep_changes(new, content)
+        else:
+            self._keep_recent(new, content, content.ts >= (last + 1) * slide - extent)
         self._forget_keys()
         return out
 

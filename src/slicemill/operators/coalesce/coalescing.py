@@ -164,9 +164,17 @@ class Coalescing(ABC):
         runs = runs_of(partitions, ts, selected, values)
         return Content(table, order, partitions, ts, selected, values, runs)
 
-    def _keep(self, new: pa.Table, content: Content, needed: Mask) -> None:
-        """Of rows that are sorted, those that later windows may show."""
-        self.state.pieces = kept(self.state.pieces, new, content.in_table(needed))
+    def _keep_recent(self, new: pa.Table, content: Content, recent: Mask) -> None:
+        """Of rows that are sorted, those that later windows may show; older ones may stay for a while."""
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(recent))
+
+    def _keep_changes(self, new: pa.Table, content: Content) -> None:
+        """What windows without a beginning show, and nothing else.
+
+        Were a row left that held for no time, without the one of the same time that came after it, it would
+        seem to hold until the next one.
+        """
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(content.changes()), exactly=True)
 
     def _output(self, content: Content, spans: RunSpans, seqs: Places, arrivals: Places) -> pa.Table:
         """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
