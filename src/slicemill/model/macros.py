@@ -87,9 +87,10 @@ def _slope(args: Args) -> Expr:
 
 
 def _intercept(args: Args) -> Expr:
+    """By way of the means, since only they move when x or y does (see `centring`)."""
     x, y = args
-    above = _minus(_times(_sum(Apply("^", (x, number(2)))), _sum(y)), _times(_sum(x), _sum(_times(x, y))))
-    return _over(above, _spread(x))
+    moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))
+    return Apply("+", (moved, _over(_sum(y), N)))
 
 
 def _determination(args: Args) -> Expr:
