@@ -136,7 +136,7 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
 
 
 def _cancels(argument: Expr) -> bool:
-    """Whether a value of the element alone is safer in one piece: (x - y)^2, multiplied out, cancels (C24)."""
+    """Whether a value of the element alone is safer in one piece: (x - y)^2 multiplied out cancels (C24)."""
     if symbols_of(argument):
         return False
     terms = polynomial(argument).terms

@@ -149,7 +149,7 @@ def _angle(mode: Mode, u: str, whole: bool) -> str:
     """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
     if not whole:
         return f"{mode.angle!r} * {u}"
-    if not mode.frequency:
+    if not mode.frequency and abs(mode.turns.numerator) * mode.turns.denominator < 2**62:
         return f"dd.turn({mode.turns.numerator}, {mode.turns.denominator}, {u})"
     high, low = constant(mode.turns + mode.frequency / (2 * PI))
     return f"dd.angle({high}, {low}, {u})"
