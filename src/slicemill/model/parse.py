@@ -171,10 +171,9 @@ class _Parser:
         if function in ACCUMULATORS or function in SEARCHES:
             ranges = SEARCHES[function].options if function in SEARCHES else ()
             self._check_count(name, len(arguments), (1 + len(ranges),))
-            options = zip(arguments[1:], ranges, begins[1:], strict=True)
-            return WindowAggregation(
-                function, arguments[0], tuple(self._constant(given, name, *rest) for given, *rest in options)
-            )
+            given = zip(arguments[1:], ranges, begins[1:], strict=True)
+            options = tuple(self._constant(value, name, range_, at) for value, range_, at in given)
+            return WindowAggregation(function, arguments[0], options)
         if function in FUNCTIONS:
             self._check_count(name, len(arguments), FUNCTIONS[function].takes)
             return Apply(function, tuple(arguments))

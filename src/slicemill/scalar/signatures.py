@@ -138,7 +138,7 @@ from_unixtime(integer{any}, [string{written date}]) -> string
 hour(time) -> int
 last_day(time) -> date
 make_date(integer{any}, integer{mon}, integer{day}) -> date
-make_timestamp(integer{any}, integer{mon}, integer{day}, integer{hour}, integer{min}, number{sec}) -> timestamp
+make_timestamp(integer{any}, integer{mon}, integer{day}, integer{hh}, integer{min}, number{sec}) -> timestamp
 minute(time) -> int
 month(time) -> int
 quarter(time) -> int
@@ -267,7 +267,7 @@ _NAMED_RANGES = {
     "long unit": declared(f"string{{{_LONG_UNITS}}}"),
     "unit": declared(f"string{{{_LONG_UNITS}|{_SHORT_UNITS}}}"),
     "mon": declared("integer{1..12}"),
-    "hour": declared("integer{0..23}"),
+    "hh": declared("integer{0..23}"),
     "min": declared("integer{0..59}"),
     "sec": declared("number{0..60}"),
     "day": declared("integer{1..31}"),
