@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.queues import queue
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import POLICIES, UnknownPolicyError, policy_named
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
@@ -44,6 +44,13 @@ def batches(n: int, **columns: object) -> Batches:
 
 def priorities(policy: str, given_batches: Batches) -> list[float]:
     return list(policy_named(policy).priority(given_batches))
+
+
+def test_a_run_is_as_long_as_a_quantum_or_ten_times_its_overhead_and_has_a_row() -> None:
+    assert rows_within(0.02, 0.002, 0.001).tolist() == pytest.approx(18)
+    assert rows_within(0.02, 0.004, 0.001).tolist() == pytest.approx(36)
+    assert rows_within(0.02, 0.0, [0.05, 0.0]).tolist() == [1, np.inf]
+    assert rows_within(np.inf, 0.002, 0.001).tolist() == np.inf
 
 
 def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:

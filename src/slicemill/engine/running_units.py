@@ -18,7 +18,7 @@ from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.ideal_times import Written, ideal_time
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
@@ -181,17 +181,24 @@ class RunningUnits:
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, watermark: Callable[[str], Watermark], now_us: int) -> tuple[Positions, Batches]:
-        """The units that could run now, by position, and what waits for them."""
+    def ready(
+        self, watermark: Callable[[str], Watermark], now_us: int, quantum_s: float = np.inf
+    ) -> tuple[Positions, Batches]:
+        """The units that could run now, by position, and what waits for them.
+
+        A run takes no more than fits into a quantum, unless nobody else waits.
+        """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
         results, overhead, per_row, weight, queries, within = self._figures[:, positions]
-        rows = np.maximum(self.rows[positions], 1).astype(np.float64)
+        pending = np.maximum(self.rows[positions], 1).astype(np.float64)
+        own_overhead, own_per_row, _ = self._own[:, positions]
+        shared_s = quantum_s if len(positions) > 1 else np.inf
         return positions, Batches(
-            rows=rows,
-            pending=rows,
+            rows=np.minimum(pending, rows_within(shared_s, own_overhead, own_per_row)),
+            pending=pending,
             wait=wait,
             selectivity=results,
             overhead=overhead,
