@@ -1,8 +1,8 @@
 """The testbeds of quality of service (P36) and of quality of data (P37), as queries for a mill.
 
 A query selects, looks a stored relation up (P36) or selects once more (P37), and projects. Each of the three
-operators hashes a long text 2^i times, so that one row is worth scheduling: what it costs exceeds what a run
-costs in any case. The first two keep the rows whose attributes, uniform in 1 to 100, are no more than a
+operators hashes a long text, of cost class i for 2^i times as long as of class 0, so that one row is worth
+scheduling: what it costs exceeds what a run costs in any case. The first two keep the rows whose attributes, uniform in 1 to 100, are no more than a
 percentage of the query's own. A running sum by a key of its own makes each query a unit of its own; queries
 that only select would be one unit.
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from slicemill.scheduling.arrays import Ints
 from slicemill_lab.testbeds.arrivals import on_off, poisson
 
 RELATION = "relation"
@@ -26,7 +27,7 @@ _CHARACTERS = 128 * 1024
 _KEYS = 20
 _ROWS_BACK = 10
 _COLUMNS = "number int, k int, v int, first int, second int, tag varchar, ts timestamp"
-_GRID = (6, 19, 31, 44, 56, 69, 81, 94)
+_GRID = range(5, 100, 10)
 # Reads of a trickle wait for each other, unless a service level asks for more.
 _OPTIONS = "WITH (slo = 'p99 < 20 ms')"
 
@@ -35,7 +36,7 @@ _OPTIONS = "WITH (slo = 'p99 < 20 ms')"
 class BedQuery:
     """A query over one of the streams; `percent` of the rows pass each of its first two operators.
 
-    Texts that it hashes have so many `characters`.
+    An operator of class 0 hashes a text of so many `characters`.
     """
 
     number: int
@@ -67,9 +68,11 @@ class BedQuery:
         )
 
     def _hash(self, text: str) -> str:
+        """2^i times as much to hash in class i: by longer texts, and by hashing several times."""
         length = {"tag": 128, "mark": 128, "tag || tag": 256}[text]
-        for _ in range(2**self.cost_class):
-            text, length = f"sha2(repeat({text}, {self.characters // length}), 512)", 128
+        characters = self.characters * 2 ** (self.cost_class // 2)
+        for _ in range(2 ** ((self.cost_class + 1) // 2)):
+            text, length = f"sha2(repeat({text}, {characters // length}), 512)", 128
         return text
 
 
@@ -121,17 +124,20 @@ class QueryBed:
                 found.append(Arrival(float(times[first]), stream, rows))
         return sorted(found, key=lambda arrival: arrival.at_s)
 
-    def grid(self, seed: int, together: int = 1) -> Recording:
-        """Rows of every stream whose attributes are evenly spread: all selectivities show at once."""
-        random = np.random.default_rng(seed)
+    def grid(self, together: int | None = None) -> Recording:
+        """A hundred rows of every stream whose attributes are evenly spread: all selectivities show.
+
+        So many of them come together, or as many as on their stream, all within a second.
+        """
+        random = np.random.default_rng(100)
         attributes = np.array([(first, second) for first in _GRID for second in _GRID]).T
         found = []
-        for stream in self.streams:
-            shuffled = random.permutation(attributes, axis=1)
-            for first in range(0, shuffled.shape[1], together):
-                numbers = np.arange(first, first + together)
-                found.append(Arrival(0.0, stream, _rows(numbers, shuffled[:, numbers], random)))
-        return found
+        for stream, burst in zip(self.streams, self.bursts, strict=True):
+            shuffled, size = random.permutation(attributes, axis=1), together or burst
+            for first in range(0, shuffled.shape[1], size):
+                numbers = np.arange(first, first + size)
+                found.append(Arrival(first / 100, stream, _rows(numbers, shuffled[:, numbers], random)))
+        return sorted(found, key=lambda arrival: arrival.at_s)
 
 
 def quality_of_service(queries: int, classes: int = 5, characters: int = _CHARACTERS) -> QueryBed:
@@ -173,8 +179,8 @@ def shifted(rows: pa.Table, turn: int) -> pa.Table:
     return changed.append_column("ts", moments)
 
 
-def _rows(numbers: np.ndarray, attributes: np.ndarray, random: np.random.Generator) -> pa.Table:
-    def whole(values: np.ndarray) -> pa.Array:
+def _rows(numbers: Ints, attributes: Ints, random: np.random.Generator) -> pa.Table:
+    def whole(values: Ints) -> pa.Array:
         return pa.array(values, pa.int32())
 
     return pa.table(

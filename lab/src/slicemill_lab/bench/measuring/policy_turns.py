@@ -23,7 +23,7 @@ from slicemill.metrics.figures import StaleTime, Summary
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.arrays import Floats
-from slicemill_lab.bench.inputs.testbeds import RELATION, QueryBed, Recording, shifted
+from slicemill_lab.bench.inputs.testbeds import RELATION, Arrival, QueryBed, Recording, shifted
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ METRICS = (
 """By the names of `slicemill_lab.policies.registry.OBJECTIVES`."""
 _LONGEST = 0.999
 """The quantile that stands for the greatest."""
-_SEED = 7
-_TOGETHER = 8
+_TOGETHER = 5
 _BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
@@ -79,7 +78,6 @@ class PolicyTurns:
             query.subscribe(partial(self._receive, name))
         self._turn = 0
         self._known: Mapping[str, Mapping[str, Any]] = {}
-        self._begin_turn()
         self.service_s = self._calibrate()
         self._mill.dispatcher.start()
 
@@ -92,31 +90,35 @@ class PolicyTurns:
         self._mill.close()
 
     def _calibrate(self) -> float:
-        """The seconds that all rows of one arrival on every stream take, with nothing else there.
+        """The seconds that a row of every stream takes, if it comes as rows of its stream do and finds
+        nothing else there.
 
-        Everything counts: reading, deciding, running, committing, delivering. Units learn what runs over
-        several rows cost as well; what ran before that only warms processes up.
+        Everything counts: reading, deciding, running, committing, delivering. Units learn what runs over few
+        and many rows cost; what ran before that only warms processes up.
         """
-        self._serve(self.bed.grid(_SEED, _TOGETHER))
+        alone, several = self.bed.grid(), self.bed.grid(_TOGETHER)
+        for arrival in several[::10]:
+            self._serve(arrival)
         for unit in self._mill.dispatcher.units.values():
-            unit.statistics.cost = BatchCost(overhead=unit.statistics.cost.overhead)
+            unit.statistics.cost = BatchCost()
             unit.statistics.selectivities.clear()
-        self._begin_turn()
-        single = self.bed.grid(_SEED)
-        took_s = self._serve(single)
-        self._begin_turn()
-        self._serve(self.bed.grid(_SEED, _TOGETHER))
+        took_s = 0.0
+        # In turns, as old runs are forgotten.
+        for arrival in sorted([*alone, *several], key=lambda arrival: arrival.at_s):
+            served_s = self._serve(arrival)
+            took_s += served_s if any(arrival is one for one in alone) else 0.0
         self._known = {
             name: self._mill.dispatcher.running.writers[name].statistics.plain() for name in self._streams
         }
-        return took_s / len(single) * len(self.bed.streams)
+        rows = sum(arrival.rows.num_rows for arrival in alone)
+        return took_s / rows * len(self.bed.streams)
 
-    def _serve(self, arrivals: Recording) -> float:
-        """Let one arrival come when the last one is done; how long that took."""
+    def _serve(self, arrival: Arrival) -> float:
+        """How long it takes until all is done that an arrival brings, if it comes alone."""
+        self._begin_turn()
         began = time.perf_counter()
-        for arrival in arrivals:
-            self._admit(arrival.stream, arrival.rows)
-            self._mill.dispatcher.run_all()
+        self._mill.feed(arrival.stream, self._now(arrival))
+        self._mill.dispatcher.run_all()
         return time.perf_counter() - began
 
     def costs(self) -> dict[str, tuple[float, float]]:
@@ -140,8 +142,9 @@ class PolicyTurns:
         with mill.dispatcher.paused():
             for name, known in self._known.items():
                 mill.dispatcher.running.writers[name].statistics.restore(known)
-        for stream in self.bed.streams:  # every unit runs once, and its priority follows from what it knows
-            self._admit(stream, next(arrival.rows for arrival in arrivals if arrival.stream == stream)[:1])
+        # Every unit runs once, so that its priority follows from what it knows.
+        for arrival in self.bed.grid()[: len(self.bed.streams)]:
+            mill.feed(arrival.stream, self._now(arrival))
         self._finish()
         self._begin_turn()
         before = self._counted()
@@ -163,15 +166,13 @@ class PolicyTurns:
         self._turn += 1
         self._delivered = {name: [] for name in self._streams}
 
-    def _admit(self, stream: str, rows: pa.Table) -> None:
-        self._mill.feed(stream, shifted(rows, self._turn).cast(self._mill.home.logs[stream].columns))
+    def _now(self, arrival: Arrival) -> pa.Table:
+        """The rows of an arrival as they come in this turn."""
+        return shifted(arrival.rows, self._turn).cast(self._mill.home.logs[arrival.stream].columns)
 
     def _replay(self, arrivals: Recording) -> dict[str, Floats]:
         """Let rows come when they did; when those of each stream came now, by number."""
-        tables = [
-            shifted(rows, self._turn).cast(self._mill.home.logs[stream].columns)
-            for _, stream, rows in arrivals
-        ]
+        tables = [self._now(arrival) for arrival in arrivals]
         came: dict[str, list[float]] = {stream: [] for stream in self.bed.streams}
         began = time.time()
         for (at_s, stream, rows), table in zip(arrivals, tables, strict=True):
