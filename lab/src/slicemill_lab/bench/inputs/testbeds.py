@@ -2,9 +2,9 @@
 
 A query selects, looks a stored relation up (P36) or selects once more (P37), and projects. Each of the three
 operators hashes a long text, of cost class i for 2^i times as long as of class 0, so that one row is worth
-scheduling: what it costs exceeds what a run costs in any case. The first two keep the rows whose attributes, uniform in 1 to 100, are no more than a
-percentage of the query's own. A running sum by a key of its own makes each query a unit of its own; queries
-that only select would be one unit.
+scheduling: what it costs exceeds what a run costs in any case. The first two keep the rows whose attributes,
+uniform in 1 to 100, are no more than a percentage of the query's own. A running sum by a key of its own makes
+each query a unit of its own; queries that only select would be one unit.
 
 Arrivals are recorded before anybody replays them: ON/OFF traffic on one stream (P36), or Poisson arrivals on
 several, of which every other comes in bursts of ten (P37).
