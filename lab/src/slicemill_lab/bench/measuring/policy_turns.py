@@ -110,7 +110,7 @@ class PolicyTurns:
         self._known = {
             name: self._mill.dispatcher.running.writers[name].statistics.plain() for name in self._streams
         }
-        rows = sum(arrival.rows.num_rows for arrival in alone)
+        rows = sum(len(arrival.rows) for arrival in alone)
         return took_s / rows * len(self.bed.streams)
 
     def _serve(self, arrival: Arrival) -> float:
