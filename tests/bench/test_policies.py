@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.inputs.testbeds import quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurns, Turn
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurns, PolicyTurn
 from slicemill_lab.bench.policies import different, ratios
 
 
@@ -40,9 +40,9 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
 
 
 def test_a_figure_is_compared_with_the_lowest_of_its_run() -> None:
-    def turns(*means: float) -> list[Turn]:
+    def turns(*means: float) -> list[PolicyTurn]:
         table = pa.table({"number": [1]})
-        return [Turn({"mean response": mean}, {"q": table}, 0.5, 0.1, {}) for mean in means]
+        return [PolicyTurn({"mean response": mean}, {"q": table}, 0.5, 0.1, {}) for mean in means]
 
     found = {"hr": turns(1, 4, 3), "fcfs": turns(2, 2, 4)}
     assert ratios(found, "mean response") == {"hr": 1, "fcfs": pytest.approx(4 / 3)}

@@ -31,7 +31,7 @@ from slicemill.engine.session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurns, Turn, UnitCosts
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurns, PolicyTurn, UnitCosts
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import OBJECTIVES
@@ -67,7 +67,7 @@ SIZES: Mapping[Scale, PolicySizes] = {
     "full": PolicySizes(5, 6.0, 4.0, quality_of_service(15), quality_of_data(30, 10)),
 }
 
-Turns = Mapping[str, Sequence[Turn]]
+Turns = Mapping[str, Sequence[PolicyTurn]]
 """By policy, a turn of each run."""
 
 
@@ -100,7 +100,7 @@ def run(scale: Scale) -> Result:
 
 
 def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], runs: int, span_s: float) -> Turns:
-    found: dict[str, list[Turn]] = {policy: [] for policy in policies}
+    found: dict[str, list[PolicyTurn]] = {policy: [] for policy in policies}
     for number in range(runs):
         arrivals = bench.bed.recorded(bench.gap_s(load), span_s, seed=number + 1)
         for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):

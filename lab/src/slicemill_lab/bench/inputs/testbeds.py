@@ -76,7 +76,7 @@ class BedQuery:
         return text
 
 
-class Arrival(NamedTuple):
+class ArrivingRows(NamedTuple):
     """Rows that come to a stream together."""
 
     at_s: float
@@ -84,7 +84,7 @@ class Arrival(NamedTuple):
     rows: pa.Table
 
 
-Recording = Sequence[Arrival]
+Recording = Sequence[ArrivingRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class QueryBed:
     def recorded(self, gap_s: float, span_s: float, seed: int) -> Recording:
         """Arrivals of about that time, with a mean gap between two rows of a stream."""
         random = np.random.default_rng(seed)
-        found: list[Arrival] = []
+        found: list[ArrivingRows] = []
         for stream, burst in zip(self.streams, self.bursts, strict=True):
             count = burst * max(1, round(span_s / gap_s / burst))
             is_traffic = len(self.bursts) == 1
@@ -121,7 +121,7 @@ class QueryBed:
             for first in range(0, count, burst):
                 rows = _rows(np.arange(first, first + burst), attributes[:, first : first + burst], random)
                 # The burst maker: ten tuples come when the first of them did.
-                found.append(Arrival(float(times[first]), stream, rows))
+                found.append(ArrivingRows(float(times[first]), stream, rows))
         return sorted(found, key=lambda arrival: arrival.at_s)
 
     def grid(self, together: int | None = None) -> Recording:
@@ -136,7 +136,7 @@ class QueryBed:
             shuffled, size = random.permutation(attributes, axis=1), together or burst
             for first in range(0, shuffled.shape[1], size):
                 numbers = np.arange(first, first + size)
-                found.append(Arrival(first / 100, stream, _rows(numbers, shuffled[:, numbers], random)))
+                found.append(ArrivingRows(first / 100, stream, _rows(numbers, shuffled[:, numbers], random)))
         return sorted(found, key=lambda arrival: arrival.at_s)
 
 

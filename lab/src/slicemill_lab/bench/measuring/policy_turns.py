@@ -23,7 +23,7 @@ from slicemill.metrics.figures import StaleTime, Summary
 from slicemill.metrics.stages import Stages, recording
 from slicemill.scheduling.adaptive import BatchCost
 from slicemill.scheduling.arrays import Floats
-from slicemill_lab.bench.inputs.testbeds import RELATION, Arrival, QueryBed, Recording, shifted
+from slicemill_lab.bench.inputs.testbeds import RELATION, ArrivingRows, QueryBed, Recording, shifted
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class UnitCosts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PolicyTurn:
     """What users felt in one turn, by metric; each query's rows; what deciding and running took."""
 
     felt: Mapping[str, float]
@@ -113,7 +113,7 @@ class PolicyTurns:
         rows = sum(len(arrival.rows) for arrival in alone)
         return took_s / rows * len(self.bed.streams)
 
-    def _serve(self, arrival: Arrival) -> float:
+    def _serve(self, arrival: ArrivingRows) -> float:
         """How long it takes until all is done that an arrival brings, if it comes alone."""
         self._begin_turn()
         began = time.perf_counter()
@@ -134,7 +134,7 @@ class PolicyTurns:
         """The mean gap between rows of one stream that makes such a load."""
         return self.service_s / load
 
-    def under(self, policy: str, arrivals: Recording) -> Turn:
+    def under(self, policy: str, arrivals: Recording) -> PolicyTurn:
         """Replay arrivals under a policy."""
         mill = self._mill
         mill.policy = policy
@@ -157,7 +157,9 @@ class PolicyTurns:
         results = {name: _in_order(found) for name, found in self._delivered.items() if found}
         felt = self._felt(came, arrivals[-1].at_s)
         busy = _busy_s(stages) / (ended - began)
-        return Turn(felt, results, busy, 1000 * mill.dispatcher.decisions.mean, self._costs_since(before))
+        return PolicyTurn(
+            felt, results, busy, 1000 * mill.dispatcher.decisions.mean, self._costs_since(before)
+        )
 
     def _receive(self, name: str, table: pa.Table) -> None:
         self._delivered[name].append((table, time.time()))
@@ -166,7 +168,7 @@ class PolicyTurns:
         self._turn += 1
         self._delivered = {name: [] for name in self._streams}
 
-    def _now(self, arrival: Arrival) -> pa.Table:
+    def _now(self, arrival: ArrivingRows) -> pa.Table:
         """The rows of an arrival as they come in this turn."""
         return shifted(arrival.rows, self._turn).cast(self._mill.home.logs[arrival.stream].columns)
 
