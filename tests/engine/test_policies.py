@@ -15,6 +15,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
 from slicemill.reference.runner import run_script
 from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.scheduling.portions import Aim
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
@@ -113,14 +114,24 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         running, units = mill.dispatcher.running, mill.dispatcher.units
         select = units["select from bid"]
         assert 0 < select.statistics.selectivity("dear") < 1
-        path = running.path(select)
-        assert path.value == pytest.approx(3 * path.results)
-        assert path.within_s == 3600
+        figures, position = running.figures, running.position
+        here = position[select.id]
+        assert (figures.weight[here], figures.within[here]) == (3, 3600)
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
-        feeding, behind = running.writers["cheap"], running.writers["hurried"].statistics.cost
-        whole = running.path(feeding)
-        assert (whole.queries, whole.within_s) == (3, 1e-6), "`mean` is of the same unit"
-        assert whole.overhead_s > feeding.statistics.cost.overhead + behind.overhead
+        feeding, behind = running.writers["cheap"], running.writers["hurried"]
+        fed = position[feeding.id]
+        assert (figures.queries[fed], figures.within[fed]) == (3, 1e-6), "`mean` is of the same unit"
+        runs = feeding.statistics.cost
+        assert figures.portions[Aim.ALL, 1, fed] >= runs.overhead + behind.statistics.cost.overhead
+        # Each query has an ideal time of its own: that of `mean` ends with the unit that serves it.
+        assert figures.ideal_time[fed] == running.ideal_time("mean").whole_s == runs.ideal_time
+        assert running.ideal_time("hurried").whole_s > runs.ideal_time
+        for aim, power in ((Aim.SLOWDOWN, 1), (Aim.BALANCE, 2)):
+            counted = figures.portions[aim, 0, fed]
+            least = feeding.statistics.selectivity("mean") / runs.ideal_time**power
+            through = feeding.statistics.selectivity("cheap") * behind.statistics.selectivity("hurried")
+            both = least + through / running.ideal_time("hurried").whole_s ** power
+            assert counted == pytest.approx(least) or counted >= both - 1e-9 * both
 
 
 def test_an_unknown_policy_is_a_mistake_with_a_hint(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         positions, batches = works.running.ready(works.mill.watermark, works.clock.now)
         by_name = {works.units[position].id: place for place, position in enumerate(positions)}
         plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
-        assert batches.weight[[plain, slid]].tolist() == [1, 2]
+        assert batches.figures.weight[positions[[plain, slid]]].tolist() == [1, 2]
         assert batches.wait[slid] == pytest.approx(3)
         assert batches.slack[slid] == pytest.approx(1 - 3)
         assert np.isinf(batches.slack[plain])

@@ -8,7 +8,7 @@ only the unit that has run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.ideal_times import Written, ideal_time
+from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
+from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
 from slicemill.time import END
@@ -39,22 +40,6 @@ class Goal:
     def of(query: QueryDefinition) -> Goal:
         slo = query.options.slo
         return Goal(query.options.weight, np.inf if slo is None else slo.bound_s)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultPath:
-    """The cost and yield from a unit's input to results, its own and those of downstream units (P2).
-
-    All queries of a unit get their results in the same run, so they count together, with the shared work
-    once: Sum, of the ways to rank a shared operator (P26). Max and PDT would leave some for later.
-    """
-
-    value: float  # results per row, each as much as it matters
-    results: float  # results per row
-    queries: int
-    overhead_s: float
-    per_row_s: float
-    within_s: float
 
 
 class RunningUnits:
@@ -91,10 +76,11 @@ class RunningUnits:
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
-        self._figures = np.zeros((6, count))
+        self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
         self.waiting = WaitingRows(count, now_us)
+        self._trees = [self._tree(unit) for unit in units]
         for position, unit in enumerate(units):
             self._renew(position, unit)
         if before is not None:
@@ -156,16 +142,8 @@ class RunningUnits:
             self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
         self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
-        path = self.path(unit)
-        weight = path.value / path.results if path.results else 1.0
-        self._figures[:, position] = (
-            path.results,
-            path.overhead_s,
-            path.per_row_s,
-            weight,
-            max(path.queries, 1),
-            path.within_s,
-        )
+        self._trees[position] = self._tree(unit)
+        self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
         """Of what this table has seen of the logs: what comes later is added when it is seen."""
@@ -187,19 +165,14 @@ class RunningUnits:
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
-        results, overhead, per_row, weight, queries, within = self._figures[:, positions]
         rows = np.maximum(self.rows[positions], 1).astype(np.float64)
         return positions, Batches(
+            positions,
+            self.figures,
             rows=rows,
             pending=rows,
             wait=wait,
-            selectivity=results,
-            overhead=overhead,
-            per_row=per_row,
-            ideal_time=overhead + per_row,
-            weight=weight,
-            outputs=queries,
-            slack=within - wait,
+            slack=self.figures.within[positions] - wait,
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
 
@@ -232,29 +205,38 @@ class RunningUnits:
                 ended[readers] |= self._not_ended[log][readers]
         return (can | (self._holds & (watermarks >= self._due)) | ended) & free
 
-    def path(self, unit: RunningUnit) -> ResultPath:
-        """The unit's own figures and those of all that comes of its results, as they are known now."""
-        cost = unit.statistics.cost
-        value = results = 0.0
-        queries, overhead, per_row, within = 0, cost.overhead, cost.per_row, np.inf
-        for log, share in self._shares(unit):
-            goal = self._goals.get(log)
-            if goal is not None:
-                value, results, queries = value + share * goal.weight, results + share, queries + 1
-                within = min(within, goal.within_s)
-            for reader in self._readers.get(log, ()):
-                behind = self.path(self.units[reader])
-                value += share * behind.value
-                results += share * behind.results
-                queries += behind.queries
-                overhead += behind.overhead_s
-                per_row += share * behind.per_row_s
-                within = min(within, behind.within_s)
-        return ResultPath(value, results, queries, overhead, per_row, within)
+    def work_tree(self, position: int) -> WorkTree:
+        """A unit and all that comes of its results, as it is known now."""
+        unit = self.units[position]
+        readers = [
+            (unit.statistics.selectivity(log), self.work_tree(int(reader)))
+            for _, log in unit.plan.unit.outputs
+            for reader in self._readers.get(log, ())
+        ]
+        return replace(self._trees[position], readers=tuple(readers))
 
-    def _shares(self, unit: RunningUnit) -> Iterator[tuple[str, float]]:
+    def _tree(self, unit: RunningUnit) -> WorkTree:
+        """The unit alone, without those that read its logs."""
+        cost = unit.statistics.cost
+        return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
+
+    def _served(self, unit: RunningUnit) -> Iterator[Served]:
+        """The queries that get results in the runs of a unit, by how long these take alone."""
+        alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
-            yield log, unit.statistics.selectivity(log)
+            if log in self._goals and log not in unit.failed:
+                alike.setdefault(self._written[log].made_of, []).append(log)
+        for logs in alike.values():
+            shares = [unit.statistics.selectivity(log) for log in logs]
+            goals = [self._goals[log] for log in logs]
+            yield Served(
+                results=sum(shares),
+                value=sum(share * goal.weight for share, goal in zip(shares, goals, strict=True)),
+                best=max(shares),
+                queries=len(logs),
+                ideal_s=self.ideal_time(logs[0]).whole_s,
+                within_s=min(goal.within_s for goal in goals),
+            )
 
     def ideal_time(self, log: str) -> IdealTime:
         """How long a row of this log would take from the arrival of what it is made of, alone."""
@@ -270,4 +252,4 @@ def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
     graph = unit.plan.graph
     inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
     for root, log in unit.plan.unit.outputs:
-        yield log, Written(graph, root, inputs, unit.statistics)
+        yield log, Written(made_of(root, graph, inputs), unit.statistics)
