@@ -127,11 +127,8 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         assert figures.ideal_time[fed] == running.ideal_time("mean").whole_s == runs.ideal_time
         assert running.ideal_time("hurried").whole_s > runs.ideal_time
         for aim, power in ((Aim.SLOWDOWN, 1), (Aim.BALANCE, 2)):
-            counted = figures.portions[aim, 0, fed]
             least = feeding.statistics.selectivity("mean") / runs.ideal_time**power
-            through = feeding.statistics.selectivity("cheap") * behind.statistics.selectivity("hurried")
-            both = least + through / running.ideal_time("hurried").whole_s ** power
-            assert counted == pytest.approx(least) or counted >= both - 1e-9 * both
+            assert figures.portions[aim, 0, fed] >= least * (1 - 1e-9)
 
 
 def test_an_unknown_policy_is_a_mistake_with_a_hint(tmp_path: Path) -> None:

@@ -43,9 +43,8 @@ def batches(n: int, **columns: object) -> Batches:
     figures = UnitFigures.unshared(
         made["selectivity"], made["overhead"], made["per_row"], ideal, made["weight"], made["outputs"]
     )
-    return Batches(
-        np.arange(n), figures, made["rows"], made["rows"], made["wait"], made["slack"], made["idle"]
-    )
+    rows, wait, slack, idle = (made[name] for name in ("rows", "wait", "slack", "idle"))
+    return Batches(np.arange(n), figures, rows, rows, rows, wait, slack, idle)
 
 
 def priorities(policy: str, given_batches: Batches) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, permutations, product
 
 import numpy as np
@@ -34,7 +35,8 @@ def table(trees: list[WorkTree], rows: float = 1.0, wait: float = 1.0) -> Batche
     for position, tree in enumerate(trees):
         figures.set(position, tree, rows)
     same = np.ones(len(trees))
-    return Batches(np.arange(len(trees)), figures, rows * same, rows * same, wait * same, same, same)
+    n = rows * same
+    return Batches(np.arange(len(trees)), figures, n, n, n, wait * same, same, same)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_without_sharing_the_formulas_are_those_of_one_query(
         "chain": rows / (overhead + cost * rows),
         "srpt": 1 / (ideal + cost * (rows - 1)),
     }
-    alone = Batches(one.units, plain, one.rows, one.pending, one.wait, one.slack, one.idle)
+    alone = replace(one, figures=plain)
     for name, priority in expected.items():
         assert policy_named(name).priority(one) == pytest.approx([priority]), name
         assert policy_named(name).priority(alone) == pytest.approx([priority]), name

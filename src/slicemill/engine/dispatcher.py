@@ -514,6 +514,7 @@ class Dispatcher:
             cost = unit.statistics.cost
             unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
             assert unit.run is not None
+            self.running.began(unit)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 # What was shed is not in the log: a replay would not shed it again.

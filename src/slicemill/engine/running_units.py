@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import Watermark
-from slicemill.esl.types.catalog import QueryDefinition
+from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
 from slicemill.metrics.figures import IdealTime
-from slicemill.metrics.waiting import Positions, WaitingRows
+from slicemill.metrics.waiting import WaitingRows
+from slicemill.operators.registry import kind_of
+from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
@@ -67,22 +69,31 @@ class RunningUnits:
         self._heads = {log: logs[log].head for log in read}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
+        self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._windowed = {log for unit in units for log in _released_by_time(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
+        self._worth = np.zeros(count)
+        self._worth_of_row = {log: np.ones(count) for log in read}
+        self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
         self._due = np.full(count, END)
         self._holds = np.zeros(count, np.bool_)
-        self._alive = np.ones(count, np.bool_)
+        self._free = np.ones(count, np.bool_)
+        self._compiling = [position for position, unit in enumerate(units) if not unit.compiled]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
+        self._ends_us = np.full(count, np.inf)  # the deadlines of windows
+        self._late_us = np.array([self._allowed_us(unit) for unit in units])
         self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
         self.waiting = WaitingRows(count, now_us)
         self._trees = [self._tree(unit) for unit in units]
         for position, unit in enumerate(units):
-            self._renew(position, unit)
+            self._renew(position, unit, now_us)
+        self._feeding = self._pairs_with_windows()
         if before is not None:
             self._take_over(before)
 
@@ -91,7 +102,7 @@ class RunningUnits:
             here: before.position[name] for name, here in self.position.items() if name in before.position
         }
         for here, there in known.items():
-            for name in ("_ready_since_us", "_last_run_us"):
+            for name in ("_ready_since_us", "_last_run_us", "_ends_us"):
                 getattr(self, name)[here] = getattr(before, name)[there]
         self.waiting.take_over(before.waiting, known)
 
@@ -111,7 +122,9 @@ class RunningUnits:
             epochs = self._logs[log].epochs(after=head)
             readers = self._readers[log]
             self._epochs[readers] += len(epochs)
-            self.rows[readers] += sum(epoch.rows for epoch in epochs)
+            rows = sum(epoch.rows for epoch in epochs)
+            self.rows[readers] += rows
+            self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
                 # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
@@ -121,6 +134,12 @@ class RunningUnits:
             self._heads[log] = epochs[-1].number
         self.waiting.now(self.rows)
 
+    def began(self, unit: RunningUnit) -> None:
+        """A unit runs: until it has done so it cannot run again."""
+        position = self.position.get(unit.id)
+        if position is not None:
+            self._free[position] = False
+
     def ran(self, unit: RunningUnit, now_us: int) -> None:
         """A unit has run: work out anew what is known of it."""
         position = self.position.get(unit.id)
@@ -129,15 +148,27 @@ class RunningUnits:
         self.refresh(now_us)
         self._last_run_us[position] = now_us
         self._ready_since_us[position] = END
-        self._renew(position, unit)
+        self._renew(position, unit, now_us)
 
-    def _renew(self, position: int, unit: RunningUnit) -> None:
+    def _renew(self, position: int, unit: RunningUnit, now_us: int) -> None:
+        if self._joins[position]:
+            for log in unit.plan.unit.inputs:
+                self._worth_of_row[log][position] = unit.statistics.worth(log)
+        self._kept[position] = unit.kept_share
         self._count_pending(position, unit)
         due = unit.due
         self._holds[position] = due is not None
         self._due[position] = END if due is None else due
-        self._alive[position] = any(log not in unit.failed for _, log in unit.plan.unit.outputs)
+        self._free[position] = unit.run is None and any(
+            log not in unit.failed for _, log in unit.plan.unit.outputs
+        )
         watermarks = unit.input_watermarks()
+        self._ends_us[position] = np.inf
+        if due is not None and watermarks:
+            # When time gets there, if it goes on as the clock does.
+            self._ends_us[position] = (
+                now_us + max(due - min(watermarks.values()), 0) + self._late_us[position]
+            )
         for log in unit.plan.unit.inputs:
             self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
@@ -148,14 +179,15 @@ class RunningUnits:
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
         """Of what this table has seen of the logs: what comes later is added when it is seen."""
         epochs = [
-            epoch
+            (log, epoch)
             for log in unit.plan.unit.inputs
             for epoch in unit.new_epochs(log)
             if epoch.number <= self._heads[log]
         ]
         self._epochs[position] = len(epochs)
-        self.rows[position] = sum(epoch.rows for epoch in epochs)
-        self._oldest_us[position] = min((epoch.arrival_us for epoch in epochs), default=END)
+        self.rows[position] = sum(epoch.rows for _, epoch in epochs)
+        self._worth[position] = sum(self._worth_of_row[log][position] * epoch.rows for log, epoch in epochs)
+        self._oldest_us[position] = min((epoch.arrival_us for _, epoch in epochs), default=END)
 
     # -- what follows ----------------------------------------------------------------------------------
 
@@ -165,16 +197,35 @@ class RunningUnits:
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
-        rows = np.maximum(self.rows[positions], 1).astype(np.float64)
+        # What will be shed costs nothing and brings nothing: the detector and the policy see the same load.
+        kept = self._kept[positions]
+        rows = np.maximum(kept * self.rows[positions], 1.0)
         return positions, Batches(
             positions,
             self.figures,
             rows=rows,
+            worth=np.maximum(kept * self._worth[positions], 1.0),
             pending=rows,
             wait=wait,
-            slack=self.figures.within[positions] - wait,
+            slack=self._slack(positions, wait, now_us),
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
+
+    def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
+        """The time until the next deadline: of the oldest row, or of a window that ends (P24).
+
+        Who feeds a window has its deadline. Of windows whose end is not known yet, those go first whose rows
+        have waited longest.
+        """
+        slack = self.figures.within[positions] - wait
+        if np.isinf(self._late_us).all():
+            return slack
+        ends_us = self._ends_us.copy()
+        feeding, windows = self._feeding
+        np.minimum.at(ends_us, feeding, self._ends_us[windows])
+        ends_s = (ends_us[positions] - now_us) / _US
+        unknown = self._late_us[positions] / _US - wait
+        return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
         """What it takes to do all that waits now."""
@@ -190,8 +241,11 @@ class RunningUnits:
         an input has to reach each unit once, also one that holds nothing back: others read its logs.
         """
         can = self._epochs > 0
-        idle = [unit.run is None and unit.compiled for unit in self.units]
-        free = self._alive & np.array(idle, np.bool_)
+        free = self._free
+        if self._compiling:
+            self._compiling = [place for place in self._compiling if not self.units[place].compiled]
+            free = free.copy()
+            free[self._compiling] = False
         if can.all():
             return can & free
         watermarks = np.full(len(self.units), END)
@@ -235,8 +289,41 @@ class RunningUnits:
                 best=max(shares),
                 queries=len(logs),
                 ideal_s=self.ideal_time(logs[0]).whole_s,
-                within_s=min(goal.within_s for goal in goals),
+                within_s=min(
+                    (
+                        goal.within_s
+                        for log, goal in zip(logs, goals, strict=True)
+                        if log not in self._windowed
+                    ),
+                    default=np.inf,
+                ),
             )
+
+    def _allowed_us(self, unit: RunningUnit) -> float:
+        """How long after a window's end its result may come: at once, unless a service level says more."""
+        levels = [
+            goal.within_s if np.isfinite(goal.within_s) else 0.0
+            for _, log in unit.plan.unit.outputs
+            if log in self._windowed and (goal := self._goals.get(log)) is not None
+        ]
+        return min(levels, default=np.inf) * _US
+
+    def _pairs_with_windows(self) -> tuple[Positions, Positions]:
+        """Units whose rows go into windows of another unit, and that unit."""
+        pairs = {
+            (position, behind)
+            for position in range(len(self.units))
+            for behind in self._behind(position)
+            if np.isfinite(self._late_us[behind])
+        }
+        feeding, windows = np.array(sorted(pairs), np.intp).reshape(-1, 2).T
+        return feeding, windows
+
+    def _behind(self, position: int) -> Iterator[int]:
+        for _, log in self.units[position].plan.unit.outputs:
+            for reader in self._readers.get(log, ()):
+                yield int(reader)
+                yield from self._behind(int(reader))
 
     def ideal_time(self, log: str) -> IdealTime:
         """How long a row of this log would take from the arrival of what it is made of, alone."""
@@ -253,3 +340,23 @@ def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
     inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
     for root, log in unit.plan.unit.outputs:
         yield log, Written(made_of(root, graph, inputs), unit.statistics)
+
+
+def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
+    """Do its rows make results together with rows of other inputs?"""
+    made = [written[log].made_of for _, log in unit.plan.unit.outputs]
+    return any(not isinstance(parts, str) and parts.joined for parts in made)
+
+
+def _released_by_time(unit: RunningUnit) -> Iterator[str]:
+    """The logs of a unit whose rows come when a window ends, and not with a row."""
+    graph, nodes = unit.plan.graph, unit.plan.unit.nodes
+    waiting = {
+        node_id
+        for node_id in nodes
+        if len(graph[node_id].inputs) == 1
+        and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
+    }
+    for root, log in unit.plan.unit.outputs:
+        if waiting and not waiting.isdisjoint(graph.ancestors(root)):
+            yield log

@@ -74,7 +74,12 @@ class UnitRun:
     @property
     def rows(self) -> int:
         """What it takes of what waited."""
-        return round(sum(epoch.rows for new in self.epochs.values() for epoch in new) * self.shares)
+        return sum(self.rows_by_input().values())
+
+    def rows_by_input(self) -> dict[str, int]:
+        return {
+            log: round(sum(epoch.rows for epoch in new) * self.shares) for log, new in self.epochs.items()
+        }
 
     @property
     def answered(self) -> int:
@@ -104,6 +109,7 @@ class RunningUnit:
         self.compiled = True  # else it waits, while others run
         self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: UnitRun | None = None
+        self.kept_share = 1.0  # of the rows of the last run, what was not shed
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -190,6 +196,7 @@ class RunningUnit:
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
+        self.kept_share = shares
         self._runs += 1
         self._spans = {
             log: self._span(log, epochs[log], (marks[log], *watermarks[log][1:]))
@@ -262,7 +269,7 @@ class RunningUnit:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
         outputs = [log for _, log in self.plan.unit.outputs]
-        self.statistics.add(run.rows, outputs, run.done)
+        self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
         output_watermarks: dict[str, int] = {}
         for node_id, log in self.plan.unit.outputs:

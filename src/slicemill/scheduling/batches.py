@@ -24,8 +24,10 @@ class Batches:
     figures: UnitFigures
     rows: Floats
     """N, what a run takes, at least 1: a unit that only time has made ready counts as one row."""
+    worth: Floats
+    """N as results go: of a join's sides, a row of the one that finds more partners counts for more (P23)."""
     pending: Floats
-    """What waits: the same, where a run takes all."""
+    """What waits: the same as `rows`, where a run takes all."""
     wait: Floats
     """W, of the oldest row; above 0, so that what has just come is still told apart by the rest (A12)."""
     slack: Floats
@@ -39,7 +41,7 @@ class Batches:
     def rate(self, aim: Aim) -> Floats:
         """Value by time of what counts with each unit for this aim."""
         value, overhead, per_row = self.figures.portions[aim][:, self.units]
-        return value * self.rows / (overhead + per_row * self.rows)
+        return value * (self.rows if aim is Aim.MEMORY else self.worth) / (overhead + per_row * self.rows)
 
     def cost(self) -> tuple[Floats, Floats]:
         """a and b: of the unit and of all behind it."""

@@ -194,6 +194,7 @@ class _Rehearsal:
             units,
             self._figures,
             rows=rows,
+            worth=rows,
             pending=rows,
             wait=wait,
             slack=self._figures.within[units] - wait,

@@ -56,5 +56,12 @@ class AskedPolicy:
         """The tuples at the heads of queues; none has a deadline, and a decision has no overhead."""
         one = np.ones(len(units))
         return Batches(
-            units, self.figures, rows=one, pending=pending, wait=wait, slack=np.inf * one, idle=idle
+            units,
+            self.figures,
+            rows=one,
+            worth=one,
+            pending=pending,
+            wait=wait,
+            slack=np.inf * one,
+            idle=idle,
         )
