@@ -230,6 +230,32 @@ def test_a_unit_that_would_never_run_runs_within_a_bound(name: str) -> None:
     assert len(waits) <= 60 / 4
 
 
+def test_a_component_has_its_own_order_in_the_turns_that_it_gets() -> None:
+    """Of five batches 1, 2 and 4 are a component that goes by results where all others go by the wait."""
+    given_batches = batches(5, wait=[5, 4, 3, 2, 1], selectivity=[0.1, 0.2, 0.3, 0.4, 0.5])
+    chooser, members = Chooser(policy_named("fcfs")), np.array([1, 2, 4])
+    assert chooser.choose(given_batches, 5) == [0, 1, 2, 3, 4]
+    assert chooser.choose(given_batches, 5, [(policy_named("hr"), members)]) == [0, 4, 2, 3, 1]
+    assert chooser.choose(given_batches, 2, [(policy_named("hr"), members)]) == [0, 4]
+    assert chooser.choose(given_batches, 1, [(policy_named("hr"), members)]) == [0]
+
+
+@given(some_batches(most=8))
+@settings(max_examples=30)
+def test_min_latency_orders_a_query_as_its_rate_does(given_batches: Batches) -> None:
+    """C̄/S, the work until one more result, against S/C̄ (P11); without weights it is the highest rate."""
+    least, rate = (Chooser(policy_named(name)).choose(given_batches, 8) for name in ("ml", "rb"))
+    assert least == rate
+    plain = batches(
+        len(given_batches),
+        rows=given_batches.rows,
+        selectivity=given_batches.figures.results,
+        per_row=given_batches.cost()[1],
+        wait=given_batches.wait,
+    )
+    assert priorities("rb", plain) == pytest.approx(priorities("hr", plain))
+
+
 def test_names_are_found_and_mistakes_explained() -> None:
     assert all(policy_named(name.upper()) is policy for name, policy in POLICIES.items())
     assert policy_named(" fas ( 0.5 ) ").name == "fas(0.5)"

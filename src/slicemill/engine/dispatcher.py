@@ -474,7 +474,9 @@ class Dispatcher:
         positions, batches = self.running.ready(self._watermark, now)
         if not len(positions):
             return []
-        ranked = [self.running.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+        within = self.running.within_components(self.chooser.components, positions)
+        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
+        ranked = [self.running.units[positions[i]] for i in chosen]
         self.decisions.add(time.perf_counter() - began)
         return ranked
 

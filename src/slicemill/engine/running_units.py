@@ -22,6 +22,7 @@ from slicemill.operators.registry import kind_of
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
+from slicemill.scheduling.policies.policy_registry import Policy
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
@@ -94,6 +95,8 @@ class RunningUnits:
         for position, unit in enumerate(units):
             self._renew(position, unit, now_us)
         self._feeding = self._pairs_with_windows()
+        self._component_of = _components(units)
+        self._components = np.array([self._component_of[unit.plan.unit.outputs[0][1]] for unit in units])
         if before is not None:
             self._take_over(before)
 
@@ -210,6 +213,16 @@ class RunningUnits:
             slack=self._slack(positions, wait, now_us),
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
+
+    def within_components(
+        self, policies: Mapping[str, Policy], positions: Positions
+    ) -> list[tuple[Policy, Positions]]:
+        """Components that have a policy of their own, each with those of some units that are in it."""
+        chosen = {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
+        if not chosen:
+            return []
+        components = self._components[positions]
+        return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
         """The time until the next deadline: of the oldest row, or of a window that ends (P24).
@@ -340,6 +353,19 @@ def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
     inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
     for root, log in unit.plan.unit.outputs:
         yield log, Written(made_of(root, graph, inputs), unit.statistics)
+
+
+def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
+    """The connected parts of the graph (M1): a number for each log; logs of one unit are in one part."""
+    found: dict[str, int] = {}
+    for number, unit in enumerate(units):
+        logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
+        met = {found[log] for log in logs if log in found}
+        part = min(met, default=number)
+        found |= dict.fromkeys(logs, part)
+        if len(met) > 1:
+            found = {log: part if known in met else known for log, known in found.items()}
+    return found
 
 
 def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:

@@ -38,6 +38,12 @@ class Batches:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def only(self, entries: Positions) -> Batches:
+        """Some of them."""
+        columns = (self.units, self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
+        units, *others = (column[entries] for column in columns)
+        return Batches(units, self.figures, *others)
+
     def rate(self, aim: Aim) -> Floats:
         """Value by time of what counts with each unit for this aim."""
         value, overhead, per_row = self.figures.portions[aim][:, self.units]
