@@ -15,7 +15,7 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit
 from slicemill.time import END
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -215,3 +215,27 @@ def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None
 
         assert worth("l") == pytest.approx(10 / (2 * 2))
         assert worth("r") == pytest.approx(10 / (2 * 2) + 10 / (2 * 8))
+
+
+def test_time_passes_over_a_derived_stream_that_no_row_comes_through(tmp_path: Path) -> None:
+    """M23: rows of `t` waited for one that passes the filter of `d`, however far `s` had come."""
+    clock = Clock(1_000_000)
+    with fed_mill(tmp_path, clock, inline_pool(1)) as mill:
+        mill.execute("""
+            CREATE STREAM s (x int, ts timestamp) ORDER BY ts;
+            CREATE STREAM t (x int, ts timestamp) ORDER BY ts;
+            CREATE STREAM d AS
+              SELECT x, sum(x) OVER (PARTITION BY x ROWS 2 PRECEDING) AS y FROM s WHERE x > 100;
+            CREATE STREAM u AS SELECT x FROM d UNION ALL SELECT x FROM t;
+            CREATE QUERY q AS SELECT x FROM u;
+        """)
+        mill.open()
+        for number in range(1, 5):
+            clock.now += 1_000_000
+            feed_rows(mill, "s", [(500 if number == 1 else 5, clock.now)])
+            feed_rows(mill, "t", [(number, clock.now)])
+            mill.dispatcher.run_all()
+            # The last one of `t` may still have one of `s` at the same time before it.
+            assert {row[0] for _, row in mill.queries["q"].rows()} >= {500, *range(1, number)}
+        finish(mill)
+        assert [row[0] for _, row in mill.queries["q"].rows()] == [500, 1, 2, 3, 4]

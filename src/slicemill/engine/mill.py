@@ -520,7 +520,7 @@ class Mill:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
-            return writer.watermark(log), now, False
+            return writer.watermark_now(log, self.watermark, now)
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
             return END, now, False

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,20 @@ class RunningUnit:
     def watermark(self, log: str) -> int:
         """The watermark of an output, by the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
+
+    def watermark_now(self, log: str, given: Callable[[str], Watermark], now: int) -> Watermark:
+        """The watermark of an output: time jumps over a unit that waits for nothing and holds nothing (M23).
+
+        All that a run would give then is the least watermark of its inputs, which `given` returns. Where they
+        have ended it still has to run: it may have last words.
+        """
+        inputs, own = self.plan.unit.inputs, (self.watermark(log), now, False)
+        if self.run is not None or self.due is not None:
+            return own
+        if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
+            return own
+        least = min(map(given, inputs))
+        return least if own[0] < least[0] < END else own
 
     @property
     def due(self) -> int | None:
