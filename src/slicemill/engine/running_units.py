@@ -200,7 +200,7 @@ class RunningUnits:
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
-        # What will be shed costs nothing and brings nothing: the detector and the policy see the same load.
+        # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         rows = np.maximum(kept * self.rows[positions], 1.0)
         return positions, Batches(
@@ -241,7 +241,7 @@ class RunningUnits:
         return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
-        """What it takes to do all that waits now."""
+        """What it takes to do all that waits now, by the costs that policies go by: for the shedder (P38)."""
         overhead, per_row, weight = self._own
         rows_s = per_row * self.rows
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())

@@ -40,14 +40,15 @@ class Batches:
 
     def only(self, entries: Positions) -> Batches:
         """Some of them."""
-        columns = (self.units, self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
-        units, *others = (column[entries] for column in columns)
-        return Batches(units, self.figures, *others)
+        columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
+        return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
 
     def rate(self, aim: Aim) -> Floats:
         """Value by time of what counts with each unit for this aim."""
         value, overhead, per_row = self.figures.portions[aim][:, self.units]
-        return value * (self.rows if aim is Aim.MEMORY else self.worth) / (overhead + per_row * self.rows)
+        rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
+        rate /= overhead + per_row * self.rows
+        return rate
 
     def cost(self) -> tuple[Floats, Floats]:
         """a and b: of the unit and of all behind it."""
