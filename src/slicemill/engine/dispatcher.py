@@ -191,7 +191,7 @@ class Dispatcher:
         try:
             self.catch_up(unit)
             while unit.unwritten and not _stopped(unit):
-                self._give_runs({unit: math.inf}, math.inf, checkpoint=True)
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
                 self._finish_asked()
         finally:
             self._visitor = None
@@ -200,7 +200,7 @@ class Dispatcher:
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
         while unit.pending() and not _stopped(unit):
-            self._give_runs({unit: math.inf}, math.inf)
+            self._give_runs({unit: 1.0}, math.inf)
             self._finish_asked()
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
@@ -469,15 +469,17 @@ class Dispatcher:
     # -- work ------------------------------------------------------------------------------------------
 
     def _ranked(self) -> dict[RunningUnit, float]:
-        """The units that could run now, by the policy, and the rows that a run of each takes at most."""
+        """The units that could run now, by the policy, and what share of its rows a run of each takes."""
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
         positions, batches = self.running.ready(self._watermark, now, quantum_s)
         if not len(positions):
             return {}
-        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND)
-        ranked = {self.running.units[positions[i]]: float(batches.rows[i]) for i in chosen}
+        within = self.running.within_components(self.chooser.components, positions)
+        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
+        shares = batches.rows / batches.pending
+        ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
         return ranked
 
@@ -504,13 +506,13 @@ class Dispatcher:
     ) -> bool:
         """Ask idle workers to run these units, in this order, until each has its quantum.
 
-        By unit, the rows that a run should take at most.
+        By unit, the share of what waits that a run takes.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
-        for unit, most_rows in units.items():
+        for unit, share in units.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
@@ -520,8 +522,9 @@ class Dispatcher:
                 continue  # one that may have ended a worker goes alone
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog, most_rows)
+            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog, share)
             assert unit.run is not None
+            self.running.began(unit)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 # What was shed is not in the log: a replay would not shed it again.

@@ -98,6 +98,11 @@ class BatchCost:
         return self.overhead + self.per_row * rows
 
     @property
+    def mean_rows(self) -> float:
+        """How large runs were of late; 1 before there was any."""
+        return max(self._rows / self._runs, 1.0) if self._runs else 1.0
+
+    @property
     def ideal_time(self) -> float:
         """T: a run over one row, with nothing else there."""
         return self.of(1)

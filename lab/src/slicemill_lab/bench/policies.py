@@ -31,7 +31,7 @@ from slicemill.engine.session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurns, PolicyTurn, UnitCosts
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns, UnitCosts
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import OBJECTIVES
