@@ -24,6 +24,7 @@ from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
     LastWords,
     LoadControlled,
+    Measured,
     SharedStep,
     Shedding,
     Stateful,
@@ -38,6 +39,7 @@ from slicemill.rows import Row
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.storage.state_size import state_bytes
 from slicemill.time import BEGINNING
 
 _ALL_STAY: Mapping[str, Dropping] = {}
@@ -106,6 +108,13 @@ class UnitProgram:
     def states(self) -> dict[str, object]:
         """What has to be kept until the next run, by node."""
         return {node_id: step.state for node_id, step in self._stateful.items()}
+
+    def state_bytes(self) -> int:
+        """What the steps keep takes in this process."""
+        return sum(
+            step.bytes_kept() if isinstance(step, Measured) else state_bytes({node_id: step.state})
+            for node_id, step in self._stateful.items()
+        )
 
     @property
     def sheds(self) -> dict[str, Report]:

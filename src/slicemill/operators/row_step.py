@@ -27,11 +27,12 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
-from slicemill.operators.step import END
+from slicemill.operators.step import END, Measured
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as
+from slicemill.storage.state_size import state_bytes
 
 # A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
 Arrived: TypeAlias = tuple[Timed, int, int]
@@ -83,6 +84,11 @@ class RowStep:
     def state(self) -> RowState:
         assert isinstance(self._operator, Restorable), "it was when the step was made"
         return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
+
+    def bytes_kept(self) -> int:
+        if not isinstance(self._operator, Measured):
+            return state_bytes({"rows": self.state})
+        return self._operator.bytes_kept() + state_bytes({"waiting": self._waiting})
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):

@@ -39,7 +39,7 @@ QUERIES = {
     "alone": f"CREATE QUERY q AS SELECT R.n, R.v, VALID(R) FROM S(v, n) AS R {WINDOW}",
     "budget": "CREATE QUERY q WITH (memory = '6 tuples') AS SELECT R.k, R.v, VALID(R) "
     f"FROM S(v) AS R {WINDOW} PARTITION BY k",
-    "by chance": "CREATE QUERY q WITH (memory = '300 B', shedding = 'random') AS SELECT R.k, R.v, VALID(R) "
+    "by chance": "CREATE QUERY q WITH (memory = '2 KB', shedding = 'random') AS SELECT R.k, R.v, VALID(R) "
     "FROM S(v) AS R RANGE 8 ROWS SLIDES 3 ROWS PARTITION BY k",
     "runs": "CREATE QUERY q WITH (memory = '4 runs') AS SELECT R.k, R.v, VALID(R) "
     f"FROM S(v) AS R {WINDOW} PARTITION BY k",
