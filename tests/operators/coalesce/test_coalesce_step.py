@@ -136,6 +136,6 @@ def test_a_query_that_asks_for_a_duration_is_shed_by_it(where: str, expected: ob
         if isinstance(node.operator, Coalesce)
     )
     assert operator.budget is not None
-    assert operator.budget.capacity == 1024 // (40 + 32)
+    assert operator.budget.capacity == 1024 // (42 + 32 + 5)
     found = (operator.budget.method, operator.budget.threshold)
     assert found == (expected if isinstance(expected, tuple) else (expected, None))
