@@ -1,4 +1,4 @@
-"""A join on a ring gives what the definition gives, whatever the schedule (S25-S34, slice-P12 to slice-P14)."""
+"""A join on a ring gives what the definition does, under any schedule (S25-S34, slice-P12 to slice-P14)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slice_cases import Arrival, arrivals, members_on
 
 from slicemill.operators.join.slices.members import Member, MemberSide
 from slicemill.reference.ring.join import RingJoin, RingResult
-from slicemill.reference.ring.node import Partial, Probe
+from slicemill.reference.ring.node import Intermediate, Probe
 from slicemill.reference.ring.placement import Roles, Slices
 from slicemill.reference.ring.ring import Ring
 from slicemill.rows import Row, Timed
@@ -100,7 +100,7 @@ class WatchedRing(Ring):
             low, high = self.placement.ages(node, stream)
             assert all(low <= probe.item.ts - item.ts < high for item in state.items), "Lemma 7"
 
-    def _pass(self, node: int, partial: Partial) -> None:
+    def _pass(self, node: int, partial: Intermediate) -> None:
         if node == partial.probe.start:
             schema = partial.probe.item.number, partial.length
             assert schema not in self.ended, "Lemma 8"

@@ -33,7 +33,7 @@ class Probe(NamedTuple):
     horizon: int
 
 
-class Partial(NamedTuple):
+class Intermediate(NamedTuple):
     """A partial result on its one round; the last of its schema at the start node says so (END, S30).
 
     Without members it is only the mark, where the start node found nothing to carry it. `length` is that of

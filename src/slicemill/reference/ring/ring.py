@@ -21,12 +21,12 @@ from random import Random
 
 from slicemill.reference.ring.join import RingJoin, RingResult
 from slicemill.reference.ring.machines import Machines, RingCosts
-from slicemill.reference.ring.node import Build, Finished, Partial, Probe, RingNode
+from slicemill.reference.ring.node import Build, Finished, Intermediate, Probe, RingNode
 from slicemill.reference.ring.placement import Roles, Slices
 from slicemill.reference.slices.items import Item
 from slicemill.rows import Timed
 
-RingMessage = Build | Probe | Partial | Finished
+RingMessage = Build | Probe | Intermediate | Finished
 MICROSECONDS = 1_000_000
 
 
@@ -146,7 +146,7 @@ class Ring:
             self._store(node, message.item)
         elif isinstance(message, Probe):
             self._begin(node, message)
-        elif isinstance(message, Partial):
+        elif isinstance(message, Intermediate):
             self._pass(node, message)
         else:
             self._end(node, message)
@@ -185,7 +185,7 @@ class Ring:
         ):
             self._send(holder, Build(item))
 
-    def _pass(self, node: int, partial: Partial) -> None:
+    def _pass(self, node: int, partial: Intermediate) -> None:
         home = partial.born == node
         if not home:
             self._send_on(node, partial)
@@ -205,7 +205,7 @@ class Ring:
                 found = [((), 0)]
             for place, (longer, left) in enumerate(found, 1):
                 last = end and place == len(found)
-                self._send_on(node, Partial(longer, left, node, length + 1, probe, last))
+                self._send_on(node, Intermediate(longer, left, node, length + 1, probe, last))
         if end and complete:
             heappush(self._slots, self.machines.now)
             self._end(node, Finished(probe))
