@@ -9,7 +9,7 @@ from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import NODES, RingSetting, figures_of, most_over_least, psp_by_nodes
 
-IN_FLIGHT = (1, 4, 8)
+IN_FLIGHT = (1, 8)
 
 
 def run(seed: int, scale: Scale) -> Result:
