@@ -168,7 +168,7 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         assert 0 < select.statistics.selectivity("dear") < 1
         figures, position = running.figures, running.position
         here = position[select.id]
-        assert (figures.weight[here], figures.within[here]) == (3, 3600)
+        assert (figures.weight[here], figures.within[here]) == (pytest.approx(3), 3600)
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
         feeding, behind = running.writers["cheap"], running.writers["hurried"]
         fed = position[feeding.id]

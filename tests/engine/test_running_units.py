@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slicemill.engine.mill import Mill
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit
+from slicemill.scheduling.adaptive import BatchCost
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -56,7 +57,7 @@ class Works:
     def run(self, unit: RunningUnit) -> None:
         dispatcher = self.mill.dispatcher
         with dispatcher.paused():
-            dispatcher._give_runs([unit], 1.0)
+            dispatcher._give_runs({unit: 1.0}, 1.0)
             dispatcher._finish_asked()
 
     def can_run(self, unit: RunningUnit) -> bool:
@@ -127,6 +128,33 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
             pytest.approx(3, rel=1e-3),
             3,
         )
+
+
+def test_a_run_takes_no_more_than_a_quantum_while_another_unit_waits(tmp_path: Path) -> None:
+    with closing(Works(tmp_path)) as works:
+        plain, slid = (works.running.writers[name] for name in ("plain", "slid"))
+        for unit in (plain, slid):
+            unit.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
+        works.renew()
+        for number in range(9):
+            works.arrive("a", [number])
+            works.clock.now += SECOND
+        assert works.mill.dispatcher.quantum_s == 0.02
+        works.mill.dispatcher.run_some()
+        assert [len(unit.pending()) for unit in (plain, slid)] == [6, 6], "1 + 3 · 5 ms fit into 20 ms"
+        works.mill.dispatcher.run_all()
+        assert not plain.pending() and not slid.pending()
+
+
+def test_a_unit_that_waits_alone_takes_all(tmp_path: Path) -> None:
+    with closing(Works(tmp_path)) as works:
+        later = works.running.writers["both"]
+        later.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
+        works.renew()
+        for number in range(9):
+            works.arrive("b", [number])
+        works.mill.dispatcher.run_some()
+        assert not later.pending()
 
 
 WINDOWS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.queues import queue
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import POLICIES, UnknownPolicyError, policy_named
 from slicemill.scheduling.portions import UnitFigures
@@ -49,6 +50,13 @@ def batches(n: int, **columns: object) -> Batches:
 
 def priorities(policy: str, given_batches: Batches) -> list[float]:
     return list(policy_named(policy).priority(given_batches))
+
+
+def test_a_run_is_as_long_as_a_quantum_or_ten_times_its_overhead_and_has_a_row() -> None:
+    assert rows_within(0.02, 0.002, 0.001).tolist() == pytest.approx(18)
+    assert rows_within(0.02, 0.004, 0.001).tolist() == pytest.approx(36)
+    assert rows_within(0.02, 0.0, [0.05, 0.0]).tolist() == [1, np.inf]
+    assert rows_within(np.inf, 0.002, 0.001).tolist() == np.inf
 
 
 def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
@@ -203,6 +211,14 @@ def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
     given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
     first = Chooser(policy_named("hybrid")).choose(given_batches)
     assert first == play([Instant(c, d) for c, d in jobs], DeadlineRule.HYBRID)[0][:1] == [1]
+
+
+def test_the_hybrid_counts_all_that_waits_until_the_deadline() -> None:
+    """P25: C is the work of the instant, not that of one run: 30 rows are late, and 2 are in time."""
+    given_batches = batches(2, rows=2, slack=[10, 20])
+    assert Chooser(policy_named("hybrid")).choose(given_batches) == [0]
+    backlogged = replace(given_batches, pending=np.array([30.0, 2.0]))
+    assert Chooser(policy_named("hybrid")).choose(backlogged) == [1]
 
 
 def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:

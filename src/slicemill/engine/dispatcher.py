@@ -6,7 +6,8 @@
 
 There is no barrier: a worker that answers gets its next message while others are at work. A message holds
 reads of sources first, then runs of units in the order of the policy, as many as fit into a quantum of
-estimated cost. A unit that is not picked falls behind in its logs; nothing is lost.
+estimated cost. A run takes no more of what waits than a quantum either, while other units wait: a policy can
+choose again soon. A unit that is not picked falls behind in its logs; nothing is lost.
 
 Pacing: what arrives while a round is under way goes into the next one, and reads of a trickle wait until they
 are worth what follows from them: a quarter of a core is spent while little comes, unless service levels ask
@@ -190,7 +191,7 @@ class Dispatcher:
         try:
             self.catch_up(unit)
             while unit.unwritten and not _stopped(unit):
-                self._give_runs([unit], math.inf, checkpoint=True)
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
                 self._finish_asked()
         finally:
             self._visitor = None
@@ -199,7 +200,7 @@ class Dispatcher:
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
         while unit.pending() and not _stopped(unit):
-            self._give_runs([unit], math.inf)
+            self._give_runs({unit: 1.0}, math.inf)
             self._finish_asked()
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
@@ -467,16 +468,18 @@ class Dispatcher:
 
     # -- work ------------------------------------------------------------------------------------------
 
-    def _ranked(self) -> list[RunningUnit]:
-        """The units that could run now, by the policy."""
+    def _ranked(self) -> dict[RunningUnit, float]:
+        """The units that could run now, by the policy, and what share of its rows a run of each takes."""
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
-        positions, batches = self.running.ready(self._watermark, now)
+        quantum_s = self.quantum_s if self._assignments.resident else math.inf
+        positions, batches = self.running.ready(self._watermark, now, quantum_s)
         if not len(positions):
-            return []
+            return {}
         within = self.running.within_components(self.chooser.components, positions)
         chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
-        ranked = [self.running.units[positions[i]] for i in chosen]
+        shares = batches.rows / batches.pending
+        ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
         return ranked
 
@@ -498,13 +501,18 @@ class Dispatcher:
         first = self._assignments.begin_reading(stream, worker)
         return stream.item(self._clock(), first=first, flush=flush)
 
-    def _give_runs(self, units: Iterable[RunningUnit], quantum_s: float, *, checkpoint: bool = False) -> bool:
-        """Ask idle workers to run these units, in this order, until each has its quantum."""
+    def _give_runs(
+        self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
+    ) -> bool:
+        """Ask idle workers to run these units, in this order, until each has its quantum.
+
+        By unit, the share of what waits that a run takes.
+        """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
-        for unit in units:
+        for unit, share in units.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
@@ -514,7 +522,7 @@ class Dispatcher:
                 continue  # one that may have ended a worker goes alone
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
+            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
             for cell, worker in enumerate(workers):

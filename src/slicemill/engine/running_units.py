@@ -20,7 +20,7 @@ from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.registry import kind_of
 from slicemill.scheduling.arrays import Floats, Positions
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
 from slicemill.scheduling.policies.policy_registry import Policy
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
@@ -197,22 +197,32 @@ class RunningUnits:
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, watermark: Callable[[str], Watermark], now_us: int) -> tuple[Positions, Batches]:
-        """The units that could run now, by position, and what waits for them."""
+    def ready(
+        self, watermark: Callable[[str], Watermark], now_us: int, quantum_s: float = np.inf
+    ) -> tuple[Positions, Batches]:
+        """The units that could run now, by position, and what waits for them.
+
+        A run takes no more than fits into a quantum, unless nobody else waits.
+        """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
         # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
         kept = self._kept[positions]
-        rows = np.maximum(kept * self.rows[positions], 1.0)
-        worth = np.maximum(kept * self._worth[positions], 1.0) if self._has_joins else rows
+        pending = np.maximum(kept * self.rows[positions], 1.0)
+        overhead, per_row = self._own[:2].take(positions, axis=1)
+        shared_s = quantum_s if len(positions) > 1 else np.inf
+        rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
+        worth = rows
+        if self._has_joins:
+            worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
         return positions, Batches(
             positions,
             self.figures,
             rows=rows,
             worth=worth,
-            pending=rows,
+            pending=pending,
             wait=wait,
             slack=self._slack(positions, wait, now_us),
             idle=(now_us - self._last_run_us[positions]) / _US,

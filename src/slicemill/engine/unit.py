@@ -193,12 +193,14 @@ class RunningUnit:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> UnitRun:
-        """Start a run over what waits now."""
+    def begin(
+        self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog, share: float = 1.0
+    ) -> UnitRun:
+        """Start a run over what waits now, or over that share of it, oldest first."""
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
         marks = {log: watermark for log, (watermark, _, _) in watermarks.items()}
         for log, waiting in epochs.items():
-            taken = _within(waiting, _ROWS_PER_RUN)
+            taken = _within(waiting, min(share * sum(epoch.rows for epoch in waiting), _ROWS_PER_RUN))
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
             # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
@@ -407,7 +409,7 @@ class RunningUnit:
         return {log: read[log] if log in declared else frozenset() for log in self.plan.unit.inputs}
 
 
-def _within(epochs: Sequence[Epoch], most_rows: int) -> list[Epoch]:
+def _within(epochs: Sequence[Epoch], most_rows: float) -> list[Epoch]:
     """The first epochs whose rows are no more than that; one at least."""
     taken: list[Epoch] = []
     rows = 0

@@ -11,8 +11,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.portions import Aim, UnitFigures
+
+_MOST_OVERHEAD = 0.1
+"""Of the time of a run that leaves rows for later. Cutting work into ever shorter runs would cost more than
+choosing between them can gain."""
+
+
+def rows_within(quantum_s: float, overhead: npt.ArrayLike, per_row: npt.ArrayLike) -> Floats:
+    """How many rows a run may take to end within the quantum, or as soon after it as overhead allows."""
+    overhead = np.asarray(overhead, np.float64)
+    with np.errstate(divide="ignore"):  # rows that cost nothing
+        found: Floats = (np.maximum(quantum_s, overhead / _MOST_OVERHEAD) - overhead) / per_row
+    return np.maximum(found, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +42,7 @@ class Batches:
     worth: Floats
     """N as results go: of a join's sides, a row of the one that finds more partners counts for more (P23)."""
     pending: Floats
-    """What waits: the same as `rows`, where a run takes all."""
+    """What waits: more than a run takes, where others wait too and all of it would exceed a quantum."""
     wait: Floats
     """W, of the oldest row; above 0, so that what has just come is still told apart by the rest (A12)."""
     slack: Floats

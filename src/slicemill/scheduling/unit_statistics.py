@@ -64,12 +64,10 @@ class UnitStatistics:
             self._count(log, rows_in, made)
 
     def _count(self, log: str, rows_in: int, rows_out: int) -> None:
-        known = self.selectivities.get(log)
-        if known is not None:
-            known.observe(rows_in, rows_out)
-        elif rows_in:
-            # One more, for windows that have not ended yet: nothing so far is not nothing ever.
-            self.selectivities[log] = Selectivity((rows_out + 1) / (rows_in + 1))
+        if rows_in and log not in self.selectivities:
+            self.selectivities[log] = Selectivity(1.0, is_guess=True)
+        if log in self.selectivities:
+            self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
         """Rows written to a log for each row read; 1 before anything is known."""
