@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -33,6 +33,9 @@ from slicemill.storage.home import Home, folder_name
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
 HELD = "_held"
 # A read takes at most so many rows, so that a large file does not keep others waiting for long.
@@ -46,9 +49,14 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Rows since the mill was made: admitted, too late, unreadable."""
+    """Rows since the mill was made: all that were read, and what became of them.
 
-    rows: int = 0
+    Those of which nothing became are held back to be put in order.
+    """
+
+    read: int = 0
+    rows: int = 0  # in the stream's log, for queries
+    unneeded: int = 0  # not stored, since no query would look at them
     late: int = 0
     bad: int = 0
 
@@ -88,6 +96,8 @@ class RunningStream:
         self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._asked = False
+        self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
         self._announced = BEGINNING
         self._advanced_us = 0
@@ -139,6 +149,13 @@ class RunningStream:
     def _offset(self, partition: str) -> int:
         return int(self.fields.get("offsets", {}).get(partition, -1))
 
+    @property
+    def asked(self) -> bool:
+        """Has its source been asked for rows, whether it had some or failed?"""
+        if self.through_spark is not None:
+            return self.through_spark.lastProgress is not None or not self.through_spark.isActive
+        return self._asked or self.handed
+
     def wants_read(self, now: int) -> bool:
         if self.reading_us is not None or self.ended:
             return False
@@ -176,6 +193,7 @@ class RunningStream:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
         self.reading_us, self.error, self.failures = None, None, 0
+        self._asked = True
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
@@ -184,7 +202,9 @@ class RunningStream:
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
+        self.counts.read += done.rows_read + _rows(done, "errors")
         self.counts.rows += _rows(done, "rows")
+        self.counts.unneeded += done.rows_unneeded
         self.counts.late += _rows(done, "late")
         self.counts.bad += _rows(done, "errors")
         self._free_held(change)
@@ -221,6 +241,7 @@ class RunningStream:
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
         self.reading_us, self.error, self.loaded = None, error, None
+        self._asked = True
         pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
         self.failures += 1
         self.next_read_us = now + pause

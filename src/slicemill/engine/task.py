@@ -264,6 +264,7 @@ class Worker:
             found.ended,
             item.handed is not None,
             found.rows,
+            found.unneeded,
             time.process_time() - began,
             _stages(("read: source and intake", "read: write"), clock),
         )

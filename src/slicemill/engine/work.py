@@ -175,6 +175,7 @@ class ReadDone:
     ended: bool
     handed: bool  # what was handed over is done
     rows_read: int
+    rows_unneeded: int  # of them, what no query wants, which is not stored
     cpu_s: float
     seconds: Mapping[str, float]
 

@@ -4,8 +4,8 @@
     incremental   what leaves is undone, what comes is added to the value that W(V) holds
 
 With several cores the node ids of the second core and later ones end in its number, the values are merged in
-order, and the last T gathers them. A value that a core needs of others (`let`) is gathered in the same way, by
-a T of its own, from which it goes to the core's T.
+order, and the last T gathers them. A value that a core needs of others (`let`) is gathered in the same way,
+by a T of its own, from which it goes to the core's T.
 """
 
 from __future__ import annotations

@@ -135,9 +135,7 @@ def _fire(
     raise ModelError(f"{node.op} does not fire")
 
 
-def _transformed(
-    node: ModelNode, vector: Vector, scalars: Mapping[str, Vector], graph: ModelGraph
-) -> Vector:
+def _transformed(node: ModelNode, vector: Vector, scalars: Mapping[str, Vector], graph: ModelGraph) -> Vector:
     params = node.params
     if "inverse" in params:
         inverse = ACCUMULATORS[params["inverse"]].inverse
