@@ -146,7 +146,7 @@ def test_the_summary_says_what_became_of_every_row(
         file.write('{"item": "six", "price": 50, "ts": "2026-01-01 00:00:06"}\n')
     assert run(BIDS + DEAR, "--for", "0s") == 0
     shown = capsys.readouterr().out
-    assert "bid: read 6 rows, of which 2 no query needed, 1 were late, 1 could not be read" in shown
+    assert "bid: read 6 rows, of which 2 no query needed, 1 came late, 1 could not be read" in shown
     assert "dear: 2 rows" in shown
 
 
@@ -283,13 +283,23 @@ def test_help_and_the_page_have_every_exit_status() -> None:
         assert f"| {status} |" in page
 
 
+def interruptible() -> None:
+    """A process that is started in the background inherits that it cannot be interrupted."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_on_spark_rows_come_as_they_are_made_until_it_is_interrupted(tmp_path: Path) -> None:
     """A process of its own: the first line is there while it still runs, and ctrl-c ends it in order."""
     write(tmp_path, "1.json", (1, 20.0, 1))
     (tmp_path / "script.esl").write_text(BIDS + DEAR)
     command = [sys.executable, "-c", "from slicemill.cli import main; main()", "run", "script.esl", "--json"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         try:

@@ -36,21 +36,21 @@ from slicemill.engine.work import (
     Reply,
     RunDone,
     RunUnit,
-    Watermark,
     failed_item,
 )
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
+from slicemill.metrics.due import Moments, moments_of_log
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
-from slicemill.time import US
+from slicemill.time import BEGINNING, US
 
-AfterRun = Callable[[RunningUnit, list[RunDone]], None]
+AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
 
 # Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
 # over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
@@ -78,7 +78,7 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Callable[[str], Watermark],
+        watermark: Callable[[str], int],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,
@@ -370,10 +370,11 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
+        now = self._clock()  # all of it can be read since the commit, whoever is told first
         with stage("deliver"):
             for unit, done in finished:
-                self.running.ran(unit, self._clock())
-                self._after_run(unit, done)
+                self.running.ran(unit, now)
+                self._after_run(unit, done, now)
         with self.changed:
             self.changed.notify_all()
 
@@ -512,7 +513,8 @@ class Dispatcher:
                 continue  # one that may have ended a worker goes alone
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
+            watermarks = {log: self._watermark(log) for log in unit.plan.unit.inputs}
+            unit.begin(watermarks, self._moments(unit), now, backlog)
             assert unit.run is not None
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
@@ -524,6 +526,16 @@ class Dispatcher:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
+
+    def _moments(self, unit: RunningUnit) -> tuple[Moments, ...]:
+        """When the streams that a unit's results come from got where, after where the unit is."""
+        if not unit.plan.unit.stateful:
+            return ()  # time releases nothing
+        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        return tuple(
+            self.streams[log].moments(after) if log in self.streams else moments_of_log(self._home.logs[log])
+            for log in self.running.origins(unit)
+        )
 
     def _give_due_checkpoints(self) -> None:
         """State is written when workers have nothing else to do."""

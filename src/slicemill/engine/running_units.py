@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
@@ -80,6 +79,7 @@ class RunningUnits:
                 read.setdefault(log, []).append(position)
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
+        self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._epochs = np.zeros(count, np.int64)
@@ -112,6 +112,17 @@ class RunningUnits:
     def unit(self, unit_id: str) -> RunningUnit | None:
         position = self.position.get(unit_id)
         return None if position is None else self.units[position]
+
+    def origins(self, unit: RunningUnit) -> tuple[str, ...]:
+        """The logs that no unit writes from which a unit's results come, by way of others or directly."""
+        known = self._origins.get(unit.id)
+        if known is None:
+            found = [
+                self.origins(self.writers[log]) if log in self.writers else (log,)
+                for log in unit.plan.unit.inputs
+            ]
+            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+        return known
 
     # -- what has changed ------------------------------------------------------------------------------
 
@@ -181,7 +192,7 @@ class RunningUnits:
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, watermark: Callable[[str], Watermark], now_us: int) -> tuple[Positions, Batches]:
+    def ready(self, watermark: Callable[[str], int], now_us: int) -> tuple[Positions, Batches]:
         """The units that could run now, by position, and what waits for them."""
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
@@ -210,7 +221,7 @@ class RunningUnits:
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
@@ -226,7 +237,7 @@ class RunningUnits:
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            ts, _, _ = watermark(log)
+            ts = watermark(log)
             watermarks[readers] = np.minimum(watermarks[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]

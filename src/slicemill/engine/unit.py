@@ -35,8 +35,8 @@ from slicemill.engine.work import (
     Restore,
     RunDone,
     RunUnit,
-    Watermark,
 )
+from slicemill.metrics.due import Moments
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
@@ -173,10 +173,12 @@ class RunningUnit:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> UnitRun:
-        """Start a run over what waits now."""
+    def begin(
+        self, watermarks: Mapping[str, int], moments: tuple[Moments, ...], now: int, backlog: Backlog
+    ) -> UnitRun:
+        """Start a run over what waits now; `moments` are of the streams that its results come from."""
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        marks = {log: watermark for log, (watermark, _, _) in watermarks.items()}
+        marks = dict(watermarks)
         for log, waiting in epochs.items():
             taken = _within(waiting, _ROWS_PER_RUN)
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
@@ -191,11 +193,8 @@ class RunningUnit:
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self._runs += 1
-        self._spans = {
-            log: self._span(log, epochs[log], (marks[log], *watermarks[log][1:]))
-            for log in self.plan.unit.inputs
-        }
-        self._dropping = dropping
+        self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
+        self._dropping, self._moments, self._begun_us = dropping, moments, now
         self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
@@ -215,6 +214,8 @@ class RunningUnit:
             self._spans,
             outputs,
             self.state_folder,
+            self._moments,
+            self._begun_us,
             self._field("latest"),
             self._dropping,
             self._restore(cell) if restore else None,
@@ -235,18 +236,16 @@ class RunningUnit:
             log: self._span(
                 log,
                 self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
-                (input_watermarks.get(log, BEGINNING), 0, False),
+                input_watermarks.get(log, BEGINNING),
             )
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         return Restore(tuple(files[cell]) if files else (), replay if input_watermarks else {}, newcomers)
 
-    def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> LogSpan:
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
-        ts, advanced_us, by_clock = watermark
-        needed = self._needed[log]
-        return LogSpan(opened.folder, opened.columns, tuple(epochs), ts, needed, advanced_us, by_clock)
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, self._needed[log])
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""

@@ -48,7 +48,7 @@ def show_timestamp(us: int) -> str:
 
 def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
     """How many rows were read, and what became of those that no query got."""
-    parts = [(unneeded, "no query needed"), (late, "were late"), (bad, "could not be read")]
+    parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
     rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
     console.print(
