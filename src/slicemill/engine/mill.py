@@ -191,7 +191,7 @@ class Mill:
             self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
-                self.policy = statement.value
+                self.dispatcher.chooser.set_policy(statement.value, statement.component)
         return statements
 
     def query(self, esl: str) -> Query:
@@ -235,7 +235,11 @@ class Mill:
 
     @policy.setter
     def policy(self, name: str) -> None:
-        self.dispatcher.chooser.policy = policy_named(name)
+        self.dispatcher.chooser.set_policy(name)
+
+    def set_policy(self, name: str, component: str) -> None:
+        """Pick among the units of one component, named by a stream or query in it, by a policy of its own."""
+        self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
@@ -516,7 +520,7 @@ class Mill:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
-            return writer.watermark(log)
+            return writer.watermark_now(log, self.watermark)
         # A late or error stream: only its rows move it, until its owner has ended.
         if self.streams[self.catalog.declared_stream(log).name].watermark(now) == END:
             return END

@@ -22,7 +22,7 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.segments import SegmentWriter
 from slicemill.time import wall_clock_us
-from slicemill_lab.bench.inputs.policies import STREAM, group
+from slicemill_lab.bench.inputs.hashing import STREAM, group
 
 _DECISIONS = 50
 _UNITS_PER_ROUND = 256
