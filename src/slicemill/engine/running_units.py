@@ -16,7 +16,7 @@ import numpy.typing as npt
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
-from slicemill.metrics.due import Moments, moments_of_log
+from slicemill.metrics.due import TimeMoments, moments_of_log
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.registry import kind_of
@@ -115,7 +115,7 @@ class RunningUnits:
         position = self.position.get(unit_id)
         return None if position is None else self.units[position]
 
-    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[Moments, ...]:
+    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
         """When the streams that a unit's results come from got where, after where the unit is."""
         if not unit.plan.unit.stateful:
             return ()  # time releases nothing

@@ -23,7 +23,7 @@ from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, Time
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows, StreamPlan
 from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, time_of_watermark, watermark
-from slicemill.metrics.due import Moments, TimeLine
+from slicemill.metrics.due import TimeLine, TimeMoments
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
@@ -257,7 +257,7 @@ class RunningStream:
         """A watermark that a unit was given before a restart still holds."""
         self._announced = max(self._announced, ts)
 
-    def moments(self, after: int) -> Moments:
+    def moments(self, after: int) -> TimeMoments:
         """When its time got to timestamps after one."""
         return self._line.after(after)
 

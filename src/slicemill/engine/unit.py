@@ -36,7 +36,7 @@ from slicemill.engine.work import (
     RunDone,
     RunUnit,
 )
-from slicemill.metrics.due import Moments
+from slicemill.metrics.due import TimeMoments
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
@@ -196,7 +196,7 @@ class RunningUnit:
     def begin(
         self,
         watermarks: Mapping[str, int],
-        moments: tuple[Moments, ...],
+        moments: tuple[TimeMoments, ...],
         now: int,
         backlog: Backlog,
         share: float = 1.0,

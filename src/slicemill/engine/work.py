@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from slicemill.ingest.stream import HandedRows
-from slicemill.metrics.due import Arrivals, Moments
+from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.shedding.load import Dropping
@@ -71,7 +71,7 @@ class RunUnit:
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
-    moments: tuple[Moments, ...]
+    moments: tuple[TimeMoments, ...]
     now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)

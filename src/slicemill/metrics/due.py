@@ -43,7 +43,7 @@ _MOST_MOMENTS = 4_096
 _OF_LATE_ROWS = 100
 
 
-class Moments(NamedTuple):
+class TimeMoments(NamedTuple):
     """When a stream's time got to some timestamps, which rise; in between with the clock, or at once."""
 
     ts: Integers
@@ -108,10 +108,10 @@ class TimeLine:
             for column in (self._ts, self._at_us, self._by_clock):
                 del column[: _MOST_MOMENTS // 2 : 2]
 
-    def after(self, ts: int) -> Moments:
+    def after(self, ts: int) -> TimeMoments:
         """The moments of later timestamps than this."""
         first = int(np.searchsorted(self._ts, ts, side="right"))
-        return Moments(
+        return TimeMoments(
             np.array(self._ts[first:], np.int64),
             np.array(self._at_us[first:], np.int64),
             np.array(self._by_clock[first:], np.bool_),
@@ -124,7 +124,7 @@ def released_by_time(at: Integers) -> Integers:
     return np.where(at > 0, -at, 0)
 
 
-def due_moments(ts: Integers, arr: Integers, lines: Iterable[Moments], now_us: int) -> Integers:
+def due_moments(ts: Integers, arr: Integers, lines: Iterable[TimeMoments], now_us: int) -> Integers:
     """When results were due, by the clock that arrivals are stamped with.
 
     `ts` and `arr` are those of the results, `lines` are of the streams that they come from. Where none of
@@ -138,7 +138,7 @@ def due_moments(ts: Integers, arr: Integers, lines: Iterable[Moments], now_us: i
     return np.where(released, due, arr)
 
 
-def dated(table: pa.Table, lines: Iterable[Moments], now_us: int) -> pa.Table:
+def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
     """The results of a run, with the moments at which they were due as arrivals."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
@@ -148,10 +148,10 @@ def dated(table: pa.Table, lines: Iterable[Moments], now_us: int) -> pa.Table:
     return table.set_column(index, table.schema.field(index), moments)
 
 
-def moments_of_log(log: Log) -> Moments:
+def moments_of_log(log: Log) -> TimeMoments:
     """The same of late and bad rows, whose time only they themselves move: by what came last."""
     last = log.epochs(after=log.newest(_OF_LATE_ROWS) - 1)
-    return Moments(
+    return TimeMoments(
         np.array([epoch.max_ts for epoch in last], np.int64),
         np.array([epoch.arrival_us for epoch in last], np.int64),
         np.zeros(len(last), np.bool_),
