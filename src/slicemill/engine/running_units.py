@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
+from slicemill.metrics.due import TimeMoments, moments_of_log
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.registry import kind_of
@@ -26,7 +27,7 @@ from slicemill.scheduling.policies.policy_registry import Policy
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
-from slicemill.time import END
+from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -68,6 +69,7 @@ class RunningUnits:
                 read.setdefault(log, []).append(position)
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
+        self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
@@ -114,6 +116,27 @@ class RunningUnits:
     def unit(self, unit_id: str) -> RunningUnit | None:
         position = self.position.get(unit_id)
         return None if position is None else self.units[position]
+
+    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
+        """When the streams that a unit's results come from got where, after where the unit is."""
+        if not unit.plan.unit.stateful:
+            return ()  # time releases nothing
+        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        return tuple(
+            streams[log].moments(after) if log in streams else moments_of_log(self._logs[log])
+            for log in self._origins_of(unit)
+        )
+
+    def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
+        """The logs that no unit writes from which a unit's results come, by way of others or directly."""
+        known = self._origins.get(unit.id)
+        if known is None:
+            found = [
+                self._origins_of(self.writers[log]) if log in self.writers else (log,)
+                for log in unit.plan.unit.inputs
+            ]
+            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+        return known
 
     # -- what has changed ------------------------------------------------------------------------------
 
@@ -198,7 +221,7 @@ class RunningUnits:
     # -- what follows ----------------------------------------------------------------------------------
 
     def ready(
-        self, watermark: Callable[[str], Watermark], now_us: int, quantum_s: float = np.inf
+        self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
         """The units that could run now, by position, and what waits for them.
 
@@ -261,7 +284,7 @@ class RunningUnits:
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
@@ -280,7 +303,7 @@ class RunningUnits:
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            ts, _, _ = watermark(log)
+            ts = watermark(log)
             watermarks[readers] = np.minimum(watermarks[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]
