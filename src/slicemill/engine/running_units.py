@@ -18,11 +18,12 @@ from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import Positions, WaitingRows
+from slicemill.operators.in_turn import Dues, is_reached
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.ideal_times import Written, ideal_time
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
-from slicemill.time import END
+from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -81,12 +82,20 @@ class RunningUnits:
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
+        # Units that write logs for others or read such logs; those that feed others first.
+        self._along_derived = [
+            position
+            for position, unit in enumerate(units)
+            if any(log in self.writers for log in unit.plan.unit.inputs)
+            or any(log in read for _, log in unit.plan.unit.outputs)
+        ]
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)
+        self._due = np.full(count, END)  # of units with one input: its watermark
         self._holds = np.zeros(count, np.bool_)
+        self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._alive = np.ones(count, np.bool_)
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
@@ -147,9 +156,12 @@ class RunningUnits:
 
     def _renew(self, position: int, unit: RunningUnit) -> None:
         self._count_pending(position, unit)
-        due = unit.due
-        self._holds[position] = due is not None
-        self._due[position] = END if due is None else due
+        dues, inputs = unit.due, unit.plan.unit.inputs
+        self._holds[position] = bool(dues) and len(inputs) == 1
+        self._due[position] = min((due[inputs[0]] for due in dues), default=END) if len(inputs) == 1 else END
+        self._dues.pop(position, None)
+        if dues and len(inputs) > 1:
+            self._dues[position] = dues
         self._alive[position] = any(log not in unit.failed for _, log in unit.plan.unit.outputs)
         watermarks = unit.input_watermarks()
         for log in unit.plan.unit.inputs:
@@ -221,16 +233,52 @@ class RunningUnits:
         free = self._alive & np.array(idle, np.bool_)
         if can.all():
             return can & free
-        watermarks = np.full(len(self.units), END)
+        known: dict[str, int] = {}
+        least = np.full(len(self.units), END)
         ended = np.zeros(len(self.units), np.bool_)
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
             ts, _, _ = watermark(log)
-            watermarks[readers] = np.minimum(watermarks[readers], ts)
+            known[log] = ts
+            least[readers] = np.minimum(least[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]
-        return (can | (self._holds & (watermarks >= self._due)) | ended) & free
+        can |= (self._holds & (least >= self._due)) | ended
+        for position, dues in self._dues.items():
+            can[position] = can[position] or is_reached(dues, known)
+        for position in self._asked_for_time(can, known):
+            can[position] = True
+        return can & free
+
+    def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
+        """Units that have nothing to do but to tell how far time has come, on demand (M25).
+
+        Somebody holds rows back until the log of a unit is complete up to a time. If its inputs are, and it
+        does not know yet, a run without rows says so; else whoever writes these is asked in turn.
+        """
+        wanted: dict[str, int] = {}
+        for position in reversed(self._along_derived):
+            unit = self.units[position]
+            if can[position] or unit.run is not None or not self._alive[position]:
+                continue
+            asked = [ts for _, log in unit.plan.unit.outputs if (ts := wanted.get(log)) is not None]
+            waits = list(self._dues_of(position))
+            if asked:
+                need, told, inputs = min(asked), unit.input_watermarks(), unit.plan.unit.inputs
+                if any(known[log] < need for log in inputs):
+                    waits.append(dict.fromkeys(inputs, need))
+                elif any(told.get(log, BEGINNING) < need for log in inputs):
+                    yield position
+            for log, ts in ((log, ts) for due in waits for log, ts in due.items()):
+                if log in self.writers and known[log] < ts:
+                    wanted[log] = min(ts, wanted.get(log, ts))
+
+    def _dues_of(self, position: int) -> Dues:
+        if self._holds[position]:
+            (log,) = self.units[position].plan.unit.inputs
+            return ({log: int(self._due[position])},)
+        return self._dues.get(position, ())
 
     def path(self, unit: RunningUnit) -> ResultPath:
         """The unit's own figures and those of all that comes of its results, as they are known now."""

@@ -5,7 +5,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     cursors      {log: epoch}      the last epoch read of each input
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
-    due          µs                the input watermark at which something held back comes out
+    due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     cells, outputs, since, newcomers, failed, statistics, load
@@ -37,6 +37,7 @@ from slicemill.engine.work import (
     RunUnit,
     Watermark,
 )
+from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
@@ -145,8 +146,9 @@ class RunningUnit:
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     @property
-    def due(self) -> int | None:
-        return self.fields.get("due")
+    def due(self) -> Dues:
+        """The input watermarks at which something held back comes out: one of them, with all its logs."""
+        return tuple(self.fields.get("due", ()))
 
     @property
     def load_weight(self) -> float:
@@ -276,7 +278,7 @@ class RunningUnit:
         fields["cursors"] = {**self._field("cursors"), **cursors}
         fields["input_watermarks"] = dict(run.input_watermarks)
         fields["output_watermarks"] = output_watermarks
-        fields["due"] = min((done.due for done in run.done if done.due is not None), default=None)
+        fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
         if failed != self.failed:
             fields["failed"] = failed
         if latest := self._latest(run.done):
