@@ -7,14 +7,16 @@ the test's. The first batch is slow: for 32 seconds nothing is looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from connectors.sender import Sender, eventually
 from slicemill.engine.mill import Mill
-from support.engine import Clock, inline_pool, rows_as_table, turn
+from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000
 BEGIN = 1_800_000_000 * SECOND
@@ -144,3 +146,129 @@ def test_a_tuple_waits_for_the_time_of_the_other_stream_and_one_poll(
         elif due - 2 > both.clock.now:
             assert not any(both.polls(due - 2).values())
         assert all(both.polls(due + POLL).values()), both.out()
+
+
+def numbers(mill: Mill, query: str = "out") -> list[object]:
+    assert mill.queries[query].error is None, mill.queries[query].error
+    return [timed.row[0] for timed in mill.queries[query].rows()]
+
+
+@contextmanager
+def opened(folder: Path, script: str) -> Iterator[tuple[Mill, Clock]]:
+    clock = Clock(BEGIN)
+    with Mill(home=folder / "home", folder=folder, pool=inline_pool(1), clock=clock, cells=1) as mill:
+        mill.execute(script)
+        mill.open()
+        yield mill, clock
+
+
+def test_late_and_bad_rows_have_the_time_of_the_clock(tmp_path: Path) -> None:
+    script = """
+        CREATE STREAM s (n int, ts timestamp) ORDER BY ts;
+        CREATE STREAM other (n int) ORDER BY current_time;
+        CREATE QUERY out AS SELECT n FROM s_late UNION ALL SELECT n FROM other;
+        CREATE QUERY bad AS SELECT 0 AS n FROM s_errors UNION ALL SELECT n FROM other;
+        CREATE QUERY ended AS SELECT count(*) AS n FROM s_late [RANGE 10 SECONDS SLIDE 10 SECONDS];
+    """
+    with opened(tmp_path, script) as (mill, clock):
+        feed_rows(mill, "s", [(1, BEGIN), (2, BEGIN - 1)])
+        clock.now += 1
+        feed_rows(mill, "other", [(3,)])
+        clock.now += 1
+        turn(mill)
+        assert numbers(mill) == [2, 3] and numbers(mill, "bad") == [3]
+        clock.now += 10 * SECOND
+        turn(mill)
+        assert numbers(mill, "ended") == [1]
+        before = clock.now
+    # A restart with a clock that is behind gives no row a time that queries have passed.
+    with opened(tmp_path, script) as (mill, clock):
+        feed_rows(mill, "s", [(4, BEGIN - 1)])
+        turn(mill)
+        (late,) = [timed for timed in mill.queries["out"].rows() if timed.row[0] == 4] or [None]
+        assert late is None or late.ts >= before
+
+
+def test_rows_that_wait_to_be_admitted_are_no_silence(tmp_path: Path) -> None:
+    script = """
+        CREATE STREAM s (n int, ts timestamp) ORDER BY ts SKEW 1 SECOND;
+        CREATE STREAM i (n int) ORDER BY current_time;
+        CREATE QUERY out AS SELECT n FROM s;
+        CREATE QUERY late AS SELECT n FROM s_late;
+        CREATE QUERY stamped AS SELECT n FROM i;
+    """
+    with opened(tmp_path, script) as (mill, clock):
+        for number in range(4):
+            mill.feed("s", rows_as_table(mill, "s", [(number, clock.now)]))
+            mill.feed("i", rows_as_table(mill, "i", [(number,)]))
+            clock.now += 10 * SECOND
+        turn(mill)
+        assert numbers(mill) == [0, 1, 2, 3] and numbers(mill, "late") == []
+        stamps = [timed.ts for timed in mill.queries["stamped"].rows()]
+        assert stamps == [BEGIN + number * 10 * SECOND for number in range(4)]
+
+
+def iso(ts: int) -> str:
+    return datetime.fromtimestamp(ts / SECOND, UTC).isoformat()
+
+
+def test_files_that_do_not_come_are_waited_for_until_the_next_poll(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    script = """
+        CREATE STREAM a (n int, ts timestamp) ORDER BY ts;
+        CREATE STREAM b (n int, ts timestamp) ORDER BY ts SKEW 2 SECONDS USING csv OPTIONS (path 'b');
+        CREATE QUERY out AS SELECT n FROM a UNION ALL SELECT n FROM b;
+    """
+    with opened(tmp_path, script) as (mill, clock):
+        (tmp_path / "b" / "1.csv").write_text(f"1,{iso(BEGIN)}\n")
+        turn(mill)
+        clock.now += SLOW
+        feed_rows(mill, "a", [(2, clock.now - SKEW - 1)])
+        turn(mill)  # the folder is listed again, after the slow batch
+        assert numbers(mill) == [1, 2]
+        feed_rows(mill, "a", [(3, clock.now)])
+        due = clock.now + SKEW
+        while clock.now < due - 1:
+            clock.now += min(POLL, due - 1 - clock.now)
+            turn(mill)
+            assert numbers(mill) == [1, 2]
+        clock.now = due + 200_000  # as long as a reader of files pauses at most
+        turn(mill)
+        assert numbers(mill) == [1, 2, 3]
+
+
+def test_a_silent_socket_lets_out_what_is_held_back(tmp_path: Path) -> None:
+    with closing(Sender()) as sender:
+        script = f"""
+            CREATE STREAM s (n int, ts timestamp) ORDER BY ts SLACK 1 SECOND SKEW 2 SECONDS
+              SOURCE 'tcp://127.0.0.1:{sender.port}';
+            CREATE QUERY out AS SELECT n FROM s;
+        """
+        with opened(tmp_path, script) as (mill, clock):
+            sender.send("".join(f"{n},{iso(BEGIN + n * SECOND // 4)}\n" for n in (2, 1, 3)).encode())
+
+            def have_come() -> bool:
+                clock.now += SECOND
+                turn(mill)
+                return bool(mill.streams["s"].fields.get("next_arrival", 0) == 3)
+
+            eventually(have_come)
+            clock.now += 4 * SECOND
+            turn(mill)
+            assert numbers(mill) == [1, 2, 3]
+
+
+def test_what_is_held_back_comes_out_when_the_source_ends(tmp_path: Path) -> None:
+    script = """
+        CREATE STREAM bid (auction bigint, ts timestamp) ORDER BY ts SLACK 1 HOUR
+          SOURCE 'nexmark://bid?events=50';
+        CREATE QUERY out AS SELECT auction FROM bid;
+        CREATE QUERY counted AS SELECT count(*) AS n FROM bid [RANGE 1 DAY SLIDE 1 DAY];
+    """
+    with opened(tmp_path, script) as (mill, clock):
+        clock.now += 3600 * SECOND
+        turn(mill)
+        clock.now += 3600 * SECOND
+        turn(mill)
+        assert mill.streams["bid"].ended
+        assert numbers(mill, "counted") == [len(numbers(mill))] and len(numbers(mill)) > 0

@@ -130,9 +130,9 @@ def sent(name: str, folder: Path) -> Iterator[tuple[str, Send]]:
         known: list[Mill] = []
 
         def send(mill: Mill, first: int, seconds: Sequence[int]) -> None:
-            if known and known[0] is not mill:
+            if mill not in known:
                 sender.hang_up()
-            known[:] = [mill]
+                known.append(mill)
             lines = (f"{n},{moment(second).isoformat()}\n" for n, second in enumerate(seconds, first))
             sender.send("".join(lines).encode())
             eventually(lambda: arrived(mill, name) >= first + len(seconds))

@@ -47,9 +47,10 @@ def feed_rows(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> No
 
 
 def turn(mill: Mill) -> None:
-    """What the dispatcher's loop does at one moment: reads that are due, then runs until nothing is left."""
+    """What the dispatcher's loop does at one moment: notices, reads that are due, then all runs."""
     dispatcher = mill.dispatcher
     with dispatcher.paused():
+        dispatcher._take(dispatcher._pool.wait(0))
         while dispatcher._give_reads():
             dispatcher._finish_asked()
     dispatcher.run_all()

@@ -224,6 +224,7 @@ class OpenStream:
         return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
 
     def _as_arrived(self, table: pa.Table, order: tuple[str, ...]) -> pa.Table:
+        # Sorting is stable: rows that these columns do not tell apart stay as a task has written them.
         if order and set(order) <= set(table.column_names):
             return table.sort_by([(name, "ascending") for name in order])
         return table.sort_by(str(self.plan.stream.time_column)) if order and self.plan.external else table

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 _METADATA = "_metadata"
 RAW = "_raw"
 REASON = "_reason"
-# The order of rows from files: when a file was written, its name, where a part of it begins, the row in that.
-PLACE = ("_place_time", "_place_file", "_place_part", "_place_row")
+# The order of rows from files: when a file was written, its name, where a part of it begins. One task reads a
+# part, row by row.
+PLACE = ("_place_time", "_place_file", "_place_part")
 
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
@@ -87,7 +88,6 @@ def _placed(frame: DataFrame) -> DataFrame:
         F.unix_micros(f"{_METADATA}.file_modification_time"),
         F.col(f"{_METADATA}.file_path"),
         F.col(f"{_METADATA}.file_block_start"),
-        F.monotonically_increasing_id(),
     )
     try:
         return frame.select("*", *(place.alias(name) for place, name in zip(places, PLACE, strict=True)))
