@@ -272,3 +272,26 @@ def test_what_is_held_back_comes_out_when_the_source_ends(tmp_path: Path) -> Non
         turn(mill)
         assert mill.streams["bid"].ended
         assert numbers(mill, "counted") == [len(numbers(mill))] and len(numbers(mill)) > 0
+
+
+def test_a_restart_takes_back_no_time_that_was_told_behind_a_derived_stream(tmp_path: Path) -> None:
+    script = """
+        CREATE STREAM a (n int, ts timestamp) ORDER BY ts;
+        CREATE STREAM b (n int, ts timestamp) ORDER BY ts SKEW 2 SECONDS;
+        CREATE STREAM d AS SELECT n FROM b WHERE n > 0;
+        CREATE QUERY out AS SELECT n FROM a UNION ALL SELECT n FROM d;
+        CREATE QUERY late AS SELECT n FROM b_late;
+    """
+    with opened(tmp_path, script) as (mill, clock):
+        feed_rows(mill, "b", [(1, BEGIN)])
+        feed_rows(mill, "a", [(2, BEGIN + 30 * SECOND)])
+        turn(mill)
+        clock.now += 40 * SECOND
+        turn(mill)
+        assert numbers(mill) == [1, 2]
+    with opened(tmp_path, script) as (mill, clock):
+        feed_rows(mill, "b", [(3, BEGIN + 20 * SECOND), (4, BEGIN + 50 * SECOND)])
+        feed_rows(mill, "a", [(5, BEGIN + 60 * SECOND)])
+        clock.now += 80 * SECOND
+        turn(mill)
+        assert numbers(mill) == [1, 2, 4, 5] and numbers(mill, "late") == [3]

@@ -27,7 +27,7 @@ from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import complete_from_of, joined, new_fields, without_newcomers
+from slicemill.engine.joining import complete_from_of, joined, keep_announced, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
@@ -38,7 +38,7 @@ from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, Supply, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside, warm_up
-from slicemill.engine.work import RunDone, Watermark
+from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
@@ -192,7 +192,7 @@ class Mill:
             self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
-                self.policy = statement.value
+                self.dispatcher.chooser.set_policy(statement.value, statement.component)
         return statements
 
     def query(self, esl: str) -> Query:
@@ -236,7 +236,11 @@ class Mill:
 
     @policy.setter
     def policy(self, name: str) -> None:
-        self.dispatcher.chooser.policy = policy_named(name)
+        self.dispatcher.chooser.set_policy(name)
+
+    def set_policy(self, name: str, component: str) -> None:
+        """Pick among the units of one component, named by a stream or query in it, by a policy of its own."""
+        self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
@@ -483,15 +487,8 @@ class Mill:
             self._change_members(plan, running)
         unit = RunningUnit(plan, self.home, self._id)
         unit.compiled = not self._started
-        self._keep_announced(unit)
+        keep_announced(unit, self.streams)
         return unit
-
-    def _keep_announced(self, unit: RunningUnit) -> None:
-        """The watermarks that a unit was given by an earlier mill still hold."""
-        catalog = unit.plan.catalog
-        for log, ts in unit.input_watermarks().items():
-            if isinstance(catalog.relation(log), Stream):
-                self.streams[catalog.declared_stream(log).name].announce_at_least(log, ts)
 
     def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
         """Queries come to a unit, or leave it, between two runs: what is there is finished first, without
@@ -503,7 +500,7 @@ class Mill:
         before = running
         if before is None:
             before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
-            self._keep_announced(before)
+            keep_announced(before, self.streams)
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
 
@@ -516,18 +513,17 @@ class Mill:
                 self.sinks.forget(name)
                 self.home.commit(Change(dropped_logs=[name]))
 
-    def watermark(self, log: str) -> Watermark:
+    def watermark(self, log: str) -> int:
         """The watermark of a log: a stream's, or by the unit that writes it."""
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
-            return writer.watermark(log), now, False
+            return writer.watermark_now(log, self.watermark)
         return self.streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
-    def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
-        now = self._clock()
+    def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
         for _, log in unit.plan.unit.outputs:
             query = self.queries.get(log)
             if query is None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from slicemill.engine.work import ReadDone, ReadStream, Watermark
+from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
@@ -27,11 +27,11 @@ from slicemill.ingest.watermarks import (
     ENDED,
     HELD_FROM,
     WATERMARK,
-    partitions_of,
     side_watermark,
     time_of_watermark,
     watermark,
 )
+from slicemill.metrics.due import TimeLine, TimeMoments
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
@@ -40,7 +40,10 @@ from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home, folder_name
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import BEGINNING, END, wall_clock_us
+from slicemill.time import END, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
 HELD = "_held"
@@ -55,9 +58,14 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Rows since the mill was made: admitted, too late, unreadable."""
+    """Rows since the mill was made: all that were read, and what became of them.
 
-    rows: int = 0
+    Those of which nothing became are held back to be put in order.
+    """
+
+    read: int = 0
+    rows: int = 0  # in the stream's log, for queries
+    unneeded: int = 0  # not stored, since no query would look at them
     late: int = 0
     bad: int = 0
 
@@ -105,12 +113,15 @@ class RunningStream:
         self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._asked = False
+        self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
         self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
         self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
         self._announced = Announced()
-        self._advanced_us = 0
-        self._by_clock = False
+        skew_us = stream.skew_us
+        self._line = TimeLine(None if skew_us is None else max(skew_us, stream.slack_us))
+        self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
         # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
@@ -167,6 +178,13 @@ class RunningStream:
     def _offset(self, partition: str) -> int:
         return int(self.fields.get("offsets", {}).get(partition, -1))
 
+    @property
+    def asked(self) -> bool:
+        """Has its source been asked for rows, whether it had some or failed?"""
+        if self.through_spark is not None:
+            return self.through_spark.lastProgress is not None or not self.through_spark.isActive
+        return self._asked or self.handed
+
     def wants_read(self, now: int) -> bool:
         if self.reading_us is not None or self.ended:
             return False
@@ -219,15 +237,22 @@ class RunningStream:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
         self.reading_us, self.error, self.failures = None, None, 0
+        self._asked = True
+        for ts, at_us in done.moments:
+            self._line.arrived(ts, at_us)
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
         self.fields = {name: value for name, value in said.items() if value is not None}
+        if WATERMARK in self.fields:
+            self._passed(self.fields[WATERMARK])
         if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
+        self.counts.read += done.rows_read + _rows(done, "errors")
         self.counts.rows += _rows(done, "rows")
+        self.counts.unneeded += done.rows_unneeded
         self.counts.late += _rows(done, "late")
         self.counts.bad += _rows(done, "errors")
         self._free_held(change)
@@ -266,6 +291,7 @@ class RunningStream:
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
         self.reading_us, self.error, self.loaded = None, error, None
+        self._asked = True
         pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
         self.failures += 1
         self.next_read_us = now + pause
@@ -278,25 +304,34 @@ class RunningStream:
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
-    def watermark(self, now: int) -> Watermark:
+    def moments(self, log: str, after: int) -> TimeMoments:
+        """When the time of one of its logs got to timestamps after one."""
+        return (self._line if log == self.name else self._side_line).after(after)
+
+    def watermark(self, now: int) -> int:
         """The stream's watermark; it never goes back (M25)."""
         if self._is_over:
-            found, by_data = END, False
+            found = END
         else:
             found = watermark(self.stream, self.fields, now, self._pending_since(), self._silent_until(now))
-            by_data = bool(self.fields.get(WATERMARK, BEGINNING) >= found)
         if found > self._announced.rows:
-            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
-            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
-            self._advanced_us, self._by_clock = moment, not by_data
             self.announce_at_least(self.name, found)
-        return self._announced.rows, self._advanced_us, self._by_clock
+            if found == END:
+                self._line.arrived(END, now)
+            else:
+                self._passed(found)
+        return self._announced.rows
 
-    def side_watermark(self, log: str, now: int) -> Watermark:
+    def side_watermark(self, log: str, now: int) -> int:
         """The watermark of its late or its bad rows, by the clock."""
         found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
-        self.announce_at_least(log, found)
-        return self._announced.sides, now, found < END
+        if found > self._announced.sides:
+            self.announce_at_least(log, found)
+            if found == END:
+                self._side_line.arrived(END, now)
+            else:
+                self._side_line.passed(found, found)
+        return self._announced.sides
 
     @property
     def _is_over(self) -> bool:
@@ -315,6 +350,12 @@ class RunningStream:
         if self.reading_us is not None or self._inbox or self._asks:
             return None
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
+
+    def _passed(self, ts: int) -> None:
+        """The clock may have brought time here, if data have not."""
+        moment = time_of_watermark(self.stream, self.fields, ts)
+        if moment is not None:
+            self._line.passed(ts, moment)
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
