@@ -120,7 +120,7 @@ class Watched:
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
         self.intake: Intake = kept.open()
-        self.tuples: list[tuple[float, int, bool, str]] = []  # clock, timestamp, late, partition
+        self.tuples: list[tuple[int, int, bool, str]] = []  # clock, timestamp, late, partition
         self.marks: list[tuple[float, float]] = []
 
     def read(self, clock: int, partition: str = "", *times: int, ended: bool = False) -> None:

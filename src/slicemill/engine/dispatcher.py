@@ -553,7 +553,7 @@ class Dispatcher:
             worker = self._assignments.holder_of(unit, cell)
             if worker is None:
                 # Its worker has died since its last run: whoever gets the cell replays, and writes it.
-                self._give_runs([unit], math.inf, checkpoint=True)
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
                 return
             queues.setdefault(worker, []).append(unit.checkpoint_item(cell))
         self._ask(queues)
