@@ -192,8 +192,8 @@ def partitions() -> Drawing:
     drawing.note(6, 2.6, "p2 is silent: it does not hold the others", COLOURS[2])
     drawing.note(9, 6.6, "p2 returns below the watermark: late", LATE)
     drawing.note(12, 10.4, "p1 has ended: silent for good", COLOURS[1])
-    for place, (name, ts) in enumerate((("p0", 20.5), ("p1", 18.5), ("p2", 16.5))):
-        drawing.note(15, ts, f"partition {name}", COLOURS[place])
+    for place, (name, height) in enumerate((("p0", 20.5), ("p1", 18.5), ("p2", 16.5))):
+        drawing.note(15, height, f"partition {name}", COLOURS[place])
     drawing.note(15, 14, "the stream's watermark", MARK)
     return drawing
 
