@@ -37,7 +37,6 @@ from slicemill.engine.work import (
     Reply,
     RunDone,
     RunUnit,
-    Watermark,
     failed_item,
 )
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -51,7 +50,7 @@ from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
 from slicemill.time import US
 
-AfterRun = Callable[[RunningUnit, list[RunDone]], None]
+AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
 
 # Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
 # over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
@@ -79,7 +78,7 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Callable[[str], Watermark],
+        watermark: Callable[[str], int],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,
@@ -371,10 +370,11 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
+        now = self._clock()  # all of it can be read since the commit, whoever is told first
         with stage("deliver"):
             for unit, done in finished:
-                self.running.ran(unit, self._clock())
-                self._after_run(unit, done)
+                self.running.ran(unit, now)
+                self._after_run(unit, done, now)
         with self.changed:
             self.changed.notify_all()
 
@@ -522,7 +522,8 @@ class Dispatcher:
                 continue  # one that may have ended a worker goes alone
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog, share)
+            watermarks = {log: self._watermark(log) for log in unit.plan.unit.inputs}
+            unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
             for cell, worker in enumerate(workers):

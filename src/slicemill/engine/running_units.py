@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
+from slicemill.metrics.due import TimeMoments, moments_of_log
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.registry import kind_of
@@ -26,7 +27,7 @@ from slicemill.scheduling.policies.policy_registry import Policy
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
-from slicemill.time import END
+from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -68,9 +69,11 @@ class RunningUnits:
                 read.setdefault(log, []).append(position)
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
+        self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._has_joins = bool(self._joins.any())
         self._windowed = {log for unit in units for log in _released_by_time(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
@@ -87,6 +90,7 @@ class RunningUnits:
         self._last_run_us = np.zeros(count, np.int64)
         self._ends_us = np.full(count, np.inf)  # the deadlines of windows
         self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self._has_windows = bool(np.isfinite(self._late_us).any())
         self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
@@ -113,6 +117,27 @@ class RunningUnits:
         position = self.position.get(unit_id)
         return None if position is None else self.units[position]
 
+    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
+        """When the streams that a unit's results come from got where, after where the unit is."""
+        if not unit.plan.unit.stateful:
+            return ()  # time releases nothing
+        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        return tuple(
+            streams[log].moments(after) if log in streams else moments_of_log(self._logs[log])
+            for log in self._origins_of(unit)
+        )
+
+    def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
+        """The logs that no unit writes from which a unit's results come, by way of others or directly."""
+        known = self._origins.get(unit.id)
+        if known is None:
+            found = [
+                self._origins_of(self.writers[log]) if log in self.writers else (log,)
+                for log in unit.plan.unit.inputs
+            ]
+            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+        return known
+
     # -- what has changed ------------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
@@ -127,7 +152,8 @@ class RunningUnits:
             self._epochs[readers] += len(epochs)
             rows = sum(epoch.rows for epoch in epochs)
             self.rows[readers] += rows
-            self._worth[readers] += rows * self._worth_of_row[log][readers]
+            if self._has_joins:
+                self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
                 # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
@@ -195,7 +221,7 @@ class RunningUnits:
     # -- what follows ----------------------------------------------------------------------------------
 
     def ready(
-        self, watermark: Callable[[str], Watermark], now_us: int, quantum_s: float = np.inf
+        self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
         """The units that could run now, by position, and what waits for them.
 
@@ -208,14 +234,17 @@ class RunningUnits:
         # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
-        overhead, per_row, _ = self._own[:, positions]
+        overhead, per_row = self._own[:2].take(positions, axis=1)
         shared_s = quantum_s if len(positions) > 1 else np.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
+        worth = rows
+        if self._has_joins:
+            worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
         return positions, Batches(
             positions,
             self.figures,
             rows=rows,
-            worth=np.maximum(kept * self._worth[positions], 1.0) * (rows / pending),
+            worth=worth,
             pending=pending,
             wait=wait,
             slack=self._slack(positions, wait, now_us),
@@ -239,7 +268,7 @@ class RunningUnits:
         have waited longest.
         """
         slack = self.figures.within[positions] - wait
-        if np.isinf(self._late_us).all():
+        if not self._has_windows:
             return slack
         ends_us = self._ends_us.copy()
         feeding, windows = self._feeding
@@ -255,7 +284,7 @@ class RunningUnits:
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
@@ -274,7 +303,7 @@ class RunningUnits:
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            ts, _, _ = watermark(log)
+            ts = watermark(log)
             watermarks[readers] = np.minimum(watermarks[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]

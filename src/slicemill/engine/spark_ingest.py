@@ -99,6 +99,8 @@ class SparkIngest:
             feeds = {name: self._rows(streams[name]) for name in names}
             query = self._started(number, feeds, {name: streams[name] for name in names}, poll_ms)
             self._running[number] = _Group(query, needs)
+            for name in names:
+                streams[name].through_spark = query
 
     def outdated(self, needs: Mapping[str, Need]) -> bool:
         """Does some query leave out what is needed from now on?"""
