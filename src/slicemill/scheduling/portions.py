@@ -164,8 +164,7 @@ class UnitFigures:
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
         """Work out what is known of a unit whose runs are about so long."""
-        for aim in Aim:
-            self.portions[aim, :, position] = portion(tree, aim, rows)
+        self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         results = value = 0.0
         queries, ideal_s, within_s = 0, math.inf, math.inf
         for share, served in tree.all_served():
