@@ -12,6 +12,7 @@ from slicemill.cli.common import File, read, seconds_of
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
 if TYPE_CHECKING:
+    from slicemill.esl import SourceText
     from slicemill.esl.types.catalog import Catalog
 
 
@@ -66,15 +67,16 @@ def run(
     from slicemill.esl import bind
 
     source = read(file)
-    catalog = bind(source).catalog
     if policy is not None:
         policy_named(policy)  # before Spark starts
     if engine is EngineName.reference:
-        _run_reference(catalog, rows, as_json)
+        _run_reference(bind(source).catalog, rows, as_json)
         return
     seconds = seconds_of(duration)
-    if home is not None:
-        _check(home)
+    if home is None:
+        bind(source)
+    else:
+        _check(home, source)
     from slicemill.engine.session import begin_session
 
     # The JVM starts while the engine is imported.
@@ -95,15 +97,24 @@ def run(
     run_on_spark(source, options, spark)
 
 
-def _check(home: Path) -> None:
-    """Say what is wrong with a home before Spark starts."""
-    from slicemill.storage.home_format import check_format
+def _check(home: Path, source: SourceText) -> None:
+    """Say before Spark starts what is wrong with a script, with a home, or with the two together."""
+    from slicemill.engine.statements import KeptStatements
+    from slicemill.esl import bind
+    from slicemill.storage.home_format import check_format, read_format
     from slicemill.storage.home_lock import HomeLock
+    from slicemill.storage.home_reader import HomeReader
 
     check_format(home)
     lock = HomeLock(home)
     lock.take()
     lock.release()
+    if read_format(home) is None:
+        bind(source)
+        return
+    found = HomeReader(home)
+    kept = KeptStatements.of(found.statements, home, found.logs)
+    kept.agreed(bind(source, kept=lambda: kept.catalog))
 
 
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:

@@ -19,6 +19,9 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
 from slicemill.esl import SourceText, bind
+from slicemill.esl.types.catalog import QueryDefinition
+from slicemill.esl.types.schema import Schema
+from slicemill.rows import Timed
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 
@@ -63,13 +66,22 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
             else:
                 mill.stop()
                 mill.dispatcher.run_all()
-        results = [(query.name, query.schema, query.rows()) for query in mill.queries.values()]
-        show_rows(results, options.rows, options.as_json)
+        show_rows(
+            [_result(mill, query) for query in mill.catalog.queries.values()], options.rows, options.as_json
+        )
         if not options.as_json:
             _summary(mill)
         if options.metrics is not None:
             content = json.dumps(mill.metrics().plain(), indent=2) + "\n"
             options.metrics.write_text(content, encoding="utf-8")
+
+
+def _result(mill: Mill, query: QueryDefinition) -> tuple[str, Schema, list[Timed]]:
+    """The rows of a query; those of an ad hoc one are asked for now, and have no time."""
+    rows = (
+        mill.queries[query.name].rows() if query.continuous else [Timed(0, r) for r in mill.ask(query.name)]
+    )
+    return query.name, query.schema, rows
 
 
 def _warm_up(source: SourceText) -> None:

@@ -186,21 +186,27 @@ class Dispatcher:
 
         It need not be one of those that run: its plan may be about to change.
         """
-        self._visitor = unit
-        try:
-            self.catch_up(unit)
+        self.catch_up(unit)
+        with self._visiting(unit):
             while unit.unwritten and not _stopped(unit):
                 self._give_runs([unit], math.inf, checkpoint=True)
                 self._finish_asked()
-        finally:
-            self._visitor = None
-            self._assignments.unload(unit.id)
+        self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit, while paused, until it has read all there is."""
-        while unit.pending() and not _stopped(unit):
-            self._give_runs([unit], math.inf)
-            self._finish_asked()
+        """Run a unit, while paused, until it has read all there is; it need not be one of those that run."""
+        with self._visiting(unit):
+            while unit.pending() and not _stopped(unit):
+                self._give_runs([unit], math.inf)
+                self._finish_asked()
+
+    @contextmanager
+    def _visiting(self, unit: RunningUnit) -> Iterator[None]:
+        self._visitor = unit
+        try:
+            yield
+        finally:
+            self._visitor = None
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
         """Write the state of units, while paused, so that nobody has to replay what came before."""

@@ -12,6 +12,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
+from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
@@ -69,6 +70,26 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
     }
+
+
+def without_log(name: str, home: Home) -> Change:
+    """The change by which the log of a query or derived stream goes, and its place in a unit.
+
+    A unit that runs has given up its place before; one that is still to be taken up has not.
+    """
+    change = Change(dropped_logs=[name])
+    for unit, fields in home.units.items():
+        if name not in fields["outputs"]:
+            continue
+        left = [log for log in fields["outputs"] if log != name]
+        if not left:
+            change.dropped_units.append(unit)
+            continue
+        change.units[unit] = {"outputs": left}
+        for by_log in ("since", "failed", "output_watermarks"):
+            if name in fields.get(by_log, {}):
+                change.units[unit][by_log] = {log: at for log, at in fields[by_log].items() if log != name}
+    return change
 
 
 def _written(plan: UnitPlan) -> list[str]:
