@@ -8,6 +8,7 @@ from typing import Any
 
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
+from slicemill.ingest.watermarks import newest_tuple
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.plan.history import history_us
@@ -97,9 +98,13 @@ def _written(plan: UnitPlan) -> list[str]:
 
 
 def _newest_ts(plan: UnitPlan, home: Home) -> int | None:
-    """The greatest timestamp of the inputs: a query that is added now reads all that is later."""
-    newest = [ts for log in plan.unit.inputs if (ts := home.logs[log].max_ts) is not None]
-    return max(newest, default=None)
+    """The greatest timestamp of the inputs: a query that is added now reads all that is later.
+
+    Of a stream, tuples that nobody wanted count too: they are not in its log, and were there.
+    """
+    newest = [home.logs[log].max_ts for log in plan.unit.inputs]
+    newest += [newest_tuple(home.streams[log]) for log in plan.unit.inputs if log in home.streams]
+    return max((ts for ts in newest if ts is not None), default=None)
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:

@@ -201,7 +201,7 @@ def _identity(statement: Statement) -> dict[str, Any]:
         if statement.kind in CALLED:
             return {"dropped": list(_CALLED), "name": statement.name}
         return {"dropped": [_QUERY if statement.kind == "QUERY" else _RELATION], "name": statement.name}
-    found = {"kind": _kind(statement), "name": statement.name}
+    found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
     if isinstance(statement, AggregateDefinition) and statement.external is not None:
         found["code"] = source_digest(statement.external)
     return found

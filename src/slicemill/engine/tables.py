@@ -93,10 +93,12 @@ class Tables:
         declared = {r.name: r for r in catalog.relations.values() if isinstance(r, Table)}
         for name in self._current.keys() - declared.keys():
             del self._current[name]
+            self._given.pop(name.lower(), None)
             self._dropped.add(name)
         for name, table in declared.items():
             if name not in self._current:
-                self._current[name] = self._kept(table) or self._stored(table, self._now(table))
+                kept = self._kept(table)
+                self._current[name] = self._stored(table, self._now(table)) if kept is None else kept
 
     def refresh(self, table: Table) -> None:
         """Have the rows of a table as they are now."""

@@ -75,6 +75,12 @@ def watermark(
     return max(by_data, by_silence if held_from is None else min(by_silence, held_from))
 
 
+def newest_tuple(progress: Mapping[str, Any]) -> int | None:
+    """The greatest timestamp that has come; None if nothing has."""
+    stamps = [progress.get(STAMP), *(part.max_ts for part in partitions_of(progress).values())]
+    return max((ts for ts in stamps if ts is not None), default=None)
+
+
 def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
     """The watermark by the timestamps that have come; None while a partition has not been read."""
     known = list(partitions)

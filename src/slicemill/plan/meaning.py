@@ -133,7 +133,8 @@ def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]
     """What a query calls its columns, and what they are."""
     names: dict[str, str] = {}
     if len(query.inputs) > 1 or isinstance(query, RelationQuery):
-        for place, entry in enumerate(query.inputs):
+        entries: Sequence[QueryInput | RelationInput] = query.inputs
+        for place, entry in enumerate(entries):
             for column in entry.schema:
                 names.setdefault(f"{entry.alias}.{column.name}", f"{depth}.{place}.{column.name}")
     for place, item in enumerate(query.group_by):
