@@ -9,12 +9,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
 
 from slicemill.engine.mill import Mill
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
+
+Step: TypeAlias = tuple[Any, ...]  # a method of Scene, and its arguments
 
 DECLARED = """
 CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;
@@ -327,3 +332,40 @@ def alone(seed: int, kind: str, since: int, births: tuple[tuple[str, int], ...])
             return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
         finally:
             scene.close()
+
+
+def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> None:
+    """Take the steps that are possible, and compare at the end."""
+    with TemporaryDirectory() as folder:
+        scene = Scene(Path(folder), seed, cells)
+        try:
+            for word, *given in steps:
+                known = bool(given) and given[0] in scene.live
+                if not (word == "create" and known) and not (word in ("drop", "replace") and not known):
+                    getattr(scene, word)(*given)
+            scene.end()
+        finally:
+            scene.close()
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> tuple[list[Step], int, int]:
+    """Steps with a few kinds of queries, so that many share something; a seed, and a number of cells."""
+    pool = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=2, max_size=6, unique=True))
+    names, kinds = st.sampled_from("abcd"), st.sampled_from(pool)
+    step: st.SearchStrategy[Step] = st.one_of(
+        st.tuples(st.just("create"), names, kinds),
+        st.tuples(st.just("create"), names, kinds),
+        st.tuples(st.just("drop"), names),
+        st.tuples(st.just("replace"), names, kinds),
+        st.tuples(st.just("tidy")),
+        st.tuples(st.just("feed"), st.integers(1, 6)),
+        st.tuples(st.just("feed"), st.integers(1, 6)),
+        st.tuples(st.just("run")),
+        st.tuples(st.just("restart"), st.booleans()),
+    )
+    return (
+        draw(st.lists(step, min_size=4, max_size=16)),
+        draw(st.integers(0, 2)),
+        draw(st.sampled_from([1, 3])),
+    )
