@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.come_and_go import KINDS, Step, play, sequences
+from engine.changing.come_and_go import KINDS, Step, play, sequences
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -99,7 +99,7 @@ def run(
 
 def _check(home: Path, source: SourceText) -> None:
     """Say before Spark starts what is wrong with a script, with a home, or with the two together."""
-    from slicemill.engine.statements import KeptStatements
+    from slicemill.engine.changing.statements import KeptStatements
     from slicemill.esl import bind
     from slicemill.storage.home_format import check_format, read_format
     from slicemill.storage.home_lock import HomeLock

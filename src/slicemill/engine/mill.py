@@ -23,19 +23,19 @@ from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.changing.joining import complete_from_of, without_log
+from slicemill.engine.changing.statements import KeptStatements, new_entries
+from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.changing.unit_changes import UnitChanges
+from slicemill.engine.changing.views import held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import complete_from_of, without_log
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
-from slicemill.engine.statements import KeptStatements, new_entries
 from slicemill.engine.streams import HELD, RunningStream, logs_of
-from slicemill.engine.tables import Tables
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.unit_changes import UnitChanges
-from slicemill.engine.views import held_now, passed_by
 from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone, Watermark
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
@@ -141,7 +141,7 @@ class Mill:
         self._read_sources = read_sources
         self._keep_us = int(keep_s * US)
         self._clock = clock
-        self._tables = Tables(self.home, self._folder, lambda: self.spark)
+        self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
         self._opened = False
         self._started = False
         self._closed = False

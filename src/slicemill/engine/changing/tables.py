@@ -73,7 +73,7 @@ def _rows_in(file: Path, schema: Schema) -> list[Row]:
         return plain_rows(reader.read_all(), schema)
 
 
-class Tables:
+class TableVersions:
     """The tables of a mill: the versions that its units are to see, and their rows as they are now."""
 
     def __init__(self, home: Home, folder: Path, spark: Callable[[], SparkSession]) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from slicemill.engine.changing.joining import joined, new_fields, without_newcomers
+from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import joined, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.tables import Tables
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import warm_up
 from slicemill.esl.types.catalog import Catalog
@@ -31,7 +31,7 @@ class UnitChanges:
 
     home: Home
     dispatcher: Dispatcher
-    tables: Tables
+    tables: TableVersions
     mill: str
     cells: int
 
