@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from slicemill.engine.changing.joining import joined, new_fields, without_newcomers
+from slicemill.engine.changing.joining import joined, keep_announced, new_fields, without_newcomers
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
@@ -82,7 +82,7 @@ class UnitChanges:
             self._change_members(plan, running, before)
         unit = RunningUnit(plan, self.home, self.mill)
         unit.compiled = not started
-        self._announce(unit)
+        keep_announced(unit, self.dispatcher.streams)
         return unit
 
     def _change_members(
@@ -99,7 +99,7 @@ class UnitChanges:
         if before is None:
             known = without_newcomers(plan, fields["outputs"])
             before = RunningUnit(replace(known, tables=tables), self.home, self.mill)
-            self._announce(before)
+            keep_announced(before, self.dispatcher.streams)
         self._catch_up(feeding, plan.unit.inputs)
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
@@ -113,9 +113,3 @@ class UnitChanges:
                 feeding.append(unit)
         for unit in reversed(feeding):
             self.dispatcher.catch_up(unit)
-
-    def _announce(self, unit: RunningUnit) -> None:
-        streams = self.dispatcher.streams
-        for log, ts in unit.input_watermarks().items():
-            if log in streams:
-                streams[log].announce_at_least(ts)

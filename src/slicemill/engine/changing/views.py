@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from slicemill.columns.rows import timed_rows
-from slicemill.engine.work import Watermark
 from slicemill.esl.types.catalog import View
 from slicemill.esl.types.query import FrameUnit, SelectQuery, Window
 from slicemill.operators.context import held_at
@@ -15,7 +14,7 @@ from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END
 
 
-def held_now(view: View, home: Home, watermark: Callable[[str], Watermark]) -> list[Row]:
+def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
     """What a view's window holds, at the latest time that is known of it."""
     log = home.logs.get(view.name)
     if log is None:
@@ -24,7 +23,7 @@ def held_now(view: View, home: Home, watermark: Callable[[str], Watermark]) -> l
     return held_at(view, found, _now(log, watermark))
 
 
-def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], Watermark]) -> dict[str, int]:
+def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
     """By log of a view the first epoch of which its window may still hold something; for `Change.freed`."""
     freed = {}
     for view in views:
@@ -50,8 +49,8 @@ def _first_held(window: Window, log: Log, now: int) -> int:
     return first
 
 
-def _now(log: Log, watermark: Callable[[str], Watermark]) -> int:
-    reached = watermark(log.name)[0]
+def _now(log: Log, watermark: Callable[[str], int]) -> int:
+    reached = watermark(log.name)
     newest = BEGINNING if log.max_ts is None else log.max_ts
     return max(newest, reached) if reached < END else newest
 
