@@ -66,6 +66,7 @@ from slicemill.plan.units import Unit, part_of
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
@@ -570,7 +571,8 @@ class Mill:
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
             behind = self._plan.graph.ancestors(metrics.query)
-            metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
+            found = [shed for node, shed in unit.sheds.items() if node in behind]
+            metrics.shed = merged(found) if found else None
         return metrics
 
     def _handle(self, query: QueryDefinition) -> Query:
