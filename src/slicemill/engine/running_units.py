@@ -73,6 +73,7 @@ class RunningUnits:
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._has_joins = bool(self._joins.any())
         self._windowed = {log for unit in units for log in _released_by_time(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
@@ -89,6 +90,7 @@ class RunningUnits:
         self._last_run_us = np.zeros(count, np.int64)
         self._ends_us = np.full(count, np.inf)  # the deadlines of windows
         self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self._has_windows = bool(np.isfinite(self._late_us).any())
         self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
@@ -150,7 +152,8 @@ class RunningUnits:
             self._epochs[readers] += len(epochs)
             rows = sum(epoch.rows for epoch in epochs)
             self.rows[readers] += rows
-            self._worth[readers] += rows * self._worth_of_row[log][readers]
+            if self._has_joins:
+                self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
                 # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
@@ -231,14 +234,17 @@ class RunningUnits:
         # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
-        overhead, per_row, _ = self._own[:, positions]
+        overhead, per_row = self._own[:2].take(positions, axis=1)
         shared_s = quantum_s if len(positions) > 1 else np.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
+        worth = rows
+        if self._has_joins:
+            worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
         return positions, Batches(
             positions,
             self.figures,
             rows=rows,
-            worth=np.maximum(kept * self._worth[positions], 1.0) * (rows / pending),
+            worth=worth,
             pending=pending,
             wait=wait,
             slack=self._slack(positions, wait, now_us),
@@ -262,7 +268,7 @@ class RunningUnits:
         have waited longest.
         """
         slack = self.figures.within[positions] - wait
-        if np.isinf(self._late_us).all():
+        if not self._has_windows:
             return slack
         ends_us = self._ends_us.copy()
         feeding, windows = self._feeding
