@@ -1,4 +1,4 @@
-"""A query's handle: its results as tables, frames and rows, all of them or the last."""
+"""Results of a query as they leave: tables, frames and rows, all of them or the last."""
 
 from __future__ import annotations
 
