@@ -20,7 +20,7 @@ from rich.table import Table
 from slicemill.columns.rows import timed_rows
 from slicemill.connectors.sinks.json_lines import result_line
 from slicemill.connectors.sinks.show import results_table, show_counts, show_timestamp
-from slicemill.engine.live import RowRates, queries_table, watch
+from slicemill.engine.live import queries_table, stopped, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
@@ -199,10 +199,10 @@ def _summary(mill: Mill, console: Console) -> None:
             console.print(f"{name} has no SOURCE: only a program can feed it", highlight=False)
         elif counts.read or stream.error is None:
             show_counts(console, name, counts.read, counts.unneeded, counts.late, counts.bad)
-    if mill.dispatcher.problem is not None:
-        console.print(mill.dispatcher.problem, style="red", highlight=False)
+    for problem in (*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *stopped(mill)):
+        console.print(problem, style="red", highlight=False)
     console.print()
-    console.print(queries_table(mill, RowRates(), 0.0))
+    console.print(queries_table(mill))
 
 
 def logs_table(folder: Path) -> Table:

@@ -67,6 +67,7 @@ from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
@@ -559,7 +560,8 @@ class Mill:
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
             behind = self._plan.graph.ancestors(metrics.query)
-            metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
+            found = [shed for node, shed in unit.sheds.items() if node in behind]
+            metrics.shed = merged(found) if found else None
         return metrics
 
     def _handle(self, query: QueryDefinition) -> Query:
