@@ -25,13 +25,13 @@ from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
     LastWords,
     LoadControlled,
-    Measured,
     SharedStep,
     Shedding,
     Stateful,
     StatefulStep,
     Step,
     StepResult,
+    WithBytes,
 )
 from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
@@ -116,7 +116,7 @@ class UnitProgram:
     def state_bytes(self) -> int:
         """What the steps keep takes in this process."""
         return sum(
-            step.bytes_kept() if isinstance(step, Measured) else state_bytes({node_id: step.state})
+            step.bytes_kept() if isinstance(step, WithBytes) else state_bytes({node_id: step.state})
             for node_id, step in self._stateful.items()
         )
 

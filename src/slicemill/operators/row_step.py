@@ -28,7 +28,7 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
-from slicemill.operators.step import Measured
+from slicemill.operators.step import WithBytes
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
@@ -88,7 +88,7 @@ class RowStep:
         return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
 
     def bytes_kept(self) -> int:
-        if not isinstance(self._operator, Measured):
+        if not isinstance(self._operator, WithBytes):
             return state_bytes({"rows": self.state})
         return self._operator.bytes_kept() + state_bytes({"waiting": self._waiting})
 

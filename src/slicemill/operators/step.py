@@ -65,7 +65,7 @@ class Shedding(Protocol):
 
 
 @runtime_checkable
-class Measured(Protocol):
+class WithBytes(Protocol):
     """A step or operator that has more in its process than what is stored of it, and says how much."""
 
     def bytes_kept(self) -> int: ...
