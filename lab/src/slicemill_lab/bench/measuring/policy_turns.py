@@ -91,8 +91,9 @@ class PolicyTurns:
     def _calibrate(self) -> float:
         """The seconds that a row of every stream takes, if nothing else is there.
 
-        It comes alone or in a burst, as rows of its stream do. Everything counts: reading, deciding, running, committing, delivering. Units learn what runs over few
-        and many rows cost; what ran before that only warms processes up.
+        It comes alone or in a burst, as rows of its stream do. Everything counts: reading, deciding, running,
+        committing, delivering. Units learn what runs over few and many rows cost; what ran before that only
+        warms processes up.
         """
         usual, other = self.bed.grid(), self.bed.grid(other_bursts=True)
         for arrival in usual[: len(self.bed.streams)]:
