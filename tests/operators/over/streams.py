@@ -54,7 +54,7 @@ def arguments(random: Random, name: str) -> tuple[Expr, ...]:
     found: list[Expr] = []
     for place, wanted in enumerate(builtin.parameters):
         if place == builtin.constant:
-            if builtin.share:
+            if wanted == "number":
                 found.append(Literal(random.choice([0.0, 0.25, 0.5, 0.9, 1.0]), t.DOUBLE))
             elif random.random() < 0.5:
                 found.append(Literal(random.choice(["", "-", "::"]), t.VARCHAR))
