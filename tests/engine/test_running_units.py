@@ -63,7 +63,7 @@ class Works:
     def can_run(self, unit: RunningUnit) -> bool:
         """What the table says, by asking."""
         reached = {log: self.mill.watermark(log) for log in unit.plan.unit.inputs}
-        held = unit.due is not None and min(reached.values()) >= unit.due
+        held = any(all(reached[log] >= ts for log, ts in due.items()) for due in unit.due)
         end = any(until == END and unit.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(unit.pending()) or held or end
 

@@ -19,10 +19,10 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
-from slicemill.operators.step import END
 from slicemill.reference.operators.window_aggregate import WindowAggregateOperator
 from slicemill.reference.translate import window_call_of
 from slicemill.rows import Timed
+from slicemill.time import END
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)
