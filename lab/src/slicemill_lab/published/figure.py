@@ -181,4 +181,4 @@ def _digits(percent: float) -> int:
 def _plain(value: float) -> str:
     if value == int(value) and abs(value) < 1e6:
         return f"{int(value):,}".replace(",", " ")
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}".replace(",", " ")
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}".replace(",", " ")

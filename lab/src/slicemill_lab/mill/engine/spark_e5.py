@@ -18,7 +18,7 @@ from slicemill_lab.mill.graphs import E7_RATES
 from slicemill_lab.plotting import curve, draw_curves
 
 ETS_RATES: Mapping[Scale, tuple[float, ...]] = {"small": (1, 10, 100), "full": (0.1, 1, 10, 100)}
-SECONDS: Mapping[Scale, float] = {"small": 4, "full": 100}
+SECONDS: Mapping[Scale, float] = {"small": 4, "full": 60}
 
 
 def run(seed: int, scale: Scale) -> Result:

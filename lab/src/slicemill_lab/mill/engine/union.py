@@ -55,21 +55,23 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
     waiting = polls = peak = came = 0
     with fed_mill(_script(way), clock) as mill:
         out = mill.queries["both"]
-        for clock.now in _polls(until_us):
+        for poll_us in _polls(until_us):
+            clock.now = poll_us
             for name, tuples in arrivals.items():
                 first = places[name]
                 while places[name] < len(tuples) and tuples[places[name]].at <= clock.now:
                     places[name] += 1
                 if places[name] > first:
                     mill.feed(name, _table([one.row[0] for one in tuples[first : places[name]]], clock.now))
+            mill.dispatcher.admit_handed()
             if ets_rate:
                 beat_us = SECOND_US / ets_rate
-                mill.dispatcher.admit_handed()
-                mill.streams["sparse"].announce_at_least(int(clock.now // beat_us * beat_us))
+                mill.streams["sparse"].announce_at_least(int(poll_us // beat_us * beat_us))
+            clock.now += 1  # time goes on while the engine works, as little as there is
             mill.dispatcher.run_all()
-            while came < len(passing) and passing[came] <= clock.now:
+            while came < len(passing) and passing[came] <= poll_us:
                 came += 1
-            delivered += [clock.now] * (out.log.rows - len(delivered))
+            delivered += [poll_us] * (out.log.rows - len(delivered))
             polls += 1
             waiting += came > len(delivered)
             peak = max(peak, came - len(delivered))
