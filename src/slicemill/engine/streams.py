@@ -13,16 +13,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from slicemill.engine.work import ReadDone, ReadStream, Watermark
+from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.stream import HandedRows, StreamPlan
-from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
+from slicemill.ingest.watermarks import (
+    ENDED,
+    HELD_FROM,
+    WATERMARK,
+    side_watermark,
+    time_of_watermark,
+    watermark,
+)
+from slicemill.metrics.due import TimeLine, TimeMoments
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
@@ -31,7 +40,10 @@ from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home, folder_name
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import BEGINNING, END, wall_clock_us
+from slicemill.time import END, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
 HELD = "_held"
@@ -46,9 +58,14 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Rows since the mill was made: admitted, too late, unreadable."""
+    """Rows since the mill was made: all that were read, and what became of them.
 
-    rows: int = 0
+    Those of which nothing became are held back to be put in order.
+    """
+
+    read: int = 0
+    rows: int = 0  # in the stream's log, for queries
+    unneeded: int = 0  # not stored, since no query would look at them
     late: int = 0
     bad: int = 0
 
@@ -63,15 +80,23 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     return logs
 
 
+class Supply(Enum):
+    """Who brings the rows of a stream."""
+
+    READER = "a reader, in a worker"
+    SPARK = "a query of Spark's, by way of the driver"
+    PROGRAM = "a program, by way of the driver"
+
+
 class RunningStream:
-    """`handed`: its rows come by way of the driver, from Spark or from a program, and not from a reader."""
+    """A declared stream of a mill that is open."""
 
     def __init__(
-        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], *, handed: bool
+        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], supply: Supply
     ) -> None:
         self.stream = stream
         self.name = stream.name
-        self.handed = handed
+        self.supply = supply
         self.counts = StreamCounts()
         self.ended = False
         self.error: str | None = None
@@ -88,14 +113,24 @@ class RunningStream:
         self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._asked = False
+        self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
-        self._announced = BEGINNING
-        self._advanced_us = 0
-        self._by_clock = False
+        self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
+        self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
+        self._announced = Announced()
+        skew_us = stream.skew_us
+        self._line = TimeLine(None if skew_us is None else max(skew_us, stream.slack_us))
+        self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
         # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
         remove_tree(LOCAL, self.handed_folder)
+
+    @property
+    def handed(self) -> bool:
+        """Do its rows come by way of the driver?"""
+        return self.supply is not Supply.READER
 
     @property
     def handed_folder(self) -> Path:
@@ -125,7 +160,11 @@ class RunningStream:
         writer = SegmentWriter(self.handed_folder, unique_name())
         extents = (writer.append(table),) if table.num_rows else ()
         writer.release()
-        self.hand(HandedRows(self.handed_folder, extents, (), offset, now, in_order=True))
+        self.hand(HandedRows(self.handed_folder, extents, (), offset, now, now))
+
+    def found_nothing(self, seen_us: int) -> None:
+        """Spark has looked for rows at this moment, and there were none but those that it has handed over."""
+        self._seen_us = max(seen_us, self._seen_us or seen_us)
 
     @property
     def has_handed(self) -> bool:
@@ -139,20 +178,36 @@ class RunningStream:
     def _offset(self, partition: str) -> int:
         return int(self.fields.get("offsets", {}).get(partition, -1))
 
+    @property
+    def asked(self) -> bool:
+        """Has its source been asked for rows, whether it had some or failed?"""
+        if self.through_spark is not None:
+            return self.through_spark.lastProgress is not None or not self.through_spark.isActive
+        return self._asked or self.handed
+
     def wants_read(self, now: int) -> bool:
         if self.reading_us is not None or self.ended:
             return False
         if self.handed:
-            return bool(self._inbox)
+            return bool(self._inbox) or self._lets_out(now)
         return self.next_read_us is not None and self.next_read_us <= now
+
+    def _lets_out(self, now: int) -> bool:
+        """Has it been silent for so long that tuples come out which are held back to be put in order?"""
+        moment, seen = self._lets_out_us(), self._silent_until(now)
+        return moment is not None and seen is not None and moment <= seen
+
+    def _lets_out_us(self) -> int | None:
+        held_from = self.fields.get(HELD_FROM)
+        return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def noticed(self) -> None:
         """Its reader says that there is something, perhaps more than the read under way brings."""
-        self._noticed = True
+        self._noticed = self._asks = True
         self.next_read_us = 0
 
     def item(self, now: int, *, first: bool, flush: bool = False) -> ReadStream:
-        handed = self._inbox[0] if self._inbox and not flush else None
+        handed = self._inbox[0] if self._inbox else self._nothing(now)
         held: tuple[Extent, ...] = ()
         if first and self._roles.get("held") is not None:
             held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
@@ -167,34 +222,48 @@ class RunningStream:
             first,
             self.fields,
             held,
-            handed,
+            handed if self.handed and not flush else None,
             flush,
             None if self._clock is wall_clock_us else now,
         )
+
+    def _nothing(self, now: int) -> HandedRows:
+        """What is handed over when nothing has come: tuples that are held back come out by the time."""
+        seen_us = self._silent_until(now)
+        moment = now if seen_us is None else seen_us
+        return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
         self.reading_us, self.error, self.failures = None, None, 0
+        self._asked = True
+        for ts, at_us in done.moments:
+            self._line.arrived(ts, at_us)
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
         self.fields = {name: value for name, value in said.items() if value is not None}
+        if WATERMARK in self.fields:
+            self._passed(self.fields[WATERMARK])
         if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
+        self.counts.read += done.rows_read + _rows(done, "errors")
         self.counts.rows += _rows(done, "rows")
+        self.counts.unneeded += done.rows_unneeded
         self.counts.late += _rows(done, "late")
         self.counts.bad += _rows(done, "errors")
         self._free_held(change)
         self.behind = done.more
         self.catching_up = done.more and done.rows_read >= _MANY_ROWS
         self.ended = self.ended or done.ended
+        self._asks = not self.handed and (done.again_us is not None or self._noticed)
         if done.more or self._noticed:
             self.next_read_us = 0
         else:
-            self.next_read_us = None if done.again_us is None else now + done.again_us
+            self.next_read_us = self._lets_out_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
         """Rows that were held back are kept until the watermark has passed them."""
@@ -211,41 +280,82 @@ class RunningStream:
             change.freed[held.name] = freed + 1
 
     def took_handed(self) -> None:
-        """The oldest of what was handed over is committed."""
-        handed = self._inbox.popleft()
-        for extent in (*handed.rows, *handed.errors):
-            LOCAL.remove(handed.folder / extent.segment)
+        """What was handed over is committed, up to the stream's offset."""
+        while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
+            handed = self._inbox.popleft()
+            for extent in (*handed.rows, *handed.errors):
+                LOCAL.remove(handed.folder / extent.segment)
         with self._committed:
             self._committed.notify_all()
 
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
         self.reading_us, self.error, self.loaded = None, error, None
+        self._asked = True
         pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
         self.failures += 1
         self.next_read_us = now + pause
 
     # -- time ------------------------------------------------------------------------------------------
 
-    def announce_at_least(self, ts: int) -> None:
+    def announce_at_least(self, log: str, ts: int) -> None:
         """A watermark that a unit was given before a restart still holds."""
-        self._announced = max(self._announced, ts)
+        rows, sides = self._announced
+        of_rows = log == self.name
+        self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
-    def watermark(self, now: int) -> Watermark:
+    def moments(self, log: str, after: int) -> TimeMoments:
+        """When the time of one of its logs got to timestamps after one."""
+        return (self._line if log == self.name else self._side_line).after(after)
+
+    def watermark(self, now: int) -> int:
         """The stream's watermark; it never goes back (M25)."""
-        if self.ended and self.reading_us is None and not self._inbox:
-            found, by_data = END, False
+        if self._is_over:
+            found = END
         else:
-            # A reader that gives notice has nothing as long as it says nothing; a notice may be on its way.
-            quiet = self.next_read_us is None and self.reading_us is None and not self.handed
-            seen = now - _NOTICE_US if quiet else None
-            found = watermark(self.stream, self.fields, now, self.reading_us, seen)
-            by_data = bool(self.fields.get(WATERMARK, BEGINNING) >= found)
-        if found > self._announced:
-            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
-            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
-            self._announced, self._advanced_us, self._by_clock = found, moment, not by_data
-        return self._announced, self._advanced_us, self._by_clock
+            found = watermark(self.stream, self.fields, now, self._pending_since(), self._silent_until(now))
+        if found > self._announced.rows:
+            self.announce_at_least(self.name, found)
+            if found == END:
+                self._line.arrived(END, now)
+            else:
+                self._passed(found)
+        return self._announced.rows
+
+    def side_watermark(self, log: str, now: int) -> int:
+        """The watermark of its late or its bad rows, by the clock."""
+        found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
+        if found > self._announced.sides:
+            self.announce_at_least(log, found)
+            if found == END:
+                self._side_line.arrived(END, now)
+            else:
+                self._side_line.passed(found, found)
+        return self._announced.sides
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended and self.reading_us is None and not self._inbox
+
+    def _pending_since(self) -> int | None:
+        """When the read under way was sent, or the oldest row came that is not admitted yet."""
+        moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _silent_until(self, now: int) -> int | None:
+        """Up to when all that has come is admitted, where that is known without asking the source again.
+
+        Who gives notice has nothing as long as he says nothing; a notice may be on its way.
+        """
+        if self.reading_us is not None or self._inbox or self._asks:
+            return None
+        return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
+
+    def _passed(self, ts: int) -> None:
+        """The clock may have brought time here, if data have not."""
+        moment = time_of_watermark(self.stream, self.fields, ts)
+        if moment is not None:
+            self._line.passed(ts, moment)
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

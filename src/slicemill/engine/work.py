@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.ingest.stream import HandedRows
-from slicemill.metrics.due import Arrivals
+from slicemill.ingest.stream import Announced, HandedRows
+from slicemill.metrics.due import Arrivals, TimeMoments
+from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.shedding.load import Dropping
@@ -23,25 +24,16 @@ from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
 
-# A log's watermark, the moment at which it got there, and whether the clock moves it.
-Watermark: TypeAlias = tuple[int, int, bool]
-
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the log's watermark behind them.
-
-    `advanced_us` is when the watermark got there, by the clock or by data: a result that only time releases
-    was due then.
-    """
+    """Epochs of a log that a run reads, and the log's watermark behind them."""
 
     folder: Path
     columns: pa.Schema
     epochs: tuple[Epoch, ...]
     watermark: int
     needed: frozenset[str]
-    advanced_us: int = 0
-    by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,10 @@ class OutputLog:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`."""
+    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`.
+
+    `moments` say when the streams that its results come from got where, `now_us` is the mill's time.
+    """
 
     mill: str
     unit: str
@@ -77,6 +72,8 @@ class RunUnit:
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
+    moments: tuple[TimeMoments, ...]
+    now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
     restore: Restore | None = None
@@ -99,14 +96,14 @@ class ReadStream:
     """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
 
     `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
-    are the rows that wait to be put in order. `announced` is the stream's watermark that units were given.
+    are the rows that wait to be put in order.
     """
 
     mill: str
     stream: str
     plan: str
     offsets: Mapping[str, Any]
-    announced: int
+    announced: Announced
     limit_rows: int
     first: bool  # this worker has not read the stream in this mill so far, or failed to
     progress: Mapping[str, Any]
@@ -147,7 +144,7 @@ class RunDone:
     errors: Mapping[str, str]
     rows: Mapping[str, int]  # out of each node
     arrivals: Mapping[str, Arrivals]
-    due: int | None
+    due: Dues
     latest: Mapping[str, int]  # the last tuple that came to nodes whose last words are said then
     sheds: Mapping[str, Report]
     state_bytes: int
@@ -175,6 +172,8 @@ class ReadDone:
     ended: bool
     handed: bool  # what was handed over is done
     rows_read: int
+    moments: tuple[tuple[int, int], ...]  # timestamps that the stream's time got to, and when
+    rows_unneeded: int  # of them, what no query wants, which is not stored
     cpu_s: float
     seconds: Mapping[str, float]
 
