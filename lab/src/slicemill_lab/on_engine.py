@@ -14,6 +14,7 @@ from pathlib import Path
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
 from slicemill.engine.workers.sharing import Pool
+from slicemill.time import wall_clock_us
 
 MakePool = Callable[[], Pool | None]
 
@@ -41,9 +42,10 @@ def fed_mill(esl: str, clock: VirtualClock | None = None) -> Iterator[Mill]:
     """A mill whose streams get what the experiment feeds them; it runs when it is told to."""
     pool = make_pool()
     spark = None if pool is not None else local_session()
-    with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home:
-        options = {} if clock is None else {"clock": clock}
-        with Mill(spark, Path(home), pool=pool, read_sources=False, **options) as mill:
-            mill.execute(esl)
-            mill.open()
-            yield mill
+    with (
+        tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home,
+        Mill(spark, Path(home), pool=pool, read_sources=False, clock=clock or wall_clock_us) as mill,
+    ):
+        mill.execute(esl)
+        mill.open()
+        yield mill

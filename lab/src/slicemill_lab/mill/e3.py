@@ -40,7 +40,7 @@ def run(seed: int, scale: Scale) -> Result:
         *(
             ascending(
                 f"{strategy}: latency falls dramatically with ETS [ms]",
-                {name: latency_ms[f"{strategy} {name}"] for name in reversed(MODES)},
+                {name: latency_ms[f"{strategy} {name}"] for name in reversed(list(MODES))},
             )
             for strategy in STRATEGIES
         ),

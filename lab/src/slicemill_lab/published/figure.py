@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from math import inf, isclose
 from statistics import fmean
 
 TOLERANCE = 0.15
@@ -61,7 +61,7 @@ class Ratio:
     value: float
 
     def __str__(self) -> str:
-        return self.shown(self.value)
+        return f"{self.value:g} ×"
 
     def shown(self, value: float) -> str:
         return f"{_plain(value)} ×"
@@ -81,10 +81,10 @@ class Number:
     unit: str = ""
 
     def __str__(self) -> str:
-        return self.shown(self.value)
+        return f"{_plain(self.value, 6)}{self.unit}"
 
     def shown(self, value: float) -> str:
-        return f"{_plain(value)}{self.unit}"
+        return str(self) if isclose(value, self.value) else f"{_plain(value)}{self.unit}"
 
     def near(self, value: float) -> bool:
         return abs(value / self.value - 1) <= TOLERANCE
@@ -178,7 +178,9 @@ def _digits(percent: float) -> int:
     return 1 if abs(percent) < 9.95 and abs(percent - round(percent)) > 0.049 else 0
 
 
-def _plain(value: float) -> str:
-    if value == int(value) and abs(value) < 1e6:
-        return f"{int(value):,}".replace(",", " ")
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}".replace(",", " ")
+def _plain(value: float, digits: int = 3) -> str:
+    if abs(value) >= 1000:
+        return (
+            f"{value:,.0f}".replace(",", " ") if digits == 3 or value == int(value) else f"{value:.{digits}g}"
+        )
+    return f"{value:.{digits}g}"

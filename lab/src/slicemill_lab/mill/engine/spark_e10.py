@@ -102,8 +102,8 @@ def _claims(windows: tuple[int, ...], costs: Mapping[str, list[EngineCost]], wha
 
 def _difference(costs: Mapping[str, list[EngineCost]]) -> float:
     """The greatest between the answers of any two ways to the same tuple."""
-    return max(
-        max(answers) - min(answers)
-        for same in zip(*costs.values(), strict=True)
-        for answers in zip(*(one.answers for one in same), strict=True)
-    )
+    greatest = 0.0
+    for same in zip(*costs.values(), strict=True):
+        for answers in zip(*(one.answers for one in same), strict=True):
+            greatest = max(greatest, max(answers) - min(answers))
+    return greatest

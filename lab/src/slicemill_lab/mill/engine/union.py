@@ -66,7 +66,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
             mill.dispatcher.admit_handed()
             if ets_rate:
                 beat_us = SECOND_US / ets_rate
-                mill.streams["sparse"].announce_at_least(int(poll_us // beat_us * beat_us))
+                mill.streams["sparse"].announce_at_least("sparse", int(poll_us // beat_us * beat_us))
             clock.now += 1  # time goes on while the engine works, as little as there is
             mill.dispatcher.run_all()
             while came < len(passing) and passing[came] <= poll_us:

@@ -14,6 +14,7 @@ nothing 16 %. At full scale, where overload has time to grow, they are 63 % abov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -67,7 +68,7 @@ def run(seed: int, scale: Scale) -> Result:
         name: curve(COUNTS, list(zip(*by_count.values(), strict=True))) for name, by_count in found.items()
     }
     curves["HNR"] = curve(COUNTS, [[value] * len(COUNTS) for value in hnr])
-    measured = {
+    measured: dict[str, Sequence[float]] = {
         "the best number of logarithmic clusters": [
             min(COUNTS, key=lambda count: log[count][place]) for place in range(len(hnr))
         ],

@@ -6,6 +6,7 @@ below), then less (22 % at ten). Without bursts queues are short, and both do ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -31,7 +32,7 @@ def run(seed: int, scale: Scale) -> Result:
         ordered("FAS gains with bursts, up to five streams", {f"{n} bursty": gaps[n] for n in (5, 2, 0)}),
         ordered("and less with ten", {"5 bursty": gaps[5], "10 bursty": gaps[10]}),
     )
-    measured = {
+    measured: dict[str, Sequence[float]] = {
         "five bursty streams: FAS against HR": gaps[5],
         "ten bursty streams: FAS against HR": gaps[10],
         "bursty streams at which FAS gains most": [
