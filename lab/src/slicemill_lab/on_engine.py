@@ -27,7 +27,7 @@ def _of_spark() -> Pool | None:
 make_pool: MakePool = _of_spark
 
 
-class VirtualClock:
+class MovedClock:
     """A clock that the experiment moves."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class VirtualClock:
 
 
 @contextmanager
-def fed_mill(esl: str, clock: VirtualClock | None = None) -> Iterator[Mill]:
+def fed_mill(esl: str, clock: MovedClock | None = None) -> Iterator[Mill]:
     """A mill whose streams get what the experiment feeds them; it runs when it is told to."""
     pool = make_pool()
     spark = None if pool is not None else local_session()

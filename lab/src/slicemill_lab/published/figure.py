@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PrintedChange:
     """A relative change: -0.74 is 74 % below."""
 
     value: float
@@ -55,7 +55,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class PrintedRatio:
     """One figure over another."""
 
     value: float
@@ -74,7 +74,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class PrintedNumber:
     """A number that lies in no direction from any other."""
 
     value: float
@@ -94,7 +94,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class PrintedRange:
     """A range, both ends included."""
 
     low: float
@@ -120,31 +120,31 @@ class Between:
         return self.low
 
 
-Printed = Change | Ratio | Number | Between
+Printed = PrintedChange | PrintedRatio | PrintedNumber | PrintedRange
 
 
-def change(percent: float) -> Change:
-    return Change(percent / 100)
+def change(percent: float) -> PrintedChange:
+    return PrintedChange(percent / 100)
 
 
-def up_to(percent: float) -> Change:
-    return Change(percent / 100, at_most=True)
+def up_to(percent: float) -> PrintedChange:
+    return PrintedChange(percent / 100, at_most=True)
 
 
-def ratio(value: float) -> Ratio:
-    return Ratio(value)
+def ratio(value: float) -> PrintedRatio:
+    return PrintedRatio(value)
 
 
-def number(value: float, unit: str = "") -> Number:
-    return Number(value, unit)
+def number(value: float, unit: str = "") -> PrintedNumber:
+    return PrintedNumber(value, unit)
 
 
-def between(low: float, high: float, unit: str = "") -> Between:
-    return Between(low, high, unit)
+def between(low: float, high: float, unit: str = "") -> PrintedRange:
+    return PrintedRange(low, high, unit)
 
 
-def at_least(low: float, unit: str = "") -> Between:
-    return Between(low, inf, unit)
+def at_least(low: float, unit: str = "") -> PrintedRange:
+    return PrintedRange(low, inf, unit)
 
 
 def verdict(printed: Printed, samples: Sequence[float]) -> Verdict:

@@ -64,7 +64,6 @@ WHY: Mapping[str, str] = {
         "second that is below 0.1 % of the time, at 1000 it is not: the published figure fits the former "
         "(X10)."
     ),
-    "mill-E7": "At small scale a run has 100 s, in which the sparse stream brings a few tuples.",
     "mill-E8": (
         "The published graph and its costs are lost; the gap grows with the graph, from the smallest one "
         "on, which is shown here."

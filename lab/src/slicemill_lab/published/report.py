@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,20 +18,25 @@ from slicemill_lab.published.figure import Verdict
 from slicemill_lab.published.kept import WHY, Row
 
 _COLOURS = {Verdict.reproduced: "green", Verdict.sign_only: "yellow", Verdict.not_reproduced: "red"}
+_WIDTHS = (1, 31, 13, 14, 14)
 HEAD = ("experiment", "on", "figure", "published", "ours", "runs", "verdict")
 
 
 def terminal(rows: Sequence[Row]) -> Group:
     """The table, a line that sums it up, and why figures are off."""
-    table = Table(*HEAD)
-    for row, cells in zip(rows, map(_cells, rows), strict=True):
-        *plain, verdict = map(escape, cells)
-        table.add_row(*plain, f"[{_COLOURS[row.verdict]}]{verdict}[/]")
-    reasons = [
-        Padding(Text.assemble((f"{name}: ", "bold"), why), (1, 0, 0, 0))
-        for name, why in _reasons(rows).items()
-    ]
-    return Group(table, Text(summary(rows)), *reasons)
+    parts: list[RenderableType] = []
+    for (experiment, on, runs), own in groupby(rows, lambda row: itemgetter(0, 1, 5)(_cells(row))):
+        table = Table.grid(padding=(0, 1, 0, 0))
+        for width in _WIDTHS:
+            table.add_column(width=width)
+        for row in own:
+            _, _, what, printed, ours, _, verdict = map(escape, _cells(row))
+            table.add_row("", what, printed, ours, f"[{_COLOURS[row.verdict]}]{verdict}[/]")
+        parts += [Text.assemble((experiment, "bold"), f"  {on}, runs: {runs}"), table]
+    parts += ["", Text(f"Figure, published, ours (least to greatest), verdict. {summary(rows)}")]
+    for name, why in _reasons(rows).items():
+        parts += ["", Text.assemble((f"{name}: ", "bold"), why)]
+    return Group(*parts)
 
 
 def markdown(rows: Sequence[Row]) -> str:

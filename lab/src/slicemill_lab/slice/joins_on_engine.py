@@ -20,7 +20,7 @@ from slicemill.operators.join.slices.chain import mem_opt
 from slicemill.operators.join.slices.members import member
 from slicemill.operators.join.slices.workload import JoinWorkload
 from slicemill_lab.experiment import Scale
-from slicemill_lab.on_engine import VirtualClock, fed_mill
+from slicemill_lab.on_engine import MovedClock, fed_mill
 from slicemill_lab.slice.joins import LONGEST_S, RUN_WINDOWS, WINDOWS_S
 
 WAYS = ("state-slice", "isolated", "pull-up", "push-down")
@@ -67,7 +67,7 @@ class JoinsOnEngine:
 @lru_cache(maxsize=100)
 def on_engine(setting: SparkSetting, way: str, seed: int) -> JoinsOnEngine:
     """Run the queries in one of the ways."""
-    clock = VirtualClock()
+    clock = MovedClock()
     found = JoinsOnEngine()
     with fed_mill(script(setting, way), clock) as mill:
         for number, tables in enumerate(_batches(setting, seed)):

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill_lab.mill.graphs import PASSING, SECOND_US, Rates, poisson
-from slicemill_lab.on_engine import VirtualClock, fed_mill
+from slicemill_lab.on_engine import MovedClock, fed_mill
 
 POLL_US = 20_000
 A, B, C, D = "A no ETS", "B periodic ETS", "C on-demand ETS", "D latent"
@@ -50,7 +50,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
         if float(str(arrival.row[0])) < PASSING
     )
     places = dict.fromkeys(streams, 0)
-    clock = VirtualClock()
+    clock = MovedClock()
     delivered: list[int] = []
     waiting = polls = peak = came = 0
     with fed_mill(_script(way), clock) as mill:
