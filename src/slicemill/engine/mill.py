@@ -531,7 +531,7 @@ class Mill:
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.running.ideal_time(log)
-                warm_s = now / US if unit.warm_us is None else unit.warm_us / US
+                warm_s = self.dispatcher.running.warm_us(unit, now) / US
                 self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
         self.sinks.notify()

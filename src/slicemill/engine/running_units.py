@@ -136,6 +136,13 @@ class RunningUnits:
             for log in self._origins_of(unit)
         )
 
+    def warm_us(self, unit: RunningUnit, now_us: int) -> int:
+        """Since when a unit, and those whose rows come to it, have all run once; now, if one has yet to."""
+        before = [
+            self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
+        ]
+        return max([now_us if unit.warm_us is None else unit.warm_us, *before])
+
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
         """The logs that no unit writes from which a unit's results come, by way of others or directly."""
         known = self._origins.get(unit.id)
@@ -378,13 +385,10 @@ class RunningUnits:
             if log in self._goals and log not in unit.failed:
                 alike.setdefault(self._written[log].made_of, []).append(log)
         for logs in alike.values():
-            shares = [unit.statistics.selectivity(log) for log in logs]
             goals = [self._goals[log] for log in logs]
             yield Served(
-                results=sum(shares),
-                value=sum(share * goal.weight for share, goal in zip(shares, goals, strict=True)),
-                best=max(shares),
-                queries=len(logs),
+                shares=tuple(unit.statistics.selectivity(log) for log in logs),
+                weights=tuple(goal.weight for goal in goals),
                 ideal_s=self.ideal_time(logs[0]).whole_s,
                 within_s=min(
                     (
