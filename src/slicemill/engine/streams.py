@@ -288,9 +288,14 @@ class RunningStream:
         with self._committed:
             self._committed.notify_all()
 
+    def lost(self) -> None:
+        """The worker that reads it has it no more: nobody gives notice until the next one has asked."""
+        self.loaded, self.next_read_us, self._asks = None, 0, not self.handed
+
     def failed(self, error: str, now: int) -> None:
         """Only what reads this stream waits; the source is tried again, ever less often."""
-        self.reading_us, self.error, self.loaded = None, error, None
+        self.reading_us, self.error = None, error
+        self.lost()
         self._asked = True
         pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
         self.failures += 1
