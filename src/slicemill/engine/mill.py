@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -280,7 +281,8 @@ class Mill:
             unit = running.writers.get(metrics.query)
             if unit is not None:
                 metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record)
+        streams = {name: asdict(stream.counts) for name, stream in self.streams.items()}
+        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams)
 
     # -- running ---------------------------------------------------------------------------------------
 
