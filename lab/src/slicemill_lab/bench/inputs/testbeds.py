@@ -23,7 +23,7 @@ from slicemill.scheduling.arrays import Ints
 from slicemill_lab.testbeds.arrivals import on_off, poisson
 
 RELATION = "relation"
-_CHARACTERS = 384 * 1024
+_CHARACTERS = 256 * 1024
 _KEYS = 20
 _ROWS_BACK = 10
 _COLUMNS = "number int, k int, v int, first int, second int, tag varchar, ts timestamp"
