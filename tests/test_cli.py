@@ -97,7 +97,7 @@ def test_run_on_the_reference_engine_reads_files_and_prints_the_last_rows(tmp_pa
         "item,price,ts\n1,10,1000000\n2,abc,2000000\n1,30,3000000\n2,5,2500000\n"
     )
     script = """
-      CREATE STREAM Bid (item int, price real, ts timestamp) ORDER BY ts
+      CREATE STREAM Bid (item int, price real, ts timestamp micros) ORDER BY ts
         USING csv OPTIONS (path 'bids.csv', header true);
       CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS mean FROM Bid;
       CREATE QUERY bad AS SELECT reason FROM Bid_errors;

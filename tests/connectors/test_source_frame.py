@@ -18,17 +18,16 @@ from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.catalog import SourceSpec, Stream, Table, TimestampKind
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.esl.types.schema import Column, Kind, Schema, TimeUnit, Type
 from slicemill.ingest.formats.records import BadRow
 
-BID = Schema(
-    (Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", t.TIMESTAMP))
-)
+MICROS = Type(Kind.TIMESTAMP, unit=TimeUnit.MICROS)
+BID = Schema((Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", MICROS)))
 
 
 def stream_of(source: SourceSpec, schema: Schema = BID, time: str | None = "ts") -> Stream:
     kind = TimestampKind.LATENT if time is None else TimestampKind.EXTERNAL
-    return Stream("bid", schema, kind, time, 0, None, source)
+    return Stream("bid", schema.with_units(()), kind, time, 0, None, source, schema.units)
 
 
 def using(form: str, **options: object) -> SourceSpec:
@@ -72,7 +71,7 @@ def test_a_stream_of_csv_files_keeps_bad_rows_and_says_why(spark: SparkSession, 
         ("5,v\ufffd,6", "this is no UTF-8 text"),
         (None, None),
     ]
-    bad = [row for row in read_rows(stream.source, stream.schema) if isinstance(row, BadRow)]
+    bad = [row for row in read_rows(stream.source, stream.written) if isinstance(row, BadRow)]
     assert [(row.raw, row.reason) for row in bad] == [r for r in reasons(rows) if r[1] and "NULL" not in r[1]]
 
 
@@ -137,7 +136,7 @@ def test_parquet_files_are_checked_against_the_declaration(spark: SparkSession, 
 def test_the_session_time_zone_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     parquet.write_table(typed_table().slice(0, 1), tmp_path / "part.parquet")
     (tmp_path / "part.csv").write_text("2026-01-31T12:00\n2026-07-31 12:00:00\n1769860800000000\n")
-    instants = Schema((Column("ts", t.TIMESTAMP),))
+    instants = Schema((Column("ts", MICROS),))
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")

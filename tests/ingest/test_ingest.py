@@ -12,9 +12,10 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 
 BID = (
-    "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids'{})"
+    "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
+    "USING json OPTIONS (path 'bids'{})"
 )
-ASK = "CREATE STREAM ask (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'asks'{})"
+ASK = "CREATE STREAM ask (item int, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'asks'{})"
 # Workers read files themselves, unless an option of Spark's own reader is set.
 BY_WORKERS, BY_SPARK = "", ", encoding 'UTF-8'"
 ITEMS = "CREATE QUERY items AS SELECT item FROM bid"

@@ -16,6 +16,7 @@ from rich.table import Table
 from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
 from slicemill.engine.live import RowRates, problems, queries_table, watch
 from slicemill.engine.mill import Mill
+from slicemill.engine.streams import SourceFailed
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
 from slicemill.esl import SourceText, bind
@@ -57,9 +58,13 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         mill.start()
         with contextlib.suppress(KeyboardInterrupt):
             watch(mill, options.seconds, console)
+        unread: SourceFailed | None = None
         with console.status("finishing what has arrived"):
             if options.home is None:
-                mill.drain()
+                try:
+                    mill.drain()
+                except SourceFailed as problem:  # what does not read it is shown all the same
+                    unread = problem
             else:
                 mill.stop()
                 mill.dispatcher.run_all()
@@ -70,6 +75,8 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         if options.metrics is not None:
             content = json.dumps(mill.metrics().plain(), indent=2) + "\n"
             options.metrics.write_text(content, encoding="utf-8")
+        if unread is not None:
+            raise unread
 
 
 def _warm_up(source: SourceText) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -35,7 +36,7 @@ from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.statements import new_entries
-from slicemill.engine.streams import HELD, RunningStream, logs_of
+from slicemill.engine.streams import HELD, RunningStream, SourceFailed, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside, warm_up
 from slicemill.engine.work import RunDone, Watermark
@@ -69,7 +70,7 @@ from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
-from slicemill.storage.home import Home, folder_name
+from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
@@ -154,7 +155,7 @@ class Mill:
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
         self.sinks = SinkRunner(self.home)
-        self._ingest = SparkIngest(self._spark, self.home.folder / "sources", self._folder, self.dispatcher)
+        self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 
     def _default_cells(self) -> int:
         """Half of the workers: the others read and run what cannot be split."""
@@ -244,7 +245,8 @@ class Mill:
             unit = running.writers.get(metrics.query)
             if unit is not None:
                 metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record)
+        failing = {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
+        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, failing)
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -276,11 +278,8 @@ class Mill:
         self._started = False
 
     def check(self) -> None:
-        """Raise if reading or running has stopped by itself."""
+        """Raise if running has stopped by itself; of a source that has failed, see its stream's `error`."""
         self.dispatcher.check()
-        failure = self._ingest.failure()
-        if failure is not None:
-            raise SlicemillError(f"reading the sources stopped: {failure}")
 
     def read_all(self) -> None:
         """Read all that the sources hold now into the logs, and run nothing."""
@@ -288,17 +287,20 @@ class Mill:
         self.dispatcher.read_all()
         if self._read_sources:
             self._ingest.read_to_the_end(self.streams)
-        for stream in self.streams.values():
-            if stream.error is not None:
-                raise SlicemillError(f"reading {stream.name} stopped: {stream.error}")
+        check_sources(self.streams.values())
 
     def drain(self) -> None:
-        """Read all that the sources hold now, end the streams, and run until every result is there."""
+        """Read all that the sources hold now, end the streams, and run until every result is there.
+
+        A source that cannot be read is told at the end: what does not read it is complete then.
+        """
         self.stop()
-        self.read_all()
+        with suppress(SourceFailed):
+            self.read_all()
         self.dispatcher.end_streams()
         self.dispatcher.run_all()
         self.sinks.deliver_new()
+        check_sources(self.streams.values())
 
     def checkpoint(self) -> None:
         """Write the state that only workers have, so that a restart has nothing to replay."""
@@ -400,8 +402,7 @@ class Mill:
         """Do its rows come by way of the driver: from Spark, or from a program?"""
         if stream.name.lower() in self._ingest.frames or not self._read_sources:
             return True
-        spool = self.home.folder / "sources" / folder_name(stream.name)
-        return not has_readers(stream, self._folder, spool)
+        return not has_readers(stream, self._folder, self.home.source_folder(stream.name))
 
     def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:
         logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}

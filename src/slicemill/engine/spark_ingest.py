@@ -1,26 +1,26 @@
-"""Ingest through Spark: one Structured Streaming query reads the streams that have no reader of ours.
+"""Ingest through Spark: a Structured Streaming query for each stream that has no reader of ours.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake
 
 Spark notes a batch as done when the journal has it; a batch that it replays is known by its number, which is
-the stream's offset. A checkpoint of Spark's belongs to one set of sources, so streams that are first read
-together stay together, for good: a group. A stream that is declared later gets a group of its own.
+the stream's offset. Each stream has a query of its own: a checkpoint of Spark's belongs to one set of
+sources, and a source that fails must stop no other. It is tried again after pauses that grow.
 """
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.connectors.spark.frame import RAW, REASON, checked_frame, streaming_frame
+from slicemill.connectors.spark.checks import RAW, REASON
+from slicemill.connectors.spark.frame import checked_frame, streaming_frame
 from slicemill.engine.cause import cause, in_few_words
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
@@ -28,7 +28,7 @@ from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.stages import stage
 from slicemill.plan.needs import Need
-from slicemill.storage.files import LOCAL, ensure_folder, unique_name, write_whole
+from slicemill.storage.files import LOCAL, ensure_folder, unique_name
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import wall_clock_us
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from slicemill.engine.dispatcher import Dispatcher
     from slicemill.engine.streams import RunningStream
 
-_GROUPS = "groups.json"
+_CHECKPOINT = "checkpoint"
+_TEND_EVERY_S = 0.25
 # What a task says of the extents that it has written.
-_LINE = "stream string, bad boolean, segment string, position bigint, length bigint, rows bigint"
+_LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
-_TYPES = (pa.string(), pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64())
+_TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
     """Writes the rows of a Spark partition as raw extents, good and bad ones apart."""
 
-    stream: str
     folder: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,16 +64,19 @@ class RawWriter:
         writer = SegmentWriter(self.folder, unique_name())
         for rows, of_bad in ((good, False), (bad, True)):
             if rows.num_rows:
-                values = (self.stream, of_bad, *writer.append(rows))
+                values = (of_bad, *writer.append(rows))
                 arrays = [pa.array([value], type_) for value, type_ in zip(values, _TYPES, strict=True)]
                 yield pa.record_batch(arrays, _NAMES)
         writer.release()
 
 
 @dataclass(slots=True)
-class _Group:
-    query: StreamingQuery
-    needs: Mapping[str, Need]
+class _Reading:
+    """A stream that Spark reads; without a query it has failed, and waits to be tried again."""
+
+    stream: RunningStream
+    need: Need
+    query: StreamingQuery | None
 
 
 @dataclass(slots=True)
@@ -81,55 +84,80 @@ class SparkIngest:
     """All ingest queries of a mill. `frames` are those that a program has given for streams."""
 
     spark: SparkSession | None
-    sources: Path
     folder: Path
     dispatcher: Dispatcher
+    clock: Callable[[], int]
     frames: dict[str, DataFrame] = field(default_factory=dict)
-    _running: dict[int, _Group] = field(default_factory=dict)
+    _running: dict[str, _Reading] = field(default_factory=dict)
+    _poll_ms: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _stopped: threading.Event | None = None
 
     def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
-        """Read every stream that comes through Spark; groups that read already what is needed go on."""
-        for number, names in enumerate(self._groups(streams)):
-            needs = {name: streams[name].plan.need for name in names}
-            known = self._running.get(number)
-            if known is not None:
-                if known.needs == needs and known.query.isActive:
+        """Read every stream that comes through Spark; those that are read already as is needed go on."""
+        with self._lock:
+            self._poll_ms = poll_ms
+            for name, stream in streams.items():
+                known = self._running.get(name)
+                if not self._reads(stream) or (known is not None and known.need == stream.plan.need):
                     continue
-                known.query.stop()
-            feeds = {name: self._rows(streams[name]) for name in names}
-            query = self._started(number, feeds, {name: streams[name] for name in names}, poll_ms)
-            self._running[number] = _Group(query, needs)
+                if known is not None and known.query is not None:
+                    known.query.stop()
+                self._running[name] = _Reading(stream, stream.plan.need, self._started(stream))
+            if self._running and poll_ms and self._stopped is None:
+                self._stopped = threading.Event()
+                threading.Thread(
+                    target=self._tend_until, args=(self._stopped,), name="slicemill-ingest", daemon=True
+                ).start()
 
     def outdated(self, needs: Mapping[str, Need]) -> bool:
         """Does some query leave out what is needed from now on?"""
-        return any(
-            group.needs[name] != needs[name] for group in self._running.values() for name in group.needs
-        )
+        return any(reading.need != needs[name] for name, reading in self._running.items())
+
+    def tend(self, now: int) -> None:
+        """Note which sources have failed, and try those again whose pause is over."""
+        with self._lock:
+            for reading in self._running.values():
+                if reading.query is not None:
+                    problem = reading.query.exception()
+                    if problem is not None:
+                        reading.query = None
+                        reading.stream.source_failed(cause(problem), now)
+                    elif reading.query.lastProgress is not None:
+                        reading.stream.source_works()
+                elif reading.stream.retry_us <= now:
+                    try:
+                        reading.query = self._started(reading.stream)
+                    except Exception as problem:  # as many kinds as there are sources
+                        reading.stream.source_failed(cause(problem), now)
+
+    def _tend_until(self, stopped: threading.Event) -> None:
+        while not stopped.wait(_TEND_EVERY_S):
+            self.tend(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all that the sources hold now."""
+        """Read all that the sources hold now; what cannot be read is noted with its stream."""
         self.stop()
         self.start(streams, 0)
-        for group in self._running.values():
-            while group.query.isActive:
-                self.dispatcher.admit_handed()
-                with self.dispatcher.changed:
-                    self.dispatcher.changed.wait(0.02)
-            _raise_failure(group.query)
+        while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
+            self.dispatcher.admit_handed()
+            with self.dispatcher.changed:
+                self.dispatcher.changed.wait(0.02)
+        self.dispatcher.admit_handed()
+        for reading in self._running.values():
+            reading.stream.source_works()
+        self.tend(self.clock())
         self._running.clear()
 
     def stop(self) -> None:
-        for group in self._running.values():
-            group.query.stop()
-        self._running.clear()
-
-    def failure(self) -> str | None:
-        """Why an ingest query has stopped by itself, if one has."""
-        for group in self._running.values():
-            problem = group.query.exception()
-            if problem is not None:
-                return cause(problem)
-        return None
+        if self._stopped is not None:
+            self._stopped.set()
+            self._stopped = None
+        with self._lock:
+            for reading in self._running.values():
+                if reading.query is not None:
+                    reading.query.stop()
+            self._running.clear()
 
     def _session(self) -> SparkSession:
         if self.spark is None:
@@ -147,69 +175,34 @@ class SparkIngest:
         )
         columns = [f"`{name}`" for name in stream.plan.read]
         ensure_folder(LOCAL, stream.handed_folder)
-        return frame.select(*columns, RAW, REASON).mapInArrow(
-            RawWriter(stream.name, stream.handed_folder), _LINE
-        )
+        return frame.select(*columns, RAW, REASON).mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
-    def _started(
-        self, number: int, feeds: Mapping[str, DataFrame], streams: Mapping[str, RunningStream], poll_ms: int
-    ) -> StreamingQuery:
-        union = reduce(lambda left, right: left.union(right), (feed for _, feed in sorted(feeds.items())))
-        commit = _committer(streams, self.dispatcher.notify)
-        checkpoint = self.sources / f"checkpoint-{number}"
-        writer = union.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
-        if poll_ms:
-            return writer.trigger(processingTime=f"{poll_ms} milliseconds").start()
+    def _started(self, stream: RunningStream) -> StreamingQuery:
+        commit = _committer(stream, self.dispatcher.notify)
+        checkpoint = str(stream.plan.spool / _CHECKPOINT)
+        writer = self._rows(stream).writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
+        if self._poll_ms:
+            return writer.trigger(processingTime=f"{self._poll_ms} milliseconds").start()
         return writer.trigger(availableNow=True).start()
-
-    def _groups(self, streams: Mapping[str, RunningStream]) -> list[list[str]]:
-        path = self.sources / _GROUPS
-        groups: list[list[str]] = json.loads(path.read_text()) if path.exists() else []
-        known = {name for group in groups for name in group}
-        missing = sorted(known - set(streams))
-        if missing:
-            raise SlicemillError(
-                f"this home reads {', '.join(missing)} together with other streams; declare it, with or "
-                "without a query that reads it, or use a new home"
-            )
-        fresh = sorted(name for name, stream in streams.items() if name not in known and self._reads(stream))
-        if fresh:
-            groups.append(fresh)
-            ensure_folder(LOCAL, self.sources)
-            write_whole(LOCAL, path, json.dumps(groups).encode())
-        return groups
 
     def _reads(self, stream: RunningStream) -> bool:
         fed = stream.stream.source == SourceSpec() and stream.name.lower() not in self.frames
         return stream.handed and not fed
 
 
-def _committer(
-    streams: Mapping[str, RunningStream], notify: Callable[[], None]
-) -> Callable[[DataFrame, int], None]:
+def _committer(stream: RunningStream, notify: Callable[[], None]) -> Callable[[DataFrame, int], None]:
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:
         began_us = wall_clock_us()
         with stage("ingest job"):
             lines = batch.collect()
-        for name, stream in streams.items():
-            extents: dict[bool, list[Extent]] = {False: [], True: []}
-            for line in lines:
-                if line.stream == name:
-                    extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
-            stream.hand(
-                HandedRows(
-                    stream.handed_folder, tuple(extents[False]), tuple(extents[True]), batch_id, began_us
-                )
-            )
+        extents: dict[bool, list[Extent]] = {False: [], True: []}
+        for line in lines:
+            extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
+        stream.hand(
+            HandedRows(stream.handed_folder, tuple(extents[False]), tuple(extents[True]), batch_id, began_us)
+        )
         notify()
-        for stream in streams.values():
-            stream.wait_committed(ONLY, batch_id)
+        stream.wait_committed(ONLY, batch_id)
 
     return commit
-
-
-def _raise_failure(query: StreamingQuery) -> None:
-    problem = query.exception()
-    if problem is not None:
-        raise SlicemillError(f"reading the sources stopped: {cause(problem)}")

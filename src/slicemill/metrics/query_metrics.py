@@ -8,7 +8,7 @@ compiled, and what came meanwhile has waited. They are counted apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,12 +156,16 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """All queries of a mill, each and together, and what choosing between them costs."""
+    """All queries of a mill, each and together, and what choosing between them costs.
+
+    `failing` has the streams whose source cannot be read now, and why.
+    """
 
     policy: str
     decisions: Summary
     queries: Sequence[QueryMetrics]
     record: Record
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def overall(self) -> QueryFigures:
@@ -190,6 +194,7 @@ class MillMetrics:
             "tardiness_s": _plain(overall.tardiness),
             "staleness": _number(self.staleness),
             "queries": [query.plain() for query in self.queries],
+            "failing_sources": dict(self.failing),
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

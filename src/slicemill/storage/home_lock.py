@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from slicemill.storage.files import PRIVATE_FOLDER, open_private
 from slicemill.storage.home_state import HomeError
 
 LOCK = "lock"
@@ -32,9 +33,9 @@ class HomeLock:
         """Take the lock unless this object has it; HomeLocked, with advice, if another process has it."""
         if self._file is not None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         # Not truncated by opening: it may name another process that holds the lock.
-        file = (self._folder / LOCK).open("a+", encoding="utf-8")
+        file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -26,7 +26,8 @@ from tests.connectors.spellings import (
 )
 
 from slicemill.connectors.readers import open_readers
-from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
+from slicemill.connectors.spark.checks import RAW, REASON
+from slicemill.connectors.spark.frame import batch_frame
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
@@ -47,7 +48,7 @@ EVENT = Schema(
 def stream_of(schema: Schema, time: str | None, form: str, **options: object) -> Stream:
     source = SourceSpec(format=form, options=tuple((key, str(value)) for key, value in options.items()))
     kind = TimestampKind.LATENT if time is None else TimestampKind.EXTERNAL
-    return Stream("s", schema, kind, time, 0, None, source)
+    return Stream("s", schema.with_units(()), kind, time, 0, None, source, schema.units)
 
 
 def plain(table: pa.Table, names: Sequence[str]) -> list[Row]:

@@ -27,11 +27,15 @@ KIND_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told."""
+    """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told.
+
+    Unless `imports`, modules that a text names are not loaded: their code would run.
+    """
 
     catalog: Catalog
     broken: frozenset[str] = frozenset()
     local: dict[str, Continuous | RelationQuery] = field(default_factory=dict)
+    imports: bool = True
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
         return replace(self, local={**self.local, name.lower(): query})

@@ -35,11 +35,14 @@ class Bound:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def bind_script(source: SourceText, catalog: Catalog | None = None) -> Bound:
-    """Parse and bind a text against a catalog, which stays as it is."""
+def bind_script(source: SourceText, catalog: Catalog | None = None, *, imports: bool = True) -> Bound:
+    """Parse and bind a text against a catalog, which stays as it is.
+
+    Without `imports` no code that the text names is run, and classes in Python are taken on trust.
+    """
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
-    context = Context(known, _unreadable_names(source, parsed))
+    context = Context(known, _unreadable_names(source, parsed), imports=imports)
     bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
         try:
