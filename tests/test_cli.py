@@ -86,6 +86,24 @@ def test_explain_can_show_one_query_alone() -> None:
     assert "local_offers" not in done.stdout
 
 
+def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pathlib\npathlib.Path('ran').touch()\n"
+        "class Mean:\n    def initialize(self, x): ...\n    def iterate(self, x): ...\n"
+    )
+    script = "CREATE AGGREGATE f(x real) : real LANGUAGE PYTHON AS 'mine:Mean'; CREATE STREAM s (x real);"
+    script += " SELECT f(x) FROM s;"
+    done = slicemill("check", "-", text=script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "not imported: mine:Mean" in done.stderr and not (tmp_path / "ran").exists()
+    told = json.loads(slicemill("check", "-", "--json", text=script, folder=tmp_path).stdout)
+    assert told["unverified"] == ["mine:Mean"] and not told["mistakes"]
+    done = slicemill("check", "-", "--import", text=script, folder=tmp_path)
+    assert done.returncode == 0 and done.stderr == "" and (tmp_path / "ran").exists()
+    done = slicemill("check", "-", "--import", text=script.replace("Mean", "Median"), folder=tmp_path)
+    assert done.returncode == 1 and "cannot import mine:Median" in done.stderr
+
+
 def test_a_missing_file_is_a_message_and_no_stack_trace() -> None:
     done = slicemill("check", "nowhere.esl")
     assert done.returncode == 1

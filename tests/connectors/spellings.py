@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, TimeUnit, Type
+from slicemill.esl.types.schema import Column, Kind, Schema, TimestampUnit, Type
 from slicemill.ingest.formats import raw_values as values
 
 Value = TypeVar("Value")
@@ -24,7 +24,7 @@ TYPES = (
     t.VARCHAR,
     Type(Kind.VARCHAR, length=4),
     t.TIMESTAMP,
-    *(Type(Kind.TIMESTAMP, unit=unit) for unit in TimeUnit),
+    *(Type(Kind.TIMESTAMP, unit=unit) for unit in TimestampUnit),
     t.DATE,
     t.INTERVAL,
     t.BINARY,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from slicemill.engine.mill import Mill
+from slicemill.engine.streams import SourceFailed
 from slicemill.errors import SlicemillError
 
 BID = (
@@ -56,6 +61,12 @@ def stored(mill: Mill) -> list[list[str]]:
         table = log.read(epoch)
         names.append([name for name in log.columns.names if table.column(name).null_count < epoch.rows])
     return names
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """However long it takes; the suite has a limit of its own."""
+    while not true():
+        time.sleep(0.05)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -142,8 +153,44 @@ def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSess
             mill.execute(ASK.format(BY_SPARK).replace("item int", "item bigint") + f"; {ASKED}")
     write(tmp_path, "bids/3", (3, 1.0, 3))
     with mill_in(tmp_path, spark, BID.format(BY_SPARK), ITEMS) as mill:
-        with pytest.raises(SlicemillError, match="reads ask together with other streams; declare it"):
-            read(mill)
-        mill.execute(ASK.format(BY_SPARK))
         read(mill)
         assert values(mill, "items") == [(1,), (2,), (3,)]
+
+
+def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trade = "CREATE STREAM trade (item int) USING parquet OPTIONS (path 'trades', recursiveFileLookup 'true')"
+    (tmp_path / "trades").mkdir()
+    pq.write_table(pa.table({"item": [1]}), tmp_path / "trades" / "1.parquet")
+    damaged = tmp_path / "trades" / "2.parquet"
+    statements = (BID.format(BY_SPARK), ITEMS, trade, "CREATE QUERY traded AS SELECT item FROM trade")
+    with mill_in(tmp_path, spark, *statements) as mill:
+        read(mill)
+        damaged.write_bytes(b"PAR1 and nothing else")
+        write(tmp_path, "bids/1", (1, 1.0, 1))
+        with pytest.raises(SourceFailed, match="reading trade stopped: "):
+            mill.drain()
+        assert values(mill, "items") == [(1,)] and values(mill, "traded") == [(1,)]
+    write(tmp_path, "bids/2", (2, 2.0, 2))
+    with mill_in(tmp_path, spark, *statements) as mill:
+        ingest, stream = mill._ingest, mill.streams["trade"]
+        mill.start()
+        assert ingest._stopped is not None
+        ingest._stopped.set()  # from here on only this test looks after sources
+        reading = ingest._running["trade"]
+        wait_until(lambda: reading.query is None or reading.query.exception() is not None)
+        for now, pause in ((0, 200_000), (1_000_000, 400_000), (5_000_000, 800_000)):
+            ingest.tend(now)
+            assert stream.error is not None and stream.retry_us == now + pause
+            ingest.tend(stream.retry_us - 1)
+            assert reading.query is None
+            pq.write_table(pa.table({"item": [2]}), damaged) if now == 5_000_000 else None
+            ingest.tend(stream.retry_us)
+            query = reading.query
+            assert query is not None
+            if now < 5_000_000:
+                wait_until(lambda query=query: query.exception() is not None)
+        wait_until(lambda: values(mill, "traded") == [(1,), (2,)])
+        assert stream.error is None
+        wait_until(lambda: values(mill, "items") == [(1,), (2,)])

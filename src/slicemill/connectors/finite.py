@@ -20,7 +20,7 @@ from slicemill.connectors.generators.generator import PACE_OPTIONS
 from slicemill.connectors.origin import SourceOrigin, origin_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
-from slicemill.esl.types.schema import Kind, Schema, TimeUnit
+from slicemill.esl.types.schema import Kind, Schema, TimestampUnit
 from slicemill.ingest.formats.csv import field_of, header_notice
 from slicemill.ingest.formats.raw_values import BadValueError, converter, spelled
 from slicemill.ingest.formats.records import NO_TEXT, BadRow, Entry, Record, json_record, value_of
@@ -36,7 +36,7 @@ def read_rows(spec: SourceSpec, schema: Schema, folder: Path = Path()) -> Iterat
     """The rows of a source that ends by itself; paths are taken from `folder`."""
     if origin_of(spec, "this stream", folder).format in _GENERATORS:
         times = [column.name for column in schema if column.type.kind is Kind.TIMESTAMP]
-        schema = schema.with_units(tuple((name, TimeUnit.MICROS) for name in times))
+        schema = schema.with_units(tuple((name, TimestampUnit.MICROS) for name in times))
     convert = _row_converter(schema)
     for entry in _records(spec, schema, folder):
         yield entry if isinstance(entry, BadRow) else convert(*entry)

@@ -162,7 +162,7 @@ def test_csv_with_other_marks(spark: SparkSession, tmp_path: Path) -> None:
     lines = drawn(st.text("|'ab\" ", max_size=10), 400)
     (tmp_path / "rows.csv").write_text("\n".join(["a|b", *lines]))
     schema = Schema((Column("b", t.VARCHAR), Column("a", t.VARCHAR)))
-    options = {"sep": "|", "quote": "'", "escape": "'", "nullValue": "a", "header": "true"}
+    options = {"sep": "|", "quote": "'", "escape": "'", "nullValue": "a"}
     assert_same(
         spark, stream_of(schema, None, "csv", path=tmp_path / "rows.csv", **options), tmp_path / "spool"
     )

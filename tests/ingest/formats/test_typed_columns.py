@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from tests.connectors.spellings import TYPES, comparable
 
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Kind, TimeUnit, Type
+from slicemill.esl.types.schema import Kind, TimestampUnit, Type
 from slicemill.ingest.formats.values import from_column, from_texts
 
 BAD = "bad"
 EPOCH = date(1970, 1, 1)
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": Fraction(1, 1_000)}
 DECLARED = {
-    TimeUnit.SECONDS: UNITS["s"],
-    TimeUnit.MILLIS: UNITS["ms"],
-    TimeUnit.MICROS: UNITS["us"],
-    TimeUnit.NANOS: UNITS["ns"],
+    TimestampUnit.SECONDS: UNITS["s"],
+    TimestampUnit.MILLIS: UNITS["ms"],
+    TimestampUnit.MICROS: UNITS["us"],
+    TimestampUnit.NANOS: UNITS["ns"],
 }
 FIRST_US = (date.min - EPOCH) // timedelta(microseconds=1)
 LAST_US = (date.max - EPOCH) // timedelta(microseconds=1) + 86_400_000_000 - 1

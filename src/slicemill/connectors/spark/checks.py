@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import TIMESTAMP, Kind, TimeUnit, Type
+from slicemill.esl.types.schema import TIMESTAMP, Kind, TimestampUnit, Type
 from slicemill.ingest.formats.raw_values import (
     DAY,
     FIRST_US,
@@ -138,7 +138,7 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
     if type_.kind is Kind.INTERVAL:
         return F.timestamp_micros(number) - F.timestamp_micros(F.lit(0))
     assert type_.unit is not None
-    if type_.unit is TimeUnit.NANOS:
+    if type_.unit is TimestampUnit.NANOS:
         whole_us = number - F.pmod(number, F.lit(1_000))
         return F.timestamp_micros(F.call_function("div", whole_us, F.lit(1_000)))
     size = UNIT_US[type_.unit]

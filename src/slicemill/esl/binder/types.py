@@ -11,7 +11,15 @@ from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import ColumnDeclaration, TypeName, child, span_of
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, TimeUnit, Type
+from slicemill.esl.types.schema import (
+    MAX_DECIMAL_PRECISION,
+    SPELLINGS,
+    Column,
+    Kind,
+    Schema,
+    TimestampUnit,
+    Type,
+)
 
 
 def bind_type(node: TypeName) -> Type:
@@ -46,14 +54,14 @@ def _whole(parameter: object, node: TypeName) -> int:
     return int(text)
 
 
-def _unit(node: exp.Var, column: str, type_: Type) -> TimeUnit:
+def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
     if type_.kind is not Kind.TIMESTAMP:
         raise Mistake(
             f"{node.name} says what a number counts that is a time, and {column} is {type_}",
             span_of(node),
             "leave it out, or declare the column as TIMESTAMP",
         )
-    return TimeUnit(node.name)
+    return TimestampUnit(node.name)
 
 
 def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -> Schema:

@@ -14,7 +14,7 @@ from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, predefined
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimeUnits
+from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
 
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
@@ -52,7 +52,7 @@ class Stream:
     slack_us: int
     skew_us: int | None
     source: SourceSpec
-    units: TimeUnits = ()
+    units: TimestampUnits = ()
 
     @property
     def written(self) -> Schema:
@@ -75,7 +75,7 @@ class Table:
     name: str
     schema: Schema
     source: SourceSpec
-    units: TimeUnits = ()
+    units: TimestampUnits = ()
 
     @property
     def written(self) -> Schema:

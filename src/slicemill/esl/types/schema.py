@@ -31,7 +31,7 @@ class Kind(StrEnum):
     ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
 
 
-class TimeUnit(StrEnum):
+class TimestampUnit(StrEnum):
     """What a number in a TIMESTAMP column of a source counts, from 1970 on."""
 
     SECONDS = "SECONDS"
@@ -48,7 +48,7 @@ class Type:
     length: int | None = None
     precision: int | None = None
     scale: int | None = None
-    unit: TimeUnit | None = None
+    unit: TimestampUnit | None = None
 
     def __str__(self) -> str:
         if self.unit is not None:
@@ -168,7 +168,7 @@ class ColumnOrigin(NamedTuple):
     column: str
 
 
-TimeUnits: TypeAlias = tuple[tuple[str, TimeUnit], ...]
+TimestampUnits: TypeAlias = tuple[tuple[str, TimestampUnit], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +212,11 @@ class Schema:
         return self.names.index(name)
 
     @property
-    def units(self) -> TimeUnits:
+    def units(self) -> TimestampUnits:
         """The columns whose numbers have a unit, and which."""
         return tuple((column.name, column.type.unit) for column in self.columns if column.type.unit)
 
-    def with_units(self, units: TimeUnits) -> Schema:
+    def with_units(self, units: TimestampUnits) -> Schema:
         """The columns with these units, and no others."""
         given = dict(units)
         return Schema(

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.types.schema import TIMESTAMP, Kind, TimeUnit, Type
+from slicemill.esl.types.schema import TIMESTAMP, Kind, TimestampUnit, Type
 from slicemill.scalar.calendar import BLANKS
 from slicemill.scalar.values import double_text
 
@@ -37,7 +37,7 @@ MAX_SHOWN = 100
 # Nobody can tell seconds from milliseconds by looking at a number.
 NO_UNIT = "; a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
 # A unit has so many microseconds; of a nanosecond it takes a thousand, and what is finer is cut off.
-UNIT_US = {TimeUnit.SECONDS: 1_000_000, TimeUnit.MILLIS: 1_000, TimeUnit.MICROS: 1}
+UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
 # The years 1 to 9999, as in texts: a number of another unit than the declared one is mostly outside.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -198,7 +198,7 @@ def _timestamp(raw: object, type_: Type) -> object:
     if type_.unit is None:
         raise ValueError
     number = _whole(raw)
-    us = number // 1_000 if type_.unit is TimeUnit.NANOS else number * UNIT_US[type_.unit]
+    us = number // 1_000 if type_.unit is TimestampUnit.NANOS else number * UNIT_US[type_.unit]
     if not (-(2**63) <= number < 2**63 and FIRST_US <= us <= LAST_US):
         raise ValueError
     return us

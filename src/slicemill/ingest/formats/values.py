@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import Kind, TimeUnit, Type
+from slicemill.esl.types.schema import Kind, TimestampUnit, Type
 from slicemill.ingest.formats.raw_values import (
     FALSE_WORDS,
     FIRST_US,
@@ -50,7 +50,7 @@ _NAIVE = pa.timestamp("us")
 _INSTANT = pa.timestamp("us", tz="UTC")
 _YEAR_1 = {_NAIVE: FIRST_US, pa.date32(): -719_162}
 # How many nanoseconds a unit has.
-_UNIT_NS = {unit: 1_000 * us for unit, us in UNIT_US.items()} | {TimeUnit.NANOS: 1}
+_UNIT_NS = {unit: 1_000 * us for unit, us in UNIT_US.items()} | {TimestampUnit.NANOS: 1}
 _ARROW_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -306,7 +306,7 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
     return None
 
 
-def _from_numbers(numbers: pa.Array, unit: TimeUnit) -> pa.Array:
+def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
     """Times of numbers; an ArrowInvalid for the whole if one is of no year from 1 to 9999."""
     numbers = numbers.cast(pa.int64())
     if len(_outside(numbers, _UNIT_NS[unit])):
