@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from slicemill.engine import spark_ingest
 from slicemill.engine.mill import Mill
 from slicemill.engine.streams import SourceFailed
 from slicemill.errors import SlicemillError
@@ -64,8 +67,9 @@ def stored(mill: Mill) -> list[list[str]]:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """However long it takes; the suite has a limit of its own."""
+    deadline = time.monotonic() + 300
     while not true():
+        assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.05)
 
 
@@ -158,8 +162,9 @@ def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSess
 
 
 def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_again(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spark_ingest, "_TEND_EVERY_S", 3_600.0)  # only this test looks after sources
     trade = "CREATE STREAM trade (item int) USING parquet OPTIONS (path 'trades', recursiveFileLookup 'true')"
     (tmp_path / "trades").mkdir()
     pq.write_table(pa.table({"item": [1]}), tmp_path / "trades" / "1.parquet")
@@ -176,21 +181,22 @@ def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_agai
     with mill_in(tmp_path, spark, *statements) as mill:
         ingest, stream = mill._ingest, mill.streams["trade"]
         mill.start()
-        assert ingest._stopped is not None
-        ingest._stopped.set()  # from here on only this test looks after sources
         reading = ingest._running["trade"]
-        wait_until(lambda: reading.query is None or reading.query.exception() is not None)
-        for now, pause in ((0, 200_000), (1_000_000, 400_000), (5_000_000, 800_000)):
+        for number, pause in enumerate((200_000, 400_000, 800_000)):
+            query, now = reading.query, number * 5_000_000
+            assert query is not None
+            wait_until(partial(has_failed, query))
             ingest.tend(now)
             assert stream.error is not None and stream.retry_us == now + pause
             ingest.tend(stream.retry_us - 1)
             assert reading.query is None
-            pq.write_table(pa.table({"item": [2]}), damaged) if now == 5_000_000 else None
+            if pause == 800_000:
+                pq.write_table(pa.table({"item": [2]}), damaged)
             ingest.tend(stream.retry_us)
-            query = reading.query
-            assert query is not None
-            if now < 5_000_000:
-                wait_until(lambda query=query: query.exception() is not None)
         wait_until(lambda: values(mill, "traded") == [(1,), (2,)])
         assert stream.error is None
         wait_until(lambda: values(mill, "items") == [(1,), (2,)])
+
+
+def has_failed(query: StreamingQuery) -> bool:
+    return query.exception() is not None

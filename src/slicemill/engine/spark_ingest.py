@@ -76,7 +76,8 @@ class _Reading:
 
     stream: RunningStream
     need: Need
-    query: StreamingQuery | None
+    query: StreamingQuery | None = None
+    failing: bool = False  # nothing has been read since it failed
 
 
 @dataclass(slots=True)
@@ -103,7 +104,8 @@ class SparkIngest:
                     continue
                 if known is not None and known.query is not None:
                     known.query.stop()
-                self._running[name] = _Reading(stream, stream.plan.need, self._started(stream))
+                reading = self._running[name] = _Reading(stream, stream.plan.need)
+                self._begin(reading, self.clock())
             if self._running and poll_ms and self._stopped is None:
                 self._stopped = threading.Event()
                 threading.Thread(
@@ -121,15 +123,12 @@ class SparkIngest:
                 if reading.query is not None:
                     problem = reading.query.exception()
                     if problem is not None:
-                        reading.query = None
-                        reading.stream.source_failed(cause(problem), now)
-                    elif reading.query.lastProgress is not None:
+                        _failed(reading, problem, now)
+                    elif reading.failing and reading.query.lastProgress is not None:
+                        reading.failing = False
                         reading.stream.source_works()
                 elif reading.stream.retry_us <= now:
-                    try:
-                        reading.query = self._started(reading.stream)
-                    except Exception as problem:  # as many kinds as there are sources
-                        reading.stream.source_failed(cause(problem), now)
+                    self._begin(reading, now)
 
     def _tend_until(self, stopped: threading.Event) -> None:
         while not stopped.wait(_TEND_EVERY_S):
@@ -145,8 +144,11 @@ class SparkIngest:
                 self.dispatcher.changed.wait(0.02)
         self.dispatcher.admit_handed()
         for reading in self._running.values():
-            reading.stream.source_works()
-        self.tend(self.clock())
+            problem = None if reading.query is None else reading.query.exception()
+            if problem is not None:
+                _failed(reading, problem, self.clock())
+            elif not reading.failing:
+                reading.stream.source_works()
         self._running.clear()
 
     def stop(self) -> None:
@@ -177,6 +179,15 @@ class SparkIngest:
         ensure_folder(LOCAL, stream.handed_folder)
         return frame.select(*columns, RAW, REASON).mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
+    def _begin(self, reading: _Reading, now: int) -> None:
+        """Start a stream's query. A mistake in its declaration is raised the first time."""
+        try:
+            reading.query = self._started(reading.stream)
+        except Exception as problem:  # as many kinds as there are sources
+            if isinstance(problem, SlicemillError) and not reading.failing:
+                raise
+            _failed(reading, problem, now)
+
     def _started(self, stream: RunningStream) -> StreamingQuery:
         commit = _committer(stream, self.dispatcher.notify)
         checkpoint = str(stream.plan.spool / _CHECKPOINT)
@@ -188,6 +199,11 @@ class SparkIngest:
     def _reads(self, stream: RunningStream) -> bool:
         fed = stream.stream.source == SourceSpec() and stream.name.lower() not in self.frames
         return stream.handed and not fed
+
+
+def _failed(reading: _Reading, problem: BaseException, now: int) -> None:
+    reading.query, reading.failing = None, True
+    reading.stream.source_failed(cause(problem), now)
 
 
 def _committer(stream: RunningStream, notify: Callable[[], None]) -> Callable[[DataFrame, int], None]:
