@@ -139,8 +139,9 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
         return F.timestamp_micros(number) - F.timestamp_micros(F.lit(0))
     assert type_.unit is not None
     if type_.unit is TimestampUnit.NANOS:
-        whole_us = number - F.pmod(number, F.lit(1_000))
-        return F.timestamp_micros(F.call_function("div", whole_us, F.lit(1_000)))
+        # Rounded down, also before 1970.
+        below = F.when(number % 1_000 < 0, F.lit(1)).otherwise(F.lit(0))
+        return F.timestamp_micros(F.call_function("div", number, F.lit(1_000)) - below)
     size = UNIT_US[type_.unit]
     fits = number.between(-(-FIRST_US // size), LAST_US // size)
     return F.when(fits, F.timestamp_micros(number * size))

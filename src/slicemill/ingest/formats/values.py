@@ -256,10 +256,9 @@ def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
     if numbers.array.null_count == texts.null_count:
         return numbers
     plain = from_texts(pc.if_else(whole, None, texts), replace(type_, unit=None))
-    left = np.zeros(len(texts), np.bool_)
-    left[list(plain.bad)] = True
-    rest = _by_rule_where(pa.array(left), texts, plain.array, type_)
-    return TypedValues(pc.if_else(whole, numbers.array, rest.array), {**numbers.bad, **rest.bad})
+    unsure = np.zeros(len(texts), np.bool_)
+    unsure[[*numbers.bad, *plain.bad]] = True  # what is told of them is their text
+    return _by_rule_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
