@@ -131,4 +131,4 @@ def test_run_on_the_reference_engine_reads_files_and_prints_the_last_rows(tmp_pa
     assert [r["price"] for r in rows if r["query"] == "late"] == [5.0]
     table = slicemill("run", "-", "--engine", "reference", text=script, folder=tmp_path).stdout
     assert "mean: 2 rows" in table
-    assert "Bid: 3 tuples, 1 unreadable, 1 late" in table
+    assert "Bid: read 4 rows, of which 1 came late, 1 could not be read" in table

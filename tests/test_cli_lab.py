@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import slicemill
 from slicemill.cli import app, lab
+from slicemill_lab.bench.benchmark import NAMES
 
 COMMANDS = ("lab", "bench")
 
@@ -25,6 +26,12 @@ def test_options_come_to_the_lab_in_their_order() -> None:
     shown = CliRunner().invoke(app, ["lab", "run", "--seed", "3", "slice-E99", "--json"])
     assert shown.exit_code == 2
     assert shown.stderr.startswith("error: no experiment 'slice-E99'")
+
+
+def test_bench_without_a_name_lists_the_benchmarks() -> None:
+    shown = CliRunner().invoke(app, ["bench"])
+    assert shown.exit_code == 0
+    assert all(f" {name} " in shown.stdout for name in NAMES)
 
 
 def test_help_shows_the_commands() -> None:

@@ -1,38 +1,65 @@
-"""The benchmark of policies, in small: the recording is replayed as it was made, and all rows come out."""
+"""The benchmark of policies, in small: recordings are replayed as they were made, and all rows come out."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from slicemill.scheduling.policies.policy_registry import POLICIES
-from slicemill_lab.bench.inputs.policies import CLASSES, group, queries
+from slicemill_lab.bench.inputs.testbeds import quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.policies import PolicyBench, PolicySizes
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns
+from slicemill_lab.bench.policies import different, ratios
 
 
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    bench = PolicyBench(spark, tmp_path, PolicySizes(20, 3), count=CLASSES)
-    assert len(set(bench.costs().values())) == CLASSES, "each query is a unit of its own"
-    under = [bench.under(name) for name in ("hnr", "fas")]
-    for felt, results in under:
-        assert felt.staleness.mean > 0
-        assert 0 < felt.response.mean <= felt.response.largest
-        assert results == under[0][1]
-        # The first group wakes the workers up: its results are there, but nobody waited for them.
-        waited = sum(
-            table.num_rows - np.sum(table.column("epoch").to_numpy() == 0) for table in results.values()
-        )
-        assert felt.response.count == felt.slowdown.count == waited
+    bed = quality_of_data(4, streams=2, characters=256)
+    with PolicyTurns(spark, tmp_path, bed) as bench:
+        assert len(set(bench.costs().values())) == len(bed.queries), "each query is a unit of its own"
+        arrivals = bed.recorded(gap_s=0.01, span_s=0.2, seed=1)
+        turns = {name: [bench.under(name, arrivals)] for name in ("hnr", "fas")}
+    assert not different(turns)
+    came = {stream: [a.rows for a in arrivals if a.stream == stream] for stream in bed.streams}
+    for query in bed.queries:
+        rows = pa.concat_tables(came[query.stream])
+        passes = np.maximum(rows.column("first"), rows.column("second")) <= query.percent
+        expected = rows.column("number").to_numpy()[passes].tolist()
+        for (turn,) in turns.values():
+            found = turn.results.get(query.name)
+            assert ([] if found is None else found.column("number").to_pylist()) == expected
+    for (turn,) in turns.values():
+        assert turn.felt.keys() == set(METRICS)
+        assert 0 < turn.felt["mean response"] <= turn.felt["longest response"]
+        assert turn.busy > 0 and turn.decision_ms > 0
+        assert all(cost.estimated_s > 0 and cost.real_s > 0 for cost in turn.costs.values())
 
 
-def test_classes_are_equally_frequent_and_groups_are_always_the_same() -> None:
-    chosen = queries(30, seed=1)
-    assert np.bincount([query.cost_class for query in chosen]).tolist() == [6] * CLASSES
-    assert all(0.1 <= query.selectivity <= 1 for query in chosen)
-    assert group(3, 10, seed=1).equals(group(3, 10, seed=1))
+def test_a_figure_is_compared_with_the_lowest_of_its_run() -> None:
+    def turns(*means: float) -> list[PolicyTurn]:
+        table = pa.table({"number": [1]})
+        return [PolicyTurn({"mean response": mean}, {"q": table}, 0.5, 0.1, {}) for mean in means]
+
+    found = {"hr": turns(1, 4, 3), "fcfs": turns(2, 2, 4)}
+    assert ratios(found, "mean response") == {"hr": 1, "fcfs": pytest.approx(4 / 3)}
+    assert not different(found)
+    found["fcfs"][1] = replace(found["fcfs"][1], results={"q": pa.table({"number": [2]})})
+    assert different(found) == {"q"}
+
+
+def test_classes_are_equally_frequent_and_recordings_are_always_the_same() -> None:
+    service, data = quality_of_service(30), quality_of_data(30, streams=10)
+    assert np.bincount([query.cost_class for query in service.queries]).tolist() == [6] * 5
+    assert np.bincount([query.cost_class for query in data.queries]).tolist() == [10] * 3
+    assert all(10 <= query.percent <= 100 for query in (*service.queries, *data.queries))
+    for bed in (service, data):
+        once, again, other = (bed.recorded(0.1, 3.0, seed) for seed in (1, 1, 2))
+        assert once == again != other
+    assert {len(arrival.rows) for arrival in data.recorded(0.1, 3.0, 1)} == {1, 10}
 
 
 def test_a_decision_is_timed_for_every_policy() -> None:

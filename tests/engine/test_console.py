@@ -79,11 +79,21 @@ def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(session, "begin_session", begin)
     monkeypatch.setattr(engine_console, "Mill", make)
-    run(tmp_path / "home", "--execution", "jobs", "--durability", "machine", "--cells", "3", "--master", "x")
+    run(
+        tmp_path / "home",
+        "--execution",
+        "jobs",
+        "--durability",
+        "machine",
+        "--cells",
+        "3",
+        "--master",
+        "yarn",
+    )
     progress = given.pop("progress")
     assert callable(progress)
     assert given == {
-        "spark": "a session at x",
+        "spark": "a session at yarn",
         "home": tmp_path / "home",
         "execution": "jobs",
         "durability": "machine",

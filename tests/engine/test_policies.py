@@ -6,7 +6,9 @@ import json
 import random
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from slicemill.engine.live import RowRates, queries_table
@@ -15,6 +17,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
 from slicemill.reference.runner import run_script
 from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.scheduling.portions import Aim
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
@@ -62,6 +65,56 @@ def test_rows_are_those_of_the_reference_under_every_policy_and_while_it_changes
         finish(mill)
         assert mill.dispatcher.decisions.count > len(POLICIES)
         assert {n: sorted(query.rows(), key=repr) for n, query in mill.queries.items()} == expected
+
+
+def test_a_component_changes_between_memory_and_latency_while_it_runs(tmp_path: Path) -> None:
+    """M4, M19: no row is lost or put out of order; the other component does not notice."""
+    script = """
+        CREATE STREAM other (x int, ts timestamp) ORDER BY ts;
+        CREATE QUERY apart AS SELECT x, sum(x) OVER (ROWS 3 PRECEDING) AS s FROM other;
+    """
+    plain = run_with(tmp_path / "plain", script, [])
+    goals = ["chain", "hr", "ml", "bsd", "default", "rb", "chain"]
+    switched = run_with(tmp_path / "switched", script, [("cheap", goal) for goal in goals])
+    assert switched == plain
+    assert len(plain["apart"]) == len(ROWS)
+
+
+def run_with(folder: Path, script: str, switches: list[tuple[str, str]]) -> dict[str, list[Any]]:
+    """The rows of all queries, in order, where policies of components change in the middle of the run."""
+    with mill_in(folder) as mill:
+        mill.execute(script)
+        for number in range(len(ROWS) // BATCH):
+            feed(mill, number)
+            feed_rows(mill, "other", [(x, ts) for x, _, ts in ROWS[number * BATCH : (number + 1) * BATCH]])
+            if number < len(switches):
+                component, goal = switches[number]
+                mill.set_policy(goal, component)
+                mill.dispatcher.run_some()
+        finish(mill)
+        return {name: query.rows() for name, query in mill.queries.items()}
+
+
+def test_a_policy_of_a_component_decides_within_it_and_not_when_it_is_its_turn(tmp_path: Path) -> None:
+    with mill_in(tmp_path) as mill:
+        mill.execute(
+            "CREATE STREAM other (x int, ts timestamp) ORDER BY ts; CREATE QUERY apart AS SELECT x FROM other"
+        )
+        running, chooser = mill.dispatcher.running, mill.dispatcher.chooser
+        bid = {running.position[running.writers[log].id] for log in ("dear", "mean", "hurried", "never")}
+        apart = running.position[running.writers["apart"].id]
+        everyone = np.arange(len(running.units))
+        mill.execute("SET policy = 'chain' FOR dear")
+        ((policy, members),) = running.within_components(chooser.components, everyone)
+        assert (policy.name, set(members.tolist())) == ("chain", bid)
+        mill.execute("SET policy = 'hr' FOR apart; SET policy = 'rb' FOR Bid")
+        found = {p.name: set(m.tolist()) for p, m in running.within_components(chooser.components, everyone)}
+        assert found == {"rb": bid, "hr": {apart}}, "the last one that was set counts"
+        mill.execute("SET policy = 'default' FOR bid; SET policy = 'default' FOR dear; SET policy = 'lsf'")
+        assert list(chooser.components) == ["apart"]
+        assert mill.policy == "lsf"
+        with pytest.raises(EslError, match="no stream or continuous query deer"):
+            mill.set_policy("hr", "deer")
 
 
 def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
@@ -113,14 +166,21 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         running, units = mill.dispatcher.running, mill.dispatcher.units
         select = units["select from bid"]
         assert 0 < select.statistics.selectivity("dear") < 1
-        path = running.path(select)
-        assert path.value == pytest.approx(3 * path.results)
-        assert path.within_s == 3600
+        figures, position = running.figures, running.position
+        here = position[select.id]
+        assert (figures.weight[here], figures.within[here]) == (pytest.approx(3), 3600)
         # What feeds `hurried` and `never` counts with them: their results, deadline and cost.
-        feeding, behind = running.writers["cheap"], running.writers["hurried"].statistics.cost
-        whole = running.path(feeding)
-        assert (whole.queries, whole.within_s) == (3, 1e-6), "`mean` is of the same unit"
-        assert whole.overhead_s > feeding.statistics.cost.overhead + behind.overhead
+        feeding, behind = running.writers["cheap"], running.writers["hurried"]
+        fed = position[feeding.id]
+        assert (figures.queries[fed], figures.within[fed]) == (3, 1e-6), "`mean` is of the same unit"
+        runs = feeding.statistics.cost
+        assert figures.portions[Aim.ALL, 1, fed] >= runs.overhead + behind.statistics.cost.overhead
+        # Each query has an ideal time of its own: that of `mean` ends with the unit that serves it.
+        assert figures.ideal_time[fed] == running.ideal_time("mean").whole_s == runs.ideal_time
+        assert running.ideal_time("hurried").whole_s > runs.ideal_time
+        for aim, power in ((Aim.SLOWDOWN, 1), (Aim.BALANCE, 2)):
+            least = feeding.statistics.selectivity("mean") / runs.ideal_time**power
+            assert figures.portions[aim, 0, fed] >= least * (1 - 1e-9)
 
 
 def test_an_unknown_policy_is_a_mistake_with_a_hint(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.engine.mill import Mill
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit
+from slicemill.scheduling.adaptive import BatchCost
 from slicemill.time import END
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -55,12 +57,12 @@ class Works:
     def run(self, unit: RunningUnit) -> None:
         dispatcher = self.mill.dispatcher
         with dispatcher.paused():
-            dispatcher._give_runs([unit], 1.0)
+            dispatcher._give_runs({unit: 1.0}, 1.0)
             dispatcher._finish_asked()
 
     def can_run(self, unit: RunningUnit) -> bool:
         """What the table says, by asking."""
-        reached = {log: self.mill.watermark(log)[0] for log in unit.plan.unit.inputs}
+        reached = {log: self.mill.watermark(log) for log in unit.plan.unit.inputs}
         held = unit.due is not None and min(reached.values()) >= unit.due
         end = any(until == END and unit.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(unit.pending()) or held or end
@@ -114,7 +116,7 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         positions, batches = works.running.ready(works.mill.watermark, works.clock.now)
         by_name = {works.units[position].id: place for place, position in enumerate(positions)}
         plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
-        assert batches.weight[[plain, slid]].tolist() == [1, 2]
+        assert batches.figures.weight[positions[[plain, slid]]].tolist() == [1, 2]
         assert batches.wait[slid] == pytest.approx(3)
         assert batches.slack[slid] == pytest.approx(1 - 3)
         assert np.isinf(batches.slack[plain])
@@ -126,3 +128,142 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
             pytest.approx(3, rel=1e-3),
             3,
         )
+
+
+def test_a_run_takes_no_more_than_a_quantum_while_another_unit_waits(tmp_path: Path) -> None:
+    with closing(Works(tmp_path)) as works:
+        plain, slid = (works.running.writers[name] for name in ("plain", "slid"))
+        for unit in (plain, slid):
+            unit.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
+        works.renew()
+        for number in range(9):
+            works.arrive("a", [number])
+            works.clock.now += SECOND
+        assert works.mill.dispatcher.quantum_s == 0.02
+        works.mill.dispatcher.run_some()
+        assert [len(unit.pending()) for unit in (plain, slid)] == [6, 6], "1 + 3 · 5 ms fit into 20 ms"
+        works.mill.dispatcher.run_all()
+        assert not plain.pending() and not slid.pending()
+
+
+def test_a_unit_that_waits_alone_takes_all(tmp_path: Path) -> None:
+    with closing(Works(tmp_path)) as works:
+        later = works.running.writers["both"]
+        later.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
+        works.renew()
+        for number in range(9):
+            works.arrive("b", [number])
+        works.mill.dispatcher.run_some()
+        assert not later.pending()
+
+
+WINDOWS = """
+CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
+CREATE STREAM b (x int, ts timestamp) ORDER BY ts;
+CREATE QUERY often AS SELECT count(*) AS n FROM a [RANGE 10 SECONDS SLIDE 10 SECONDS];
+CREATE STREAM sums AS SELECT x, sum(x) OVER (PARTITION BY x ROWS 2 PRECEDING) AS s FROM b;
+CREATE QUERY seldom WITH (slo = 'p99 < 5 s') AS
+  SELECT sum(s) AS n FROM sums [RANGE 60 SECONDS SLIDE 60 SECONDS];
+CREATE QUERY plain WITH (slo = 'p99 < 40 s') AS SELECT x FROM b WHERE x > 3;
+"""
+
+
+def slacks(mill: Mill) -> dict[str, float]:
+    """By one of its logs, how long each unit that could run has until its deadline."""
+    running, now = mill.dispatcher.running, mill.dispatcher._clock()
+    running.refresh(now)
+    positions, batches = running.ready(mill.watermark, now)
+    names = [running.units[position].plan.unit.outputs[0][1] for position in positions]
+    return dict(zip(names, batches.slack.tolist(), strict=True))
+
+
+def test_the_end_of_a_window_is_its_deadline_and_that_of_who_feeds_it(tmp_path: Path) -> None:
+    """P24: not the arrival of its rows. A service level counts from there."""
+    clock = Clock(1_000 * SECOND)
+    with fed_mill(tmp_path, clock, inline_pool(1)) as mill:
+        mill.execute(WINDOWS)
+        mill.open()
+        for stream in ("a", "b"):
+            feed_rows(mill, stream, [(5, clock.now), (6, clock.now + 1)])
+        mill.dispatcher.run_all()
+        clock.now += 4 * SECOND
+        for stream in ("a", "b"):
+            feed_rows(mill, stream, [(7, clock.now)])
+        mill.dispatcher.admit_handed()
+        found = slacks(mill)
+        # `often` ends at 1010, `seldom` at 1020, and has five seconds more; rows of `plain` have 40 each.
+        assert found["often"] == pytest.approx(6, abs=1e-3)
+        assert found["sums"] == pytest.approx(16 + 5, abs=1e-3)
+        assert found["plain"] == pytest.approx(40, abs=1e-3)
+        mill.policy = "edf"
+        first = [unit.plan.unit.outputs[0][1] for unit in mill.dispatcher._ranked()]
+        assert first == ["often", "sums", "plain"]
+        clock.now += 7 * SECOND  # the window of `often` has ended, and its result is late
+        assert slacks(mill)["often"] == pytest.approx(-1, abs=1e-3)
+
+
+def test_a_unit_that_runs_or_compiles_is_not_ready(tmp_path: Path) -> None:
+    with closing(Works(tmp_path)) as works:
+        works.arrive("a", [1, 5, 9])
+        (first, *others) = works.check()
+        works.running.began(first)
+        assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
+        works.running.ran(first, 2)
+        assert works.check() == [first, *others]
+        first.compiled = False
+        works.renew()
+        assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
+        first.compiled = True
+        assert works.check() == [first, *others]
+
+
+def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None:
+    """P23: both sides make as many pairs, so each of two rows brings more than each of eight."""
+    clock = Clock(SECOND)
+    with fed_mill(tmp_path, clock, inline_pool(1)) as mill:
+        mill.execute("""
+            CREATE STREAM l (k int, ts timestamp) ORDER BY ts;
+            CREATE STREAM r (k int, ts timestamp) ORDER BY ts;
+            CREATE QUERY j AS SELECT l.k FROM l [RANGE 10 SECONDS], r [RANGE 10 SECONDS] WHERE l.k = r.k;
+        """)
+        mill.open()
+        for _ in range(4):
+            clock.now += SECOND
+            feed_rows(mill, "l", [(1, clock.now)] * 2)
+            feed_rows(mill, "r", [(1, clock.now)] * 8)
+            mill.dispatcher.run_all()
+        clock.now += SECOND
+        running = mill.dispatcher.running
+
+        def worth(stream: str) -> float:
+            feed_rows(mill, stream, [(1, clock.now)])
+            mill.dispatcher.admit_handed()
+            running.refresh(clock.now)
+            return float(running.ready(mill.watermark, clock.now)[1].worth[0])
+
+        assert worth("l") == pytest.approx(10 / (2 * 2))
+        assert worth("r") == pytest.approx(10 / (2 * 2) + 10 / (2 * 8))
+
+
+def test_time_passes_over_a_derived_stream_that_no_row_comes_through(tmp_path: Path) -> None:
+    """M23: rows of `t` waited for one that passes the filter of `d`, however far `s` had come."""
+    clock = Clock(1_000_000)
+    with fed_mill(tmp_path, clock, inline_pool(1)) as mill:
+        mill.execute("""
+            CREATE STREAM s (x int, ts timestamp) ORDER BY ts;
+            CREATE STREAM t (x int, ts timestamp) ORDER BY ts;
+            CREATE STREAM d AS
+              SELECT x, sum(x) OVER (PARTITION BY x ROWS 2 PRECEDING) AS y FROM s WHERE x > 100;
+            CREATE STREAM u AS SELECT x FROM d UNION ALL SELECT x FROM t;
+            CREATE QUERY q AS SELECT x FROM u;
+        """)
+        mill.open()
+        for number in range(1, 5):
+            clock.now += 1_000_000
+            feed_rows(mill, "s", [(500 if number == 1 else 5, clock.now)])
+            feed_rows(mill, "t", [(number, clock.now)])
+            mill.dispatcher.run_all()
+            # The last one of `t` may still have one of `s` at the same time before it.
+            assert {row[0] for _, row in mill.queries["q"].rows()} >= {500, *range(1, number)}
+        finish(mill)
+        assert [row[0] for _, row in mill.queries["q"].rows()] == [500, 1, 2, 3, 4]

@@ -30,7 +30,16 @@ def by_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
     return [element for element in root.iter() if name in element.get("class", "").split()]
 
 
-@pytest.mark.parametrize("text", ["sum(x^2)", "correlation(x, y)", MIXED, "prod(x) < 3 and all(x > 0)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum(x^2)",
+        "correlation(x, y)",
+        MIXED,
+        "prod(x) < 3 and all(x > 0)",
+        "let m = mean(x) in sum(abs(x - m))",
+    ],
+)
 def test_everything_is_drawn_once_in_both_graphs(text: str) -> None:
     model, root = expression(text), parsed(text)
     graphs = (blocking_graph(model), kept_graph(model))

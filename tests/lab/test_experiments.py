@@ -27,6 +27,7 @@ NOT_REPRODUCED = {
     "sched-E16": {"logarithmic, the best number: below HNR by"},
     "sched-E19": {"deviation 5: who gains most", "deviation 25: who gains most"},
     "sched-E21": {"HR: most is worse", "HR: the best weight of the last window"},
+    "slice-E18": {"to 100/s: response of the last third / before, with adaptation"},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,39 +11,77 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.esl import bind
-from slicemill.metrics.due import arrivals_of, dated, due_moments, released_by_time
+from slicemill.metrics.due import TimeLine, dated, due_moments, moments_of, released_by_time
+from slicemill.time import BEGINNING
 from support.corpus import Event
 from support.units import run_arrivals
 
 SECOND = 1_000_000
 
 
-def due(
-    ts: list[int], arr: list[int], input_ts: list[int], input_arr: list[int], watermark: int
-) -> list[int]:
-    arrays = (np.array(values, np.int64) for values in (ts, arr, input_ts, input_arr))
-    return due_moments(*arrays, watermark).tolist()
+def line_of(tuples: Iterable[tuple[int, int]], allowed_us: int | None = None) -> TimeLine:
+    """The time line of a stream on which tuples, as (timestamp, arrival), have come."""
+    line = TimeLine(allowed_us)
+    for ts, arrival in sorted(tuples, key=lambda one: one[1]):
+        line.arrived(ts, arrival)
+    return line
+
+
+def due(ts: list[int], arr: list[int], lines: Iterable[TimeLine], now: int) -> list[int]:
+    arrays = (np.array(values, np.int64) for values in (ts, arr))
+    return due_moments(*arrays, [line.after(BEGINNING) for line in lines], now).tolist()
 
 
 def test_a_result_of_a_tuple_is_due_when_the_tuple_arrives() -> None:
-    assert due([5, 6], [100, 90], [5, 6], [100, 90], 200) == [100, 90]
+    assert due([5, 6], [100, 90], [line_of([(5, 100), (6, 90)])], 200) == [100, 90]
 
 
 def test_a_result_of_time_is_due_when_the_first_tuple_behind_it_arrives() -> None:
-    assert due([60], [0], [57, 59, 64, 65], [572, 591, 643, 650], 900) == [643]
+    assert due([60], [0], [line_of([(57, 572), (59, 591), (64, 643), (65, 650)])], 900) == [643]
 
 
 def test_a_tuple_at_the_end_of_a_window_ends_it() -> None:
-    assert due([60], [0], [59, 60], [591, 601], 900) == [601]
+    assert due([60], [0], [line_of([(59, 591), (60, 601)])], 900) == [601]
 
 
-def test_without_a_tuple_behind_it_a_result_is_due_when_the_watermark_gets_there() -> None:
-    assert due([60, 60], [0, 0], [57], [572], 900) == [900, 900]
-    assert due([60], [0], [], [], 900) == [900]
+def test_where_nobody_knows_when_time_got_there_a_result_is_due_now() -> None:
+    assert due([60, 60], [0, 0], [line_of([(57, 572)])], 900) == [900, 900]
+    assert due([60], [0], [TimeLine()], 900) == due([60], [0], [], 900) == [900]
 
 
 def test_a_result_that_waits_for_the_end_of_a_slot_is_due_then() -> None:
-    assert due([57], released_by_time(np.array([60])).tolist(), [57, 59, 61], [571, 592, 613], 900) == [613]
+    line = line_of([(57, 571), (59, 592), (61, 613)])
+    assert due([57], released_by_time(np.array([60])).tolist(), [line], 900) == [613]
+
+
+def test_of_several_streams_the_first_to_get_there_counts() -> None:
+    lines = [line_of([(1, 11), (9, 19)]), line_of([(2, 12), (7, 17)])]
+    assert due([5, 8, 10], [0, 0, 0], lines, 99) == [17, 19, 99]
+
+
+def test_the_clock_brings_time_everywhere_on_its_way() -> None:
+    line = TimeLine()
+    line.passed(100, 1_100)
+    line.passed(130, 1_130)
+    assert len(line.after(BEGINNING).ts) == 1  # one line, however often it is looked at
+    line.passed(180, 1_190)
+    assert due([90, 125, 160, 180], [0] * 4, [line], 2_000) == [1_090, 1_125, 1_170, 1_190]
+    assert line.after(130).ts.tolist() == [180]
+
+
+def test_silence_moves_a_stream_with_a_skew_until_the_next_tuple_comes() -> None:
+    """A tuple at 100 comes at 1000, one at 130 comes at 1060: by silence, less 20, it was 140 already."""
+    line = line_of([(100, 1_000), (130, 1_060), (200, 1_110)], allowed_us=20)
+    assert due([100, 110, 140, 150, 180], [0] * 5, [line], 2_000) == [1_000, 1_030, 1_060, 1_100, 1_110]
+
+
+def test_what_lies_far_back_is_told_less_exactly() -> None:
+    line = line_of((ts, 10 * ts) for ts in range(1, 50_001))
+    known = line.after(BEGINNING)
+    assert len(known.ts) <= 4_096
+    found = due([7, 49_990], [0, 0], [line], 10**9)
+    assert 70 <= found[0] <= 500_000
+    assert found[1] == 499_900
 
 
 def test_times_before_1970_are_not_taken_for_arrivals() -> None:
@@ -49,14 +89,13 @@ def test_times_before_1970_are_not_taken_for_arrivals() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 99)), max_size=12).map(sorted),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 99)), max_size=12),
     st.lists(st.integers(0, 25), min_size=1, max_size=8),
     st.integers(100, 200),
 )
-def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int], watermark: int) -> None:
-    expected = [min((arr for ts, arr in inputs if ts >= end), default=watermark) for end in ends]
-    input_ts, input_arr = [ts for ts, _ in inputs], [arr for _, arr in inputs]
-    assert due(ends, [0] * len(ends), input_ts, input_arr, watermark) == expected
+def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int], now: int) -> None:
+    expected = [min((arr for ts, arr in inputs if ts >= end), default=now) for end in ends]
+    assert due(ends, [0] * len(ends), [line_of(inputs)], now) == expected
 
 
 @given(
@@ -65,20 +104,19 @@ def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int
 )
 def test_few_moments_tell_what_all_arrivals_do(inputs: list[tuple[int, int]], ends: list[int]) -> None:
     expected = [min((arr for ts, arr in inputs if ts >= end), default=99) for end in ends]
-    columns = {
-        name: pa.array([row[i] for row in inputs], pa.int64()) for i, name in enumerate(["_ts", "_arr"])
-    }
-    times, arrivals = arrivals_of([pa.table(columns)])
-    assert len(times) <= len({arr for _, arr in inputs})
-    assert due(ends, [0] * len(ends), times.tolist(), arrivals.tolist(), 99) == expected
+    arrived = sorted(inputs, key=lambda one: one[1])
+    times, arrivals = (np.array([one[place] for one in arrived], np.int64) for place in (0, 1))
+    moments = moments_of(times, arrivals)
+    assert len(moments) <= len({arr for _, arr in inputs})
+    assert due(ends, [0] * len(ends), [line_of(moments)], 99) == expected
 
 
-def test_results_are_dated_by_the_tuples_of_all_inputs() -> None:
+def test_results_are_dated_by_the_streams_they_come_from() -> None:
     def table(ts: list[int], arr: list[int]) -> pa.Table:
         return pa.table({"_ts": pa.array(ts, pa.int64()), "_arr": pa.array(arr, pa.int64())})
 
-    inputs = [arrivals_of([table([1, 9], [11, 19])]), arrivals_of([table([2, 7], [12, 17])])]
-    assert dated(table([5, 6], [0, 16]), inputs, 99)["_arr"].to_pylist() == [17, 16]
+    lines = [line_of(tuples).after(BEGINNING) for tuples in ([(1, 11), (9, 19)], [(2, 12), (7, 17)])]
+    assert dated(table([5, 6], [0, 16]), lines, 99)["_arr"].to_pylist() == [17, 16]
     assert dated(table([10], [0]), [], 99)["_arr"].to_pylist() == [99]
 
 

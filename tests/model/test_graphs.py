@@ -12,6 +12,7 @@ from slicemill.model import ModelError, expression
 from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.model.graphs.interpret import Instance, asynchronous, run
+from slicemill.model.graphs.kept import kept_graph
 
 FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
 ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} < 0)"]
@@ -45,8 +46,36 @@ def test_g14_the_incremental_graph_equals_the_blocking_one(values, first, steps,
     assert list(run(incremental_graph(model), instances)) == expected
 
 
+LETS = [
+    "let m = mean(x) in sum(abs(x - m))",
+    "let m = mean(x) in max(abs(x - m))/sum(abs(x - m))",
+    "let m = median(x) in let s = sum(abs(x - m)) in max(abs(x - s)) + m",
+    "let low = min(x) in let high = max(x) in sum(abs((x - low)*(high - x)))",
+    "let a = 3 in sum(abs(x - a))",
+]
+
+
+@pytest.mark.parametrize("text", LETS)
+def test_a_value_of_the_window_goes_to_the_cores_that_name_it(text: str) -> None:
+    model = expression(text)
+    windows = [(1, 2, 7), (2, 7, 4), (7, 4, -1)]
+    instances = [Instance(windows[0]), *(Instance(window[-1:], 1) for window in windows[1:])]
+    expected = [model.value([{"x": value} for value in window]) for window in windows]
+    assert list(run(blocking_graph(model), instances)) == expected
+    for graph in (blocking_graph(model), kept_graph(model)):
+        graph.validate()
+        named = {(edge.src, graph[edge.dst].core) for edge in graph.edges if edge.src.startswith("let_")}
+        constant = {"a"}
+        assert named == {
+            (f"let_{name}", number)
+            for number, core in enumerate(model.cores)
+            for name in set(core.scalars) - constant
+        }
+
+
 def test_a_graph_comes_back_from_json() -> None:
-    for graph in (blocking_graph(expression("slope(x, y)")), incremental_graph(expression("prod(x)/n"))):
+    graphs = [blocking_graph(expression(text)) for text in ("slope(x, y)", LETS[0])]
+    for graph in (*graphs, incremental_graph(expression("prod(x)/n"))):
         again = ModelGraph.from_json(graph.to_json())
         assert again == graph
     with pytest.raises(ModelError, match="no graph of a model"):

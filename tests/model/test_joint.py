@@ -31,11 +31,17 @@ def test_as_many_are_kept_as_differ() -> None:
         "r2",
         "correlation",
         "covariance",
-        "dot",
         "max",
     )
     models = [model(name) for name in names]
     assert len(kept(*models)) == len(shared_cores(models)) < sum(len(one.cores) for one in models) / 3
+
+
+def test_sums_of_distances_from_a_pivot_are_not_those_of_the_elements() -> None:
+    found = joint([model("covariance"), model("dot")], finite=True).kept
+    assert [(str(each.core), each.centred) for each in found] == [
+        ("sum(1)", False), ("sum(x*y)", True), ("sum(x)", False), ("sum(y)", False), ("sum(x*y)", False),
+    ]  # fmt: skip
 
 
 def test_a_model_that_can_do_without_a_column_has_other_elements_where_that_may_be_null() -> None:

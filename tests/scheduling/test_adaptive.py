@@ -24,6 +24,19 @@ def test_selectivity_converges_geometrically() -> None:
     assert selectivity.value - 0.2 == pytest.approx(0.8 * 0.825**10)
 
 
+def test_a_guess_is_what_was_counted_until_the_first_window_is_full() -> None:
+    selectivity = Selectivity(1.0, is_guess=True)
+    for passes in (1, 0, 0, 0):
+        assert selectivity.observe(1, passes) == (not passes)
+    assert selectivity.value == pytest.approx(2 / 5)
+    selectivity.observe(95, 18)
+    assert selectivity.value == pytest.approx(20 / 100), "not yet full"
+    selectivity.observe(1, 0)
+    assert selectivity.value == pytest.approx(20 / 101)
+    selectivity.observe(100, 100)
+    assert selectivity.value == pytest.approx(0.825 * 20 / 101 + 0.175)
+
+
 def test_batch_cost_is_fitted_to_past_runs() -> None:
     cost = BatchCost()
     for rows in (10, 1000, 500, 20_000, 7):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -11,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.queues import queue
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import POLICIES, UnknownPolicyError, policy_named
+from slicemill.scheduling.portions import UnitFigures
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
@@ -26,7 +26,7 @@ from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, choose_inst
 
 
 def batches(n: int, **columns: object) -> Batches:
-    """Batches that are all alike but for the given columns."""
+    """Batches of units that share nothing, all alike but for the given columns."""
     plain = {
         "rows": 1.0,
         "wait": 1.0,
@@ -39,11 +39,23 @@ def batches(n: int, **columns: object) -> Batches:
         "idle": 1.0,
     }
     made = {name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
-    return Batches(**made, pending=made["rows"], ideal_time=made["overhead"] + made["per_row"])
+    ideal = columns.get("ideal_time", made["overhead"] + made["per_row"])
+    figures = UnitFigures.unshared(
+        made["selectivity"], made["overhead"], made["per_row"], ideal, made["weight"], made["outputs"]
+    )
+    rows, wait, slack, idle = (made[name] for name in ("rows", "wait", "slack", "idle"))
+    return Batches(np.arange(n), figures, rows, rows, rows, wait, slack, idle)
 
 
 def priorities(policy: str, given_batches: Batches) -> list[float]:
     return list(policy_named(policy).priority(given_batches))
+
+
+def test_a_run_is_as_long_as_a_quantum_or_ten_times_its_overhead_and_has_a_row() -> None:
+    assert rows_within(0.02, 0.002, 0.001).tolist() == pytest.approx(18)
+    assert rows_within(0.02, 0.004, 0.001).tolist() == pytest.approx(36)
+    assert rows_within(0.02, 0.0, [0.05, 0.0]).tolist() == [1, np.inf]
+    assert rows_within(np.inf, 0.002, 0.001).tolist() == np.inf
 
 
 def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
@@ -88,13 +100,13 @@ def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
 @settings(max_examples=60)
 def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
     """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
-    time = given_batches.time
-    results = given_batches.selectivity * given_batches.rows
-    stale = 1 - (1 - given_batches.selectivity) ** given_batches.rows
+    time, figures = given_batches.time, given_batches.figures
+    results = figures.results * given_batches.rows
+    stale = 1 - (1 - figures.results) ** given_batches.rows
     counted = {
-        "hr": given_batches.weight * results,
-        "hnr": given_batches.weight * results / given_batches.ideal_time,
-        "fas": given_batches.weight * stale,
+        "hr": figures.weight * results,
+        "hnr": figures.weight * results / given_batches.ideal_time,
+        "fas": figures.weight * stale,
         "chain": given_batches.rows,
         "srpt": np.ones(len(given_batches)),
     }
@@ -153,7 +165,7 @@ def test_dispatcher_and_simulator_choose_the_same_unit_for_single_tuples(
             simulated.choose([queue(unit)], float(time))
             ran[unit] = time
     columns = {"selectivity": selectivity, "per_row": cost, "weight": weight, "wait": now - arrival}
-    dispatched = replace(batches(len(units), **columns, idle=now - ran), ideal_time=ideal)
+    dispatched = batches(len(units), **columns, ideal_time=ideal, idle=now - ran)
     chosen = Chooser(policy, patience=np.inf).choose(dispatched)
     compiled = compiled_form(AskedPolicy(policy, units), len(units))
     if compiled is not None:
@@ -223,6 +235,32 @@ def test_a_unit_that_would_never_run_runs_within_a_bound(name: str) -> None:
         came[chosen] = clock
     assert waits and max(waits) <= 5 + 4
     assert len(waits) <= 60 / 4
+
+
+def test_a_component_has_its_own_order_in_the_turns_that_it_gets() -> None:
+    """Of five batches 1, 2 and 4 are a component that goes by results where all others go by the wait."""
+    given_batches = batches(5, wait=[5, 4, 3, 2, 1], selectivity=[0.1, 0.2, 0.3, 0.4, 0.5])
+    chooser, members = Chooser(policy_named("fcfs")), np.array([1, 2, 4])
+    assert chooser.choose(given_batches, 5) == [0, 1, 2, 3, 4]
+    assert chooser.choose(given_batches, 5, [(policy_named("hr"), members)]) == [0, 4, 2, 3, 1]
+    assert chooser.choose(given_batches, 2, [(policy_named("hr"), members)]) == [0, 4]
+    assert chooser.choose(given_batches, 1, [(policy_named("hr"), members)]) == [0]
+
+
+@given(some_batches(most=8))
+@settings(max_examples=30)
+def test_min_latency_orders_a_query_as_its_rate_does(given_batches: Batches) -> None:
+    """C̄/S, the work until one more result, against S/C̄ (P11); without weights it is the highest rate."""
+    least, rate = (Chooser(policy_named(name)).choose(given_batches, 8) for name in ("ml", "rb"))
+    assert least == rate
+    plain = batches(
+        len(given_batches),
+        rows=given_batches.rows,
+        selectivity=given_batches.figures.results,
+        per_row=given_batches.cost()[1],
+        wait=given_batches.wait,
+    )
+    assert priorities("rb", plain) == pytest.approx(priorities("hr", plain))
 
 
 def test_names_are_found_and_mistakes_explained() -> None:

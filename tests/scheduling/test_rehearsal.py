@@ -193,3 +193,50 @@ def test_a_load_above_capacity_is_behind_when_it_ends() -> None:
     assert costs.utilisation({"s": 150.0}, 1) == pytest.approx(1.5)
     assert fits.behind_s < 2
     assert exceeds.behind_s == pytest.approx(50.0, rel=0.05)
+
+
+def shared_streams(seed: int, groups: int = 8, readers: int = 6, load: float = 0.9) -> Costs:
+    """Groups of queries behind derived streams, on one stream of 20 rows a second (the testbed of E18)."""
+    random = np.random.default_rng(seed)
+    head_cost, cost = 2.0 ** random.integers(0, 5, groups), 2.0 ** random.integers(0, 5, (groups, readers))
+    head_share, share = random.uniform(0.1, 1, groups), random.uniform(0.1, 1, (groups, readers))
+    row_s = load / 20 / float((head_cost + head_share * cost.sum(axis=1)).sum())
+    heads = [
+        UnitCost(f"h{g}", ("s",), (Output(f"d{g}", head_share[g], is_query=False),), False, 0, 0, row_s * c)
+        for g, c in enumerate(head_cost)
+    ]
+    behind = [
+        unit(f"{g}-{i}", row_s * cost[g, i], share[g, i], f"d{g}")
+        for g in range(groups)
+        for i in range(readers)
+    ]
+    return Costs(0.0, (*heads, *behind))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: int) -> None:
+    """With one ideal time for all that lies behind a unit, HNR's slowdown was above HR's, BSD's above all."""
+    costs, arrivals = shared_streams(seed), polls({"s": Traffic(20.0, "bursty")}, 0.05, 30.0, seed)
+    names = ("hr", "hnr", "fcfs", "lsf", "brt", "bsd")
+    found = {
+        name: rehearse(costs, 1, Chooser(policy_named(name), patience=math.inf), arrivals).overall()
+        for name in names
+    }
+    aims = {
+        "hr": {name: figures.response.mean for name, figures in found.items()},
+        "hnr": {name: figures.slowdown.mean for name, figures in found.items()},
+        "lsf": {name: figures.slowdown.largest for name, figures in found.items()},
+        "brt": {name: figures.response.l2 for name, figures in found.items()},
+        "bsd": {name: figures.slowdown.l2 for name, figures in found.items()},
+    }
+    for best, by_policy in aims.items():
+        assert by_policy[best] == min(by_policy.values()), (best, by_policy)
+
+
+def test_rows_of_a_derived_stream_have_waited_since_they_arrived() -> None:
+    """First come, first served: what another unit has handed on is older than what has just come."""
+    first = UnitCost("a", ("s",), (Output("d", 1.0, is_query=False),), False, 0.0, 0.0, 1.0)
+    costs = Costs(0.0, (first, unit("late", 1.0, reads="d"), unit("other", 1.0, reads="t")))
+    outcome = played(costs, [Poll(0.0, "s", 1), Poll(0.5, "t", 1)])
+    assert outcome.queries["qlate"].figures.response.mean == pytest.approx(2.0)
+    assert outcome.queries["qother"].figures.response.mean == pytest.approx(2.5)

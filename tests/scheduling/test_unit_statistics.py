@@ -35,18 +35,18 @@ def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
 def test_a_run_takes_as_long_as_its_slowest_cell() -> None:
     statistics = UnitStatistics(runs=1)
     for rows in (100, 300):
-        statistics.add(rows, ["q"], [result(0.1), result(0.5 + 0.01 * rows, cell=1)])
+        statistics.add({"s": rows}, ["q"], [result(0.1), result(0.5 + 0.01 * rows, cell=1)])
     assert statistics.cost.overhead == pytest.approx(0.5)
     assert statistics.cost.per_row == pytest.approx(0.01)
 
 
 def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
     statistics = UnitStatistics()
-    statistics.add(100, ["q"], [result(9.0, rows=50)])
+    statistics.add({"s": 100}, ["q"], [result(9.0, rows=50)])
     assert statistics.cost.overhead == UnitStatistics().cost.overhead
     assert statistics.selectivity("q") == pytest.approx(51 / 101)
     for rows in (100, 300, 200, 400):
-        statistics.add(rows, ["q"], [result(0.5 + 0.01 * rows, rows=rows // 2)])
+        statistics.add({"s": rows}, ["q"], [result(0.5 + 0.01 * rows, rows=rows // 2)])
     assert statistics.cost.overhead == pytest.approx(0.5)
     assert statistics.cost.per_row == pytest.approx(0.01)
     assert (statistics.runs, statistics.rows_in, statistics.rows_out) == (5, 1100, 550)
@@ -56,9 +56,9 @@ def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
 def test_nothing_so_far_is_not_nothing_ever() -> None:
     statistics = UnitStatistics()
     assert statistics.selectivity("q") == 1
-    statistics.add(0, ["q"], [result(0.1)])
+    statistics.add({"s": 0}, ["q"], [result(0.1)])
     assert statistics.selectivity("q") == 1
-    statistics.add(99, ["q"], [result(0.1)])
+    statistics.add({"s": 99}, ["q"], [result(0.1)])
     assert statistics.selectivity("q") == pytest.approx(0.01)
 
 
@@ -66,10 +66,10 @@ def test_what_is_kept_as_json_goes_on_as_if_nothing_had_happened() -> None:
     first, second = UnitStatistics(), UnitStatistics()
     first.runs = second.runs = 1
     for rows in (50, 150, 250):
-        first.add(rows, ["q"], [result(0.1 + 0.001 * rows, rows=10)])
+        first.add({"s": rows}, ["q"], [result(0.1 + 0.001 * rows, rows=10)])
     second.restore(json.loads(json.dumps(first.plain())))
     for statistics in (first, second):
-        statistics.add(180, ["q"], [result(0.3, rows=90)])
+        statistics.add({"s": 180}, ["q"], [result(0.3, rows=90)])
     assert second.plain() == first.plain()
     assert UnitStatistics().plain() == _restored({}).plain()
 
@@ -78,3 +78,15 @@ def _restored(kept: dict[str, object]) -> UnitStatistics:
     statistics = UnitStatistics()
     statistics.restore(kept)
     return statistics
+
+
+def test_both_sides_of_a_join_predict_the_same_rate_of_results() -> None:
+    """G11 from what is measured: rates of 2 and 5 a second, 4 results a second; S is 1.0 and 0.4 (P23)."""
+    statistics = UnitStatistics()
+    for _ in range(3):
+        statistics.add({"l": 200, "r": 500}, ["q"], [result(0.1, rows=400)])
+    selectivity = 400 / 700
+    assert statistics.selectivity("q") == pytest.approx(selectivity, rel=0.01)
+    assert selectivity * statistics.worth("l") == pytest.approx(1.0)
+    assert selectivity * statistics.worth("r") == pytest.approx(0.4)
+    assert UnitStatistics().worth("l") == 1

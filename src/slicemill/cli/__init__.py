@@ -3,8 +3,8 @@
 A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
 once, without Spark, Numba or NumPy.
 
-A user's mistake is printed as a message with its place, never as a stack trace; its exit status is 1. Wrong
-usage of the command itself gives 2.
+A user's mistake is printed as a message with its place, never as a stack trace. `EXIT_STATUS` says what the
+exit status tells.
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ from slicemill import __version__
 from slicemill.cli import check, explain, home, lab, log, run, simulate, state
 from slicemill.errors import SlicemillError
 
+EXIT_STATUS = (
+    "Exit status: 0 all is well; 1 a mistake in a script, an option, a home or a source, or a claim that "
+    "does not hold; 2 wrong usage of the command; 3 a query stopped with an error while others went on; "
+    "130 interrupted (ctrl-c), 143 told to end (SIGTERM): `run` shows its results all the same."
+)
+
 app = typer.Typer(
     help="Many continuous queries over streams, planned together and run on Spark.",
+    epilog=EXIT_STATUS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -28,7 +35,7 @@ app.command(epilog="Example: slicemill check examples/auction.esl")(check.check)
 app.command(epilog="Example: slicemill explain examples/auction.esl --format svg --output auction.svg")(
     explain.explain
 )
-app.command(epilog="Example: slicemill run examples/auction.esl --for 30s")(run.run)
+app.command(epilog=f"Example: slicemill run examples/auction.esl --for 30s\n\n{EXIT_STATUS}")(run.run)
 app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"

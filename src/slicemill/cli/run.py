@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slicemill.cli.common import File, read, seconds_of
+from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ def run(
         EngineName,
         typer.Option(help="reference runs tuple at a time, without Spark, to the end of the input."),
     ] = EngineName.spark,
-    duration: Annotated[str | None, typer.Option("--for", metavar="30s", help="How long to run.")] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="30s", help="How long to run, from when sources are read.")
+    ] = None,
     home: Annotated[Path | None, typer.Option(help="Keep logs and state here, and go on from them.")] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
     policy: Annotated[
@@ -60,23 +64,36 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Write response times, slowdown and more as JSON.")
     ] = None,
     rows: Annotated[int, typer.Option(min=0, help="How many of each query's last rows to show.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every row as a JSON line instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every row as a JSON line when it is made.")
+    ] = False,
 ) -> None:
-    """Run every query of a script, and show what comes out."""
+    """Run every query of a script, and show what comes out.
+
+    With --json there is a line for each row as soon as it is made: {"query": …, "_ts": …} and the query's
+    columns. What else there is to say goes to standard error.
+    """
     from slicemill.esl import bind
 
     source = read(file)
     catalog = bind(source).catalog
     if policy is not None:
-        policy_named(policy)  # before Spark starts
+        policy_named(policy)
+    seconds = seconds_of(duration)
+    if metrics is not None:
+        _check_writable(metrics)
     if engine is EngineName.reference:
         _run_reference(catalog, rows, as_json)
         return
-    seconds = seconds_of(duration)
-    if home is not None:
-        _check(home)
-    from slicemill.engine.session import begin_session
+    from slicemill.engine.session import begin_session, check_master
 
+    # What can be found out at once is told before Spark starts.
+    if master is not None:
+        check_master(master)
+    _check_home(home)
+    from slicemill.connectors.declared import check_declared
+
+    check_declared(catalog)
     # The JVM starts while the engine is imported.
     spark = begin_session(master)
     from slicemill.engine.console import RunOptions, run_on_spark
@@ -92,33 +109,65 @@ def run(
         as_json,
         metrics,
     )
-    run_on_spark(source, options, spark)
+    status = run_on_spark(source, options, spark)
+    if status:
+        raise typer.Exit(status)
 
 
-def _check(home: Path) -> None:
-    """Say what is wrong with a home before Spark starts."""
+def _check_home(home: Path | None) -> None:
+    import tempfile
+
     from slicemill.storage.home_format import check_format
     from slicemill.storage.home_lock import HomeLock
 
-    check_format(home)
+    if home is None:
+        try:
+            tempfile.gettempdir()
+        except OSError as problem:
+            raise SlicemillError(
+                f"there is no place for a home: {problem.strerror}; give one with --home"
+            ) from None
+        return
     lock = HomeLock(home)
     lock.take()
-    lock.release()
+    try:
+        check_format(home)
+    finally:
+        lock.release()
+
+
+def _check_writable(file: Path) -> None:
+    if (
+        file.is_dir()
+        or not file.parent.is_dir()
+        or not os.access(file if file.exists() else file.parent, os.W_OK)
+    ):
+        raise SlicemillError(f"{file} cannot be written; name a file in a folder that is there")
 
 
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
     from rich.console import Console
 
-    from slicemill.connectors.sinks.show import show_counts, show_rows, show_shed
+    from slicemill.connectors.sinks.json_lines import result_line
+    from slicemill.connectors.sinks.show import results_table, show_counts, show_shed
     from slicemill.reference.runner import run_script
 
-    with Console(stderr=True).status("running"):
+    told = Console(stderr=True)
+    with told.status("running"):
         result = run_script(catalog)
-    show_rows([(q.name, q.schema, q.rows) for q in result.queries], rows, as_json)
-    if as_json:
-        return
+    if not as_json:
+        told = Console()
+    for query in result.queries:
+        if as_json:
+            for timed in query.rows:
+                print(result_line(query.name, query.schema, timed), end="")
+        else:
+            told.print(
+                results_table(query.name, query.schema, query.rows[-rows:] if rows else [], len(query.rows))
+            )
+            told.print()
     for stream in result.streams:
-        show_counts(stream.name, stream.rows, stream.bad, stream.late)
+        show_counts(told, stream.name, stream.read, 0, stream.late, stream.bad)
     for query in result.queries:
         if query.shed is not None:
-            show_shed(query.name, query.shed.dropped, query.shed.accuracy)
+            show_shed(told, query.name, query.shed.dropped, query.shed.accuracy)

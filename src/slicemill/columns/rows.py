@@ -37,9 +37,8 @@ def plain_rows(table: pa.Table, schema: Schema) -> list[Row]:
 
 
 def timed_rows(table: pa.Table, schema: Schema) -> list[Timed]:
-    return [
-        Timed(*pair) for pair in zip(table.column(TS).to_pylist(), plain_rows(table, schema), strict=True)
-    ]
+    times = table.column(TS).cast(pa.int64()).to_pylist()
+    return [Timed(*pair) for pair in zip(times, plain_rows(table, schema), strict=True)]
 
 
 def to_table(

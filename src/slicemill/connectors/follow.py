@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.journal import JOURNAL, RECORDS
 from slicemill.storage.segments import ExtentGone
@@ -26,7 +27,7 @@ _TICK_NS = 1_000_000_000
 
 
 class CommittedRows(NamedTuple):
-    """Rows that one commit added to a query's results."""
+    """Rows that one commit added to a query's results: `_ts` (a timestamp in UTC), then its columns."""
 
     query: str
     epoch: int
@@ -76,7 +77,7 @@ class Follower:
         for epoch in log.epochs(self._cursors[query]):
             self._cursors[query] = epoch.number
             try:
-                rows = log.read(epoch)
+                rows = as_results(log.read(epoch))
             except ExtentGone:
                 continue  # freed while we looked: we are further behind than the home keeps
             yield CommittedRows(query, epoch.number, rows)

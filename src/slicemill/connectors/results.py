@@ -31,9 +31,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
-from slicemill.connectors.sinks.sink import with_instants
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, with_system_columns
+from slicemill.storage.arrow_schema import as_results, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs
 
@@ -84,7 +83,7 @@ def _log_of(home: HomeReader, name: str) -> Log:
 
 
 def _shown(table: pa.Table) -> pa.Table:
-    shown = with_instants(table.drop_columns([SEQ, ARRIVAL]))
+    shown = as_results(table)
     # Spark compares schemas to the letter, and its own have neither our metadata nor our nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)

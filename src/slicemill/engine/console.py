@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.table import Table
 
-from slicemill.connectors.sinks.show import show_counts, show_rows, show_timestamp
-from slicemill.engine.live import RowRates, problems, queries_table, watch
+from slicemill.columns.rows import timed_rows
+from slicemill.connectors.sinks.json_lines import result_line
+from slicemill.connectors.sinks.show import results_table, show_counts, show_timestamp
+from slicemill.engine.live import RowRates, queries_table, watch
 from slicemill.engine.mill import Mill
-from slicemill.engine.streams import SourceFailed
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
+from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
+from slicemill.esl.types.catalog import SourceSpec
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+QUERY_FAILED, INTERRUPTED, TERMINATED = 3, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +51,96 @@ class RunOptions:
     metrics: Path | None = None
 
 
-def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> None:
-    """Run a script for a time, or until interrupted; then print results and figures.
+class Terminated(SystemExit):
+    """Somebody told the process to end."""
+
+
+class ResultLines:
+    """Prints results as JSON lines as they are committed, from those after an epoch of the home on."""
+
+    def __init__(self, mill: Mill, after: int, out: TextIO) -> None:
+        self._mill = mill
+        self._after = after
+        self._cursors: dict[str, int] = {}
+        self._out = out
+
+    def print_new(self) -> None:
+        """All that was committed since the last call."""
+        for name, query in self._mill.queries.items():
+            for epoch in query.log.epochs(after=self._cursors.get(name, self._after)):
+                for timed in timed_rows(query.log.read(epoch), query.schema):
+                    self._out.write(result_line(name, query.schema, timed))
+                self._cursors[name] = epoch.number
+        self._out.flush()
+
+
+def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
+    """Run a script for a time, or until interrupted; then print results and figures. Returns the exit status.
 
     Without a home the streams are ended, so that windows still open report too. With one they go on next
     time. While `spark` starts, code is compiled.
     """
     console = Console(stderr=True)
     threading.Thread(target=_warm_up, args=(source,), daemon=True).start()
-    with _opened(options, spark, console) as mill:
+    with _ends_when_told(), _opened(options, spark, console) as mill:
+        lines = ResultLines(mill, mill.home.epoch, sys.stdout) if options.as_json else None
         with console.status("planning"):
             mill.execute(source)
         if options.policy is not None:  # it goes before what the script sets
             mill.policy = options.policy
         mill.start()
-        with contextlib.suppress(KeyboardInterrupt):
-            watch(mill, options.seconds, console)
-        unread: SourceFailed | None = None
-        with console.status("finishing what has arrived"):
-            if options.home is None:
-                try:
-                    mill.drain()
-                except SourceFailed as problem:  # what does not read it is shown all the same
-                    unread = problem
-            else:
-                mill.stop()
-                mill.dispatcher.run_all()
-        results = [(query.name, query.schema, query.rows()) for query in mill.queries.values()]
-        show_rows(results, options.rows, options.as_json)
-        if not options.as_json:
-            _summary(mill)
+        status = 0
+        try:
+            watch(mill, options.seconds, console, None if lines is None else lines.print_new)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except Terminated:
+            status = TERMINATED
+        problem = _finish(mill, options, console)
+        if lines is not None:
+            lines.print_new()
+            _summary(mill, console)
+        else:
+            _show_results(mill, options.rows)
+            _summary(mill, Console())
         if options.metrics is not None:
             content = json.dumps(mill.metrics().plain(), indent=2) + "\n"
             options.metrics.write_text(content, encoding="utf-8")
-        if unread is not None:
-            raise unread
+        if problem is not None:
+            raise problem
+        return QUERY_FAILED if any(query.error for query in mill.queries.values()) else status
+
+
+@contextlib.contextmanager
+def _ends_when_told() -> Iterator[None]:
+    """A SIGTERM ends a run as ctrl-c does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise Terminated(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError | None:
+    """Work off what has arrived. Where that fails, results so far are worth showing all the same."""
+    with console.status("finishing what has arrived; ctrl-c ends at once"):
+        try:
+            if options.home is None:
+                mill.drain()
+            else:
+                mill.stop()
+                mill.dispatcher.run_all()
+        except SlicemillError as problem:
+            return problem
+    return None
 
 
 def _warm_up(source: SourceText) -> None:
@@ -98,12 +162,25 @@ def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) 
         )
 
 
-def _summary(mill: Mill) -> None:
-    for name, stream in mill.streams.items():
-        show_counts(name, stream.counts.rows, stream.counts.bad, stream.counts.late)
+def _show_results(mill: Mill, count: int) -> None:
+    """The last rows of each query."""
     console = Console()
-    for problem in problems(mill):
-        console.print(problem, style="red", highlight=False)
+    for query in mill.queries.values():
+        console.print(results_table(query.name, query.schema, query.newest(count), query.log.rows))
+        console.print()
+
+
+def _summary(mill: Mill, console: Console) -> None:
+    for name, stream in mill.streams.items():
+        counts = stream.counts
+        if stream.error is not None:
+            console.print(f"{name} could not be read: {stream.error}", style="red", highlight=False)
+        if counts.read == 0 and stream.stream.source == SourceSpec():
+            console.print(f"{name} has no SOURCE: only a program can feed it", highlight=False)
+        elif counts.read or stream.error is None:
+            show_counts(console, name, counts.read, counts.unneeded, counts.late, counts.bad)
+    if mill.dispatcher.problem is not None:
+        console.print(mill.dispatcher.problem, style="red", highlight=False)
     console.print()
     console.print(queries_table(mill, RowRates(), 0.0))
 

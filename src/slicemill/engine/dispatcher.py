@@ -6,7 +6,8 @@
 
 There is no barrier: a worker that answers gets its next message while others are at work. A message holds
 reads of sources first, then runs of units in the order of the policy, as many as fit into a quantum of
-estimated cost. A unit that is not picked falls behind in its logs; nothing is lost.
+estimated cost. A run takes no more of what waits than a quantum either, while other units wait: a policy can
+choose again soon. A unit that is not picked falls behind in its logs; nothing is lost.
 
 Pacing: what arrives while a round is under way goes into the next one, and reads of a trickle wait until they
 are worth what follows from them: a quarter of a core is spent while little comes, unless service levels ask
@@ -36,7 +37,6 @@ from slicemill.engine.work import (
     Reply,
     RunDone,
     RunUnit,
-    Watermark,
     failed_item,
 )
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -50,7 +50,7 @@ from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
 from slicemill.time import US
 
-AfterRun = Callable[[RunningUnit, list[RunDone]], None]
+AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
 
 # Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
 # over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
@@ -78,7 +78,7 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Callable[[str], Watermark],
+        watermark: Callable[[str], int],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,
@@ -190,7 +190,7 @@ class Dispatcher:
         try:
             self.catch_up(unit)
             while unit.unwritten and not _stopped(unit):
-                self._give_runs([unit], math.inf, checkpoint=True)
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
                 self._finish_asked()
         finally:
             self._visitor = None
@@ -199,7 +199,7 @@ class Dispatcher:
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is."""
         while unit.pending() and not _stopped(unit):
-            self._give_runs([unit], math.inf)
+            self._give_runs({unit: 1.0}, math.inf)
             self._finish_asked()
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
@@ -371,10 +371,11 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
+        now = self._clock()  # all of it can be read since the commit, whoever is told first
         with stage("deliver"):
             for unit, done in finished:
-                self.running.ran(unit, self._clock())
-                self._after_run(unit, done)
+                self.running.ran(unit, now)
+                self._after_run(unit, done, now)
         with self.changed:
             self.changed.notify_all()
 
@@ -468,14 +469,18 @@ class Dispatcher:
 
     # -- work ------------------------------------------------------------------------------------------
 
-    def _ranked(self) -> list[RunningUnit]:
-        """The units that could run now, by the policy."""
+    def _ranked(self) -> dict[RunningUnit, float]:
+        """The units that could run now, by the policy, and what share of its rows a run of each takes."""
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
-        positions, batches = self.running.ready(self._watermark, now)
+        quantum_s = self.quantum_s if self._assignments.resident else math.inf
+        positions, batches = self.running.ready(self._watermark, now, quantum_s)
         if not len(positions):
-            return []
-        ranked = [self.running.units[positions[i]] for i in self.chooser.choose(batches, _UNITS_PER_ROUND)]
+            return {}
+        within = self.running.within_components(self.chooser.components, positions)
+        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
+        shares = batches.rows / batches.pending
+        ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
         return ranked
 
@@ -497,13 +502,18 @@ class Dispatcher:
         first = self._assignments.begin_reading(stream, worker)
         return stream.item(self._clock(), first=first, flush=flush)
 
-    def _give_runs(self, units: Iterable[RunningUnit], quantum_s: float, *, checkpoint: bool = False) -> bool:
-        """Ask idle workers to run these units, in this order, until each has its quantum."""
+    def _give_runs(
+        self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
+    ) -> bool:
+        """Ask idle workers to run these units, in this order, until each has its quantum.
+
+        By unit, the share of what waits that a run takes.
+        """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
-        for unit in units:
+        for unit, share in units.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
@@ -513,8 +523,10 @@ class Dispatcher:
                 continue  # one that may have ended a worker goes alone
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            unit.begin({log: self._watermark(log) for log in unit.plan.unit.inputs}, now, backlog)
+            watermarks = {log: self._watermark(log) for log in unit.plan.unit.inputs}
+            unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
+            self.running.began(unit)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 # What was shed is not in the log: a replay would not shed it again.

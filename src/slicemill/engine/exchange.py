@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from slicemill.columns.cells import Cells, cells_of
 from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
-from slicemill.metrics.due import Moments, arrivals_of
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_or_null
 from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
@@ -97,11 +96,6 @@ class SpreadRows:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
         parts = [piece.part(cell) for piece in self._pieces]
         return merge_sorted(parts) if parts else self._schema.empty_table()
-
-    @cached_property
-    def arrivals(self) -> Moments:
-        """When the rows of all cells arrived."""
-        return arrivals_of(piece.table for piece in self._pieces)
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
         """The order that was stored with the rows, if it was."""

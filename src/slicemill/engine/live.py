@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
@@ -32,27 +34,49 @@ class RowRates:
         return self._rates.get(name, 0.0)
 
 
-def watch(mill: Mill, seconds: float | None, console: Console) -> None:
+def watch(
+    mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
+) -> None:
     """Show the mill until the time is over, the user interrupts, or something stops by itself.
 
-    Where nobody looks at a terminal, what goes wrong is told once.
+    The time counts from when every source has been asked for rows: processes may take as long to start as
+    somebody wants to run. `print_new` is called whenever there may be new results. Where nobody looks at a
+    terminal, or results are printed on it, what goes wrong is told once.
     """
     began = time.monotonic()
-    rates = RowRates()
-    told: list[str] = []
+    asked_s: float | None = None
+    rates, told = RowRates(), list[str]()
+    pictured = console.is_terminal and not (print_new is not None and sys.stdout.isatty())
+    next_look_s = began
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        while seconds is None or time.monotonic() - began < seconds:
-            mill.check()
-            if console.is_terminal:
-                live.update(picture(mill, rates, time.monotonic() - began), refresh=True)
-            else:
+        while True:
+            now = time.monotonic()
+            if asked_s is None and (mill.dispatcher.problem or all(s.asked for s in mill.streams.values())):
+                asked_s = now
+            if print_new is not None:
+                print_new()
+            if seconds is not None and asked_s is not None and now - asked_s >= seconds:
+                return
+            if now >= next_look_s:
+                mill.check()
                 found = problems(mill)
-                for problem in found:
-                    if problem not in told:
-                        console.print(problem, highlight=False, soft_wrap=True)
-                told = found
-            with mill.dispatcher.changed:
-                mill.dispatcher.changed.wait(1 / _RENEWALS_PER_SECOND)
+                if pictured:
+                    live.update(
+                        picture(mill, rates, None if asked_s is None else now - asked_s), refresh=True
+                    )
+                else:
+                    for problem in found:
+                        if problem not in told:
+                            console.print(problem, highlight=False, soft_wrap=True)
+                    told = found
+                next_look_s = now + 1 / _RENEWALS_PER_SECOND
+            ends_s = math.inf if seconds is None or asked_s is None else asked_s + seconds
+            patience_s = max(0.0, min(next_look_s, ends_s) - time.monotonic())
+            if print_new is None:
+                time.sleep(patience_s)
+            else:
+                with mill.dispatcher.changed:
+                    mill.dispatcher.changed.wait(patience_s)
 
 
 def problems(mill: Mill) -> list[str]:
@@ -65,22 +89,25 @@ def problems(mill: Mill) -> list[str]:
     return [*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *sources]
 
 
-def picture(mill: Mill, rates: RowRates, elapsed_s: float) -> RenderableType:
-    """The tables of a mill, below its problems."""
-    title = Text(f"{elapsed_s:5.0f} s   policy {mill.policy}   ctrl-c ends", style="dim")
+def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
+    """The tables of a mill, below its problems; without a time, its sources have yet to be asked."""
+    when = "workers start" if elapsed_s is None else f"{elapsed_s:5.0f} s"
+    title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(problem, style="red") for problem in problems(mill)]
-    return Group(title, *lines, _streams(mill, rates, elapsed_s), queries_table(mill, rates, elapsed_s))
+    now = elapsed_s or 0.0
+    return Group(title, *lines, _streams(mill, rates, now), queries_table(mill, rates, now))
 
 
 def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stream")
-    for column in ("rows", "rows/s", "late", "unreadable"):
+    for column in ("read", "rows/s", "not needed", "late", "unreadable"):
         table.add_column(column, justify="right")
     for name, stream in mill.streams.items():
         counts = stream.counts
-        rate = rates.of(f"stream {name}", counts.rows, now)
-        table.add_row(name, f"{counts.rows:,}", f"{rate:,.0f}", f"{counts.late:,}", f"{counts.bad:,}")
+        rate = f"{rates.of(f'stream {name}', counts.read, now):,.0f}"
+        others = [f"{count:,}" for count in (counts.unneeded, counts.late, counts.bad)]
+        table.add_row(name, f"{counts.read:,}", rate, *others)
     return table
 
 

@@ -39,7 +39,7 @@ from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside, warm_up
-from slicemill.engine.work import RunDone, Watermark
+from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
@@ -192,7 +192,7 @@ class Mill:
             self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
-                self.policy = statement.value
+                self.dispatcher.chooser.set_policy(statement.value, statement.component)
         return statements
 
     def query(self, esl: str) -> Query:
@@ -236,7 +236,11 @@ class Mill:
 
     @policy.setter
     def policy(self, name: str) -> None:
-        self.dispatcher.chooser.policy = policy_named(name)
+        self.dispatcher.chooser.set_policy(name)
+
+    def set_policy(self, name: str, component: str) -> None:
+        """Pick among the units of one component, named by a stream or query in it, by a policy of its own."""
+        self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
@@ -510,22 +514,21 @@ class Mill:
                 self.sinks.forget(name)
                 self.home.commit(Change(dropped_logs=[name]))
 
-    def watermark(self, log: str) -> Watermark:
+    def watermark(self, log: str) -> int:
         """The watermark of a log: a stream's, or by the unit that writes it."""
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
-            return writer.watermark(log), now, False
+            return writer.watermark_now(log, self.watermark)
         # A late or error stream: only its rows move it, until its owner has ended.
-        if self.streams[self.catalog.declared_stream(log).name].watermark(now)[0] == END:
-            return END, now, False
+        if self.streams[self.catalog.declared_stream(log).name].watermark(now) == END:
+            return END
         newest = self.home.logs[log].max_ts
-        return (BEGINNING if newest is None else newest), now, False
+        return BEGINNING if newest is None else newest
 
-    def _after_run(self, unit: RunningUnit, results: list[RunDone]) -> None:
-        now = self._clock()
+    def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
         for _, log in unit.plan.unit.outputs:
             query = self.queries.get(log)
             if query is None:

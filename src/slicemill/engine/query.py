@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from slicemill.engine.state_view import StoredSlice
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.rows import Timed
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, to_arrow, with_system_columns
-from slicemill.storage.log import Log
+from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
+from slicemill.storage.log import Epoch, Log
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,15 +48,27 @@ class Query:
         self._metrics = metrics
 
     def to_arrow(self) -> pa.Table:
-        """All results that are kept, in timestamp order, with their timestamp as `_ts` in front."""
-        if self._kept is not None:
-            return self._kept
-        parts = [self.log.read(epoch) for epoch in self.log.epochs()]
+        """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front."""
+        return self._read(self.log.epochs()) if self._kept is None else self._kept
+
+    def newest(self, count: int) -> list[Timed]:
+        """The last results, as `rows`; no more is read than has them."""
+        table = self._kept
+        if table is None:
+            epochs = 1
+            while epochs < len(self.log) and self.log.rows_after(self.log.newest(epochs) - 1) < count:
+                epochs *= 2
+            table = self._read(self.log.epochs(after=self.log.newest(epochs if count else 0) - 1))
+        return timed_rows(table.slice(max(0, table.num_rows - count)), self.schema)
+
+    def _read(self, epochs: Sequence[Epoch]) -> pa.Table:
+        parts = [self.log.read(epoch) for epoch in epochs]
         parts = [part for part in parts if part.num_rows]
         empty = with_system_columns(to_arrow(self.schema)).empty_table()
-        return (pa.concat_tables(parts) if parts else empty).drop_columns([SEQ, ARRIVAL])
+        return as_results(pa.concat_tables(parts) if parts else empty)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The same as a data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -65,7 +77,7 @@ class Query:
         return timed_rows(self.to_arrow(), self.schema)
 
     def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
-        """Have every new set of results handed to a function, as an Arrow table, in order.
+        """Have every new set of results handed to a function, as `to_arrow` has them, in order.
 
         A function that raises is not called again; the query goes on.
         """
@@ -107,7 +119,7 @@ class Query:
         """Called by the mill after a commit that added rows to the log."""
         if self._subscribers:
             (epoch,) = self.log.epochs(after=self.log.head - 1)
-            table = self.log.read(epoch).drop_columns([SEQ, ARRIVAL])
+            table = as_results(self.log.read(epoch))
             self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
 
     def detach(self) -> None:

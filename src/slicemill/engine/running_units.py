@@ -8,21 +8,26 @@ only the unit that has run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Watermark
-from slicemill.esl.types.catalog import QueryDefinition
+from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
+from slicemill.metrics.due import TimeMoments, moments_of_log
 from slicemill.metrics.figures import IdealTime
-from slicemill.metrics.waiting import Positions, WaitingRows
-from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.ideal_times import Written, ideal_time
+from slicemill.metrics.waiting import WaitingRows
+from slicemill.operators.registry import kind_of
+from slicemill.scheduling.arrays import Floats, Positions
+from slicemill.scheduling.batches import Batches, rows_within
+from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
+from slicemill.scheduling.policies.policy_registry import Policy
+from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
 from slicemill.storage.log import Log
-from slicemill.time import END
+from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
@@ -39,22 +44,6 @@ class Goal:
     def of(query: QueryDefinition) -> Goal:
         slo = query.options.slo
         return Goal(query.options.weight, np.inf if slo is None else slo.bound_s)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultPath:
-    """The cost and yield from a unit's input to results, its own and those of downstream units (P2).
-
-    All queries of a unit get their results in the same run, so they count together, with the shared work
-    once: Sum, of the ways to rank a shared operator (P26). Max and PDT would leave some for later.
-    """
-
-    value: float  # results per row, each as much as it matters
-    results: float  # results per row
-    queries: int
-    overhead_s: float
-    per_row_s: float
-    within_s: float
 
 
 class RunningUnits:
@@ -80,23 +69,36 @@ class RunningUnits:
                 read.setdefault(log, []).append(position)
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
+        self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
         self._written = {log: written for unit in units for log, written in _written(unit)}
+        self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._windowed = {log for unit in units for log in _released_by_time(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
+        self._worth = np.zeros(count)
+        self._worth_of_row = {log: np.ones(count) for log in read}
+        self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
         self._due = np.full(count, END)
         self._holds = np.zeros(count, np.bool_)
-        self._alive = np.ones(count, np.bool_)
+        self._free = np.ones(count, np.bool_)
+        self._compiling = [position for position, unit in enumerate(units) if not unit.compiled]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
-        self._figures = np.zeros((6, count))
+        self._ends_us = np.full(count, np.inf)  # the deadlines of windows
+        self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
         self.waiting = WaitingRows(count, now_us)
+        self._trees = [self._tree(unit) for unit in units]
         for position, unit in enumerate(units):
-            self._renew(position, unit)
+            self._renew(position, unit, now_us)
+        self._feeding = self._pairs_with_windows()
+        self._component_of = _components(units)
+        self._components = np.array([self._component_of[unit.plan.unit.outputs[0][1]] for unit in units])
         if before is not None:
             self._take_over(before)
 
@@ -105,13 +107,34 @@ class RunningUnits:
             here: before.position[name] for name, here in self.position.items() if name in before.position
         }
         for here, there in known.items():
-            for name in ("_ready_since_us", "_last_run_us"):
+            for name in ("_ready_since_us", "_last_run_us", "_ends_us"):
                 getattr(self, name)[here] = getattr(before, name)[there]
         self.waiting.take_over(before.waiting, known)
 
     def unit(self, unit_id: str) -> RunningUnit | None:
         position = self.position.get(unit_id)
         return None if position is None else self.units[position]
+
+    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
+        """When the streams that a unit's results come from got where, after where the unit is."""
+        if not unit.plan.unit.stateful:
+            return ()  # time releases nothing
+        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        return tuple(
+            streams[log].moments(after) if log in streams else moments_of_log(self._logs[log])
+            for log in self._origins_of(unit)
+        )
+
+    def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
+        """The logs that no unit writes from which a unit's results come, by way of others or directly."""
+        known = self._origins.get(unit.id)
+        if known is None:
+            found = [
+                self._origins_of(self.writers[log]) if log in self.writers else (log,)
+                for log in unit.plan.unit.inputs
+            ]
+            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+        return known
 
     # -- what has changed ------------------------------------------------------------------------------
 
@@ -125,7 +148,9 @@ class RunningUnits:
             epochs = self._logs[log].epochs(after=head)
             readers = self._readers[log]
             self._epochs[readers] += len(epochs)
-            self.rows[readers] += sum(epoch.rows for epoch in epochs)
+            rows = sum(epoch.rows for epoch in epochs)
+            self.rows[readers] += rows
+            self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
                 # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
@@ -135,6 +160,12 @@ class RunningUnits:
             self._heads[log] = epochs[-1].number
         self.waiting.now(self.rows)
 
+    def began(self, unit: RunningUnit) -> None:
+        """A unit runs: until it has done so it cannot run again."""
+        position = self.position.get(unit.id)
+        if position is not None:
+            self._free[position] = False
+
     def ran(self, unit: RunningUnit, now_us: int) -> None:
         """A unit has run: work out anew what is known of it."""
         position = self.position.get(unit.id)
@@ -143,82 +174,122 @@ class RunningUnits:
         self.refresh(now_us)
         self._last_run_us[position] = now_us
         self._ready_since_us[position] = END
-        self._renew(position, unit)
+        self._renew(position, unit, now_us)
 
-    def _renew(self, position: int, unit: RunningUnit) -> None:
+    def _renew(self, position: int, unit: RunningUnit, now_us: int) -> None:
+        if self._joins[position]:
+            for log in unit.plan.unit.inputs:
+                self._worth_of_row[log][position] = unit.statistics.worth(log)
+        self._kept[position] = unit.kept_share
         self._count_pending(position, unit)
         due = unit.due
         self._holds[position] = due is not None
         self._due[position] = END if due is None else due
-        self._alive[position] = any(log not in unit.failed for _, log in unit.plan.unit.outputs)
+        self._free[position] = unit.run is None and any(
+            log not in unit.failed for _, log in unit.plan.unit.outputs
+        )
         watermarks = unit.input_watermarks()
+        self._ends_us[position] = np.inf
+        if due is not None and watermarks:
+            # When time gets there, if it goes on as the clock does.
+            self._ends_us[position] = (
+                now_us + max(due - min(watermarks.values()), 0) + self._late_us[position]
+            )
         for log in unit.plan.unit.inputs:
             self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
         self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
-        path = self.path(unit)
-        weight = path.value / path.results if path.results else 1.0
-        self._figures[:, position] = (
-            path.results,
-            path.overhead_s,
-            path.per_row_s,
-            weight,
-            max(path.queries, 1),
-            path.within_s,
-        )
+        self._trees[position] = self._tree(unit)
+        self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
         """Of what this table has seen of the logs: what comes later is added when it is seen."""
         epochs = [
-            epoch
+            (log, epoch)
             for log in unit.plan.unit.inputs
             for epoch in unit.new_epochs(log)
             if epoch.number <= self._heads[log]
         ]
         self._epochs[position] = len(epochs)
-        self.rows[position] = sum(epoch.rows for epoch in epochs)
-        self._oldest_us[position] = min((epoch.arrival_us for epoch in epochs), default=END)
+        self.rows[position] = sum(epoch.rows for _, epoch in epochs)
+        self._worth[position] = sum(self._worth_of_row[log][position] * epoch.rows for log, epoch in epochs)
+        self._oldest_us[position] = min((epoch.arrival_us for _, epoch in epochs), default=END)
 
     # -- what follows ----------------------------------------------------------------------------------
 
-    def ready(self, watermark: Callable[[str], Watermark], now_us: int) -> tuple[Positions, Batches]:
-        """The units that could run now, by position, and what waits for them."""
+    def ready(
+        self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
+    ) -> tuple[Positions, Batches]:
+        """The units that could run now, by position, and what waits for them.
+
+        A run takes no more than fits into a quantum, unless nobody else waits.
+        """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
-        results, overhead, per_row, weight, queries, within = self._figures[:, positions]
-        rows = np.maximum(self.rows[positions], 1).astype(np.float64)
+        # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
+        kept = self._kept[positions]
+        pending = np.maximum(kept * self.rows[positions], 1.0)
+        overhead, per_row, _ = self._own[:, positions]
+        shared_s = quantum_s if len(positions) > 1 else np.inf
+        rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
         return positions, Batches(
+            positions,
+            self.figures,
             rows=rows,
-            pending=rows,
+            worth=np.maximum(kept * self._worth[positions], 1.0) * (rows / pending),
+            pending=pending,
             wait=wait,
-            selectivity=results,
-            overhead=overhead,
-            per_row=per_row,
-            ideal_time=overhead + per_row,
-            weight=weight,
-            outputs=queries,
-            slack=within - wait,
+            slack=self._slack(positions, wait, now_us),
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
 
+    def within_components(
+        self, policies: Mapping[str, Policy], positions: Positions
+    ) -> list[tuple[Policy, Positions]]:
+        """Components that have a policy of their own, each with those of some units that are in it."""
+        chosen = {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
+        if not chosen:
+            return []
+        components = self._components[positions]
+        return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
+
+    def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
+        """The time until the next deadline: of the oldest row, or of a window that ends (P24).
+
+        Who feeds a window has its deadline. Of windows whose end is not known yet, those go first whose rows
+        have waited longest.
+        """
+        slack = self.figures.within[positions] - wait
+        if np.isinf(self._late_us).all():
+            return slack
+        ends_us = self._ends_us.copy()
+        feeding, windows = self._feeding
+        np.minimum.at(ends_us, feeding, self._ends_us[windows])
+        ends_s = (ends_us[positions] - now_us) / _US
+        unknown = self._late_us[positions] / _US - wait
+        return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
+
     def backlog(self, cores: int) -> Backlog:
-        """What it takes to do all that waits now."""
+        """What it takes to do all that waits now, by the costs that policies go by: for the shedder (P38)."""
         overhead, per_row, weight = self._own
         rows_s = per_row * self.rows
         certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], Watermark]) -> npt.NDArray[np.bool_]:
+    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Something is new, time has come far enough to release what is held back, or an input has ended.
 
         Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
         an input has to reach each unit once, also one that holds nothing back: others read its logs.
         """
         can = self._epochs > 0
-        idle = [unit.run is None and unit.compiled for unit in self.units]
-        free = self._alive & np.array(idle, np.bool_)
+        free = self._free
+        if self._compiling:
+            self._compiling = [place for place in self._compiling if not self.units[place].compiled]
+            free = free.copy()
+            free[self._compiling] = False
         if can.all():
             return can & free
         watermarks = np.full(len(self.units), END)
@@ -226,35 +297,77 @@ class RunningUnits:
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
-            ts, _, _ = watermark(log)
+            ts = watermark(log)
             watermarks[readers] = np.minimum(watermarks[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]
         return (can | (self._holds & (watermarks >= self._due)) | ended) & free
 
-    def path(self, unit: RunningUnit) -> ResultPath:
-        """The unit's own figures and those of all that comes of its results, as they are known now."""
-        cost = unit.statistics.cost
-        value = results = 0.0
-        queries, overhead, per_row, within = 0, cost.overhead, cost.per_row, np.inf
-        for log, share in self._shares(unit):
-            goal = self._goals.get(log)
-            if goal is not None:
-                value, results, queries = value + share * goal.weight, results + share, queries + 1
-                within = min(within, goal.within_s)
-            for reader in self._readers.get(log, ()):
-                behind = self.path(self.units[reader])
-                value += share * behind.value
-                results += share * behind.results
-                queries += behind.queries
-                overhead += behind.overhead_s
-                per_row += share * behind.per_row_s
-                within = min(within, behind.within_s)
-        return ResultPath(value, results, queries, overhead, per_row, within)
+    def work_tree(self, position: int) -> WorkTree:
+        """A unit and all that comes of its results, as it is known now."""
+        unit = self.units[position]
+        readers = [
+            (unit.statistics.selectivity(log), self.work_tree(int(reader)))
+            for _, log in unit.plan.unit.outputs
+            for reader in self._readers.get(log, ())
+        ]
+        return replace(self._trees[position], readers=tuple(readers))
 
-    def _shares(self, unit: RunningUnit) -> Iterator[tuple[str, float]]:
+    def _tree(self, unit: RunningUnit) -> WorkTree:
+        """The unit alone, without those that read its logs."""
+        cost = unit.statistics.cost
+        return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
+
+    def _served(self, unit: RunningUnit) -> Iterator[Served]:
+        """The queries that get results in the runs of a unit, by how long these take alone."""
+        alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
-            yield log, unit.statistics.selectivity(log)
+            if log in self._goals and log not in unit.failed:
+                alike.setdefault(self._written[log].made_of, []).append(log)
+        for logs in alike.values():
+            shares = [unit.statistics.selectivity(log) for log in logs]
+            goals = [self._goals[log] for log in logs]
+            yield Served(
+                results=sum(shares),
+                value=sum(share * goal.weight for share, goal in zip(shares, goals, strict=True)),
+                best=max(shares),
+                queries=len(logs),
+                ideal_s=self.ideal_time(logs[0]).whole_s,
+                within_s=min(
+                    (
+                        goal.within_s
+                        for log, goal in zip(logs, goals, strict=True)
+                        if log not in self._windowed
+                    ),
+                    default=np.inf,
+                ),
+            )
+
+    def _allowed_us(self, unit: RunningUnit) -> float:
+        """How long after a window's end its result may come: at once, unless a service level says more."""
+        levels = [
+            goal.within_s if np.isfinite(goal.within_s) else 0.0
+            for _, log in unit.plan.unit.outputs
+            if log in self._windowed and (goal := self._goals.get(log)) is not None
+        ]
+        return min(levels, default=np.inf) * _US
+
+    def _pairs_with_windows(self) -> tuple[Positions, Positions]:
+        """Units whose rows go into windows of another unit, and that unit."""
+        pairs = {
+            (position, behind)
+            for position in range(len(self.units))
+            for behind in self._behind(position)
+            if np.isfinite(self._late_us[behind])
+        }
+        feeding, windows = np.array(sorted(pairs), np.intp).reshape(-1, 2).T
+        return feeding, windows
+
+    def _behind(self, position: int) -> Iterator[int]:
+        for _, log in self.units[position].plan.unit.outputs:
+            for reader in self._readers.get(log, ()):
+                yield int(reader)
+                yield from self._behind(int(reader))
 
     def ideal_time(self, log: str) -> IdealTime:
         """How long a row of this log would take from the arrival of what it is made of, alone."""
@@ -270,4 +383,37 @@ def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
     graph = unit.plan.graph
     inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
     for root, log in unit.plan.unit.outputs:
-        yield log, Written(graph, root, inputs, unit.statistics)
+        yield log, Written(made_of(root, graph, inputs), unit.statistics)
+
+
+def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
+    """The connected parts of the graph (M1): a number for each log; logs of one unit are in one part."""
+    found: dict[str, int] = {}
+    for number, unit in enumerate(units):
+        logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
+        met = {found[log] for log in logs if log in found}
+        part = min(met, default=number)
+        found |= dict.fromkeys(logs, part)
+        if len(met) > 1:
+            found = {log: part if known in met else known for log, known in found.items()}
+    return found
+
+
+def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
+    """Do its rows make results together with rows of other inputs?"""
+    made = [written[log].made_of for _, log in unit.plan.unit.outputs]
+    return any(not isinstance(parts, str) and parts.joined for parts in made)
+
+
+def _released_by_time(unit: RunningUnit) -> Iterator[str]:
+    """The logs of a unit whose rows come when a window ends, and not with a row."""
+    graph, nodes = unit.plan.graph, unit.plan.unit.nodes
+    waiting = {
+        node_id
+        for node_id in nodes
+        if len(graph[node_id].inputs) == 1
+        and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
+    }
+    for root, log in unit.plan.unit.outputs:
+        if waiting and not waiting.isdisjoint(graph.ancestors(root)):
+            yield log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slicemill.engine.java import ensure_java_home
+from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,6 +56,15 @@ _MEMORY = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
 }
 
+_MASTERS = (
+    r"local(\[(\d+|\*)\s*(,\s*\d+\s*)?\])?",
+    r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]",
+    r"spark://[^,\s]+:\d+(,[^,\s]+:\d+)*",
+    r"yarn",
+    r"k8s://\S+",
+)
+_REACHED_S = 5.0
+
 # How our rendered SQL is meant: strings as they are, integers beside decimals as typed columns.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
@@ -78,7 +89,31 @@ def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
     """A session on a cluster; without a master, on this machine."""
     if master is None:
         return local_session(name=name)
+    check_master(master)
     return _started(master, name, {})
+
+
+def check_master(master: str) -> None:
+    """Raise if a master cannot be one: Spark itself would take long to say so, and many lines."""
+    if not any(re.fullmatch(form, master) for form in _MASTERS):
+        raise SlicemillError(
+            f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
+        )
+    if master.startswith("spark://"):
+        hosts = master.removeprefix("spark://").split(",")
+        problems = [problem for host in hosts if (problem := _why_silent(host)) is not None]
+        if len(problems) == len(hosts):
+            raise SlicemillError(f"no Spark master answers at {'; '.join(problems)}")
+
+
+def _why_silent(address: str) -> str | None:
+    """Why nobody can be reached at host:port; None if somebody can."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED_S).close()
+    except OSError as problem:
+        return f"{address}: {problem.strerror or problem}"
+    return None
 
 
 def begin_session(master: str | None = None) -> Future[SparkSession]:
@@ -155,8 +190,12 @@ def _cores(context: SparkContext) -> int:
 
 def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
     ensure_java_home()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
+
+    from slicemill.engine.cause import cause
 
     for logger in _TOLD_TWICE:
         PySparkLogger.getLogger(logger).disabled = True
@@ -178,4 +217,7 @@ def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
     }
     for key, value in {**everywhere, **settings}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException) as problem:
+        raise SlicemillError(f"Spark does not start with master {master}: {cause(problem)}") from None

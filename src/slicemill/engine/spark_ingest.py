@@ -182,7 +182,7 @@ class SparkIngest:
     def _begin(self, reading: _Reading, now: int) -> None:
         """Start a stream's query. A mistake in its declaration is raised the first time."""
         try:
-            reading.query = self._started(reading.stream)
+            reading.query = reading.stream.through_spark = self._started(reading.stream)
         except Exception as problem:  # as many kinds as there are sources
             if isinstance(problem, SlicemillError) and not reading.failing:
                 raise

@@ -14,18 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from slicemill.engine.work import ReadDone, ReadStream, Watermark
+from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows, StreamPlan
-from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, partitions_of, watermark
+from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, time_of_watermark, watermark
+from slicemill.metrics.due import TimeLine, TimeMoments
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
@@ -35,6 +36,9 @@ from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import BEGINNING, END, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # The log of rows that wait to be put in order (SLACK, partitions that are behind).
 HELD = "_held"
@@ -50,9 +54,14 @@ _DOUBLINGS = 8
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Rows since the mill was made: admitted, too late, unreadable."""
+    """Rows since the mill was made: all that were read, and what became of them.
 
-    rows: int = 0
+    Those of which nothing became are held back to be put in order.
+    """
+
+    read: int = 0
+    rows: int = 0  # in the stream's log, for queries
+    unneeded: int = 0  # not stored, since no query would look at them
     late: int = 0
     bad: int = 0
 
@@ -107,10 +116,12 @@ class RunningStream:
         self.failures = 0  # in a row
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._asked = False
+        self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
         self._announced = BEGINNING
-        self._advanced_us = 0
-        self._by_clock = False
+        skew_us = stream.skew_us
+        self._line = TimeLine(None if skew_us is None else max(skew_us, stream.slack_us))
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
         # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
@@ -161,6 +172,13 @@ class RunningStream:
     def _offset(self, partition: str) -> int:
         return int(self.fields.get("offsets", {}).get(partition, -1))
 
+    @property
+    def asked(self) -> bool:
+        """Has its source been asked for rows, whether it had some or failed?"""
+        if self.through_spark is not None:
+            return self.through_spark.lastProgress is not None or not self.through_spark.isActive
+        return self._asked or self.handed
+
     def wants_read(self, now: int) -> bool:
         if self.reading_us is not None or self.ended:
             return False
@@ -199,15 +217,22 @@ class RunningStream:
         assert self.reading_us is not None
         self.reading_us = None
         self.source_works()
+        self._asked = True
+        for ts, at_us in done.moments:
+            self._line.arrived(ts, at_us)
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
         self.fields = {name: value for name, value in said.items() if value is not None}
+        if WATERMARK in self.fields:
+            self._passed(self.fields[WATERMARK])
         if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
+        self.counts.read += done.rows_read + _rows(done, "errors")
         self.counts.rows += _rows(done, "rows")
+        self.counts.unneeded += done.rows_unneeded
         self.counts.late += _rows(done, "late")
         self.counts.bad += _rows(done, "errors")
         self._free_held(change)
@@ -251,6 +276,7 @@ class RunningStream:
     def source_failed(self, error: str, now: int) -> None:
         """Its source has failed, whoever reads it."""
         self.error = error
+        self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
 
@@ -264,21 +290,32 @@ class RunningStream:
         """A watermark that a unit was given before a restart still holds."""
         self._announced = max(self._announced, ts)
 
-    def watermark(self, now: int) -> Watermark:
+    def moments(self, after: int) -> TimeMoments:
+        """When its time got to timestamps after one."""
+        return self._line.after(after)
+
+    def watermark(self, now: int) -> int:
         """The stream's watermark; it never goes back (M25)."""
         if self.ended and self.reading_us is None and not self._inbox:
-            found, by_data = END, False
+            found = END
         else:
             # A reader that gives notice has nothing as long as it says nothing; a notice may be on its way.
             quiet = self.next_read_us is None and self.reading_us is None and not self.handed
             seen = now - _NOTICE_US if quiet else None
             found = watermark(self.stream, self.fields, now, self.reading_us, seen)
-            by_data = bool(self.fields.get(WATERMARK, BEGINNING) >= found)
         if found > self._announced:
-            arrivals = [part.arrival_us for part in partitions_of(self.fields).values()]
-            moment = max((a for a in arrivals if a is not None), default=now) if by_data else now
-            self._announced, self._advanced_us, self._by_clock = found, moment, not by_data
-        return self._announced, self._advanced_us, self._by_clock
+            self._announced = found
+            if found == END:
+                self._line.arrived(END, now)
+            else:
+                self._passed(found)
+        return self._announced
+
+    def _passed(self, ts: int) -> None:
+        """The clock may have brought time here, if data have not."""
+        moment = time_of_watermark(self.stream, self.fields, ts)
+        if moment is not None:
+            self._line.passed(ts, moment)
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -46,7 +46,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
-from slicemill.metrics.due import Arrivals, arrivals_of, dated
+from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
@@ -56,7 +56,7 @@ from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.state_size import state_bytes
-from slicemill.time import END, wall_clock_us
+from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -132,7 +132,7 @@ class Worker:
         written, arrivals = {}, {}
         for log, made in outcome.tables.items():
             if made.num_rows:
-                table = self._dated(made, tables, item.inputs, program)
+                table = dated(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
                 arrivals[log] = _arrivals(table)
         files = self._written_state(item.state_folder, program) if item.checkpoint else None
@@ -203,26 +203,6 @@ class Worker:
             self._spreads[key] = SpreadRows(exchange, span.columns, stored)
         return self._spreads[key]
 
-    def _dated(
-        self,
-        made: pa.Table,
-        tables: Mapping[str, pa.Table],
-        spans: Mapping[str, LogSpan],
-        program: UnitProgram,
-    ) -> pa.Table:
-        """Results with the moments at which they were due: those that time has released have no arrival.
-
-        Also tuples of other cells move time.
-        """
-        last = max(spans.values(), key=lambda span: span.advanced_us)
-        by_clock = last.watermark if last.by_clock and last.watermark < END else None
-        exchanges = program.plan.exchanges
-        arrivals = (
-            self._spread(span, exchanges[log]).arrivals if log in exchanges else arrivals_of([tables[log]])
-            for log, span in spans.items()
-        )
-        return dated(made, arrivals, last.advanced_us, by_clock)
-
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
         cell = self.cells[item.mill, item.unit, item.cell]
         files = self._written_state(item.state_folder, cell.program)
@@ -264,6 +244,8 @@ class Worker:
             found.ended,
             item.handed is not None,
             found.rows,
+            tuple(moment for part in found.admitted for moment in part.moments),
+            found.unneeded,
             time.process_time() - began,
             _stages(("read: source and intake", "read: write"), clock),
         )

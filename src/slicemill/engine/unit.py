@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ from slicemill.engine.work import (
     Restore,
     RunDone,
     RunUnit,
-    Watermark,
 )
+from slicemill.metrics.due import TimeMoments
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
@@ -74,7 +74,12 @@ class UnitRun:
     @property
     def rows(self) -> int:
         """What it takes of what waited."""
-        return round(sum(epoch.rows for new in self.epochs.values() for epoch in new) * self.shares)
+        return sum(self.rows_by_input().values())
+
+    def rows_by_input(self) -> dict[str, int]:
+        return {
+            log: round(sum(epoch.rows for epoch in new) * self.shares) for log, new in self.epochs.items()
+        }
 
     @property
     def answered(self) -> int:
@@ -104,6 +109,7 @@ class RunningUnit:
         self.compiled = True  # else it waits, while others run
         self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
         self.run: UnitRun | None = None
+        self.kept_share = 1.0  # of the rows of the last run, what was not shed
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -144,6 +150,20 @@ class RunningUnit:
         """The watermark of an output, by the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
+    def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
+        """The watermark of an output: time jumps over a unit that waits for nothing and holds nothing (M23).
+
+        All that a run would give then is the least watermark of its inputs, which `given` returns. Where they
+        have ended it still has to run: it may have last words.
+        """
+        inputs, own = self.plan.unit.inputs, self.watermark(log)
+        if self.run is not None or self.due is not None:
+            return own
+        if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
+            return own
+        least = min(map(given, inputs))
+        return least if own < least < END else own
+
     @property
     def due(self) -> int | None:
         return self.fields.get("due")
@@ -173,12 +193,22 @@ class RunningUnit:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def begin(self, watermarks: Mapping[str, Watermark], now: int, backlog: Backlog) -> UnitRun:
-        """Start a run over what waits now."""
+    def begin(
+        self,
+        watermarks: Mapping[str, int],
+        moments: tuple[TimeMoments, ...],
+        now: int,
+        backlog: Backlog,
+        share: float = 1.0,
+    ) -> UnitRun:
+        """Start a run over what waits now, or over that share of it, oldest first.
+
+        `moments` are of the streams that its results come from.
+        """
         epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
-        marks = {log: watermark for log, (watermark, _, _) in watermarks.items()}
+        marks = dict(watermarks)
         for log, waiting in epochs.items():
-            taken = _within(waiting, _ROWS_PER_RUN)
+            taken = _within(waiting, min(share * sum(epoch.rows for epoch in waiting), _ROWS_PER_RUN))
             left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
             # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
@@ -190,12 +220,10 @@ class RunningUnit:
             epochs[log] = taken
         dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
+        self.kept_share = shares
         self._runs += 1
-        self._spans = {
-            log: self._span(log, epochs[log], (marks[log], *watermarks[log][1:]))
-            for log in self.plan.unit.inputs
-        }
-        self._dropping = dropping
+        self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
+        self._dropping, self._moments, self._begun_us = dropping, moments, now
         self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
@@ -215,6 +243,8 @@ class RunningUnit:
             self._spans,
             outputs,
             self.state_folder,
+            self._moments,
+            self._begun_us,
             self._field("latest"),
             self._dropping,
             self._restore(cell) if restore else None,
@@ -235,18 +265,16 @@ class RunningUnit:
             log: self._span(
                 log,
                 self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
-                (input_watermarks.get(log, BEGINNING), 0, False),
+                input_watermarks.get(log, BEGINNING),
             )
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         return Restore(tuple(files[cell]) if files else (), replay if input_watermarks else {}, newcomers)
 
-    def _span(self, log: str, epochs: Sequence[Epoch], watermark: Watermark) -> LogSpan:
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
-        ts, advanced_us, by_clock = watermark
-        needed = self._needed[log]
-        return LogSpan(opened.folder, opened.columns, tuple(epochs), ts, needed, advanced_us, by_clock)
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, self._needed[log])
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -262,7 +290,7 @@ class RunningUnit:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
         outputs = [log for _, log in self.plan.unit.outputs]
-        self.statistics.add(run.rows, outputs, run.done)
+        self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
         output_watermarks: dict[str, int] = {}
         for node_id, log in self.plan.unit.outputs:
@@ -386,7 +414,7 @@ class RunningUnit:
         return {log: read[log] if log in declared else frozenset() for log in self.plan.unit.inputs}
 
 
-def _within(epochs: Sequence[Epoch], most_rows: int) -> list[Epoch]:
+def _within(epochs: Sequence[Epoch], most_rows: float) -> list[Epoch]:
     """The first epochs whose rows are no more than that; one at least."""
     taken: list[Epoch] = []
     rows = 0

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from slicemill.ingest.stream import HandedRows
-from slicemill.metrics.due import Arrivals
+from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.shedding.load import Dropping
@@ -23,25 +23,16 @@ from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
 
-# A log's watermark, the moment at which it got there, and whether the clock moves it.
-Watermark: TypeAlias = tuple[int, int, bool]
-
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the log's watermark behind them.
-
-    `advanced_us` is when the watermark got there, by the clock or by data: a result that only time releases
-    was due then.
-    """
+    """Epochs of a log that a run reads, and the log's watermark behind them."""
 
     folder: Path
     columns: pa.Schema
     epochs: tuple[Epoch, ...]
     watermark: int
     needed: frozenset[str]
-    advanced_us: int = 0
-    by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +57,10 @@ class OutputLog:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`."""
+    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`.
+
+    `moments` say when the streams that its results come from got where, `now_us` is the mill's time.
+    """
 
     mill: str
     unit: str
@@ -77,6 +71,8 @@ class RunUnit:
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
+    moments: tuple[TimeMoments, ...]
+    now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
     restore: Restore | None = None
@@ -175,6 +171,8 @@ class ReadDone:
     ended: bool
     handed: bool  # what was handed over is done
     rows_read: int
+    moments: tuple[tuple[int, int], ...]  # timestamps that the stream's time got to, and when
+    rows_unneeded: int  # of them, what no query wants, which is not stored
     cpu_s: float
     seconds: Mapping[str, float]
 

@@ -37,7 +37,8 @@ def describe(statement: Statement) -> tuple[str, str]:
     if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
     if isinstance(statement, Setting):
-        return "set", statement.value
+        whom = f" for {statement.component}" if statement.component is not None else ""
+        return "set", f"{statement.value}{whom}"
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
         return kind, f"{_columns(statement.schema)}{_options(statement)}"

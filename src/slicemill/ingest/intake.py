@@ -46,6 +46,7 @@ from slicemill.ingest.watermarks import (
     watermark_by_data,
     watermark_by_silence,
 )
+from slicemill.metrics.due import moments_of
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.time import BEGINNING
 
@@ -82,6 +83,7 @@ class Admitted:
     held: pa.Table  # for the held log: newly held back
     errors: pa.Table  # for the error stream's log
     progress: dict[str, Any]  # fields to set, plain JSON; None removes one
+    moments: list[tuple[int, int]]  # timestamps that the stream's time got to, and when
 
 
 class Intake:
@@ -157,11 +159,13 @@ class Intake:
         )
         self._partitions[partition] = now
         late, held = self._nothing, self._nothing
+        moments: list[tuple[int, int]] = []
         if self._external:
             self._watermark = max(self._watermark, watermark)
             times = passed.times if passed is not None else self._times(rows)
             is_late = self._find_late(times, was.max_ts)
             self._partitions[partition] = _moved(now, times, arrivals, is_late)
+            moments = moments_of(times[~is_late], arrivals[~is_late])
             fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
             admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
         elif count:
@@ -173,14 +177,14 @@ class Intake:
         bad = self._bad(errors, seen_us, side)
         if bad.num_rows or late.num_rows:
             self._side_stamp = side
-        return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False))
+        return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
     def flush(self) -> Admitted:
         """The stream has ended: admit what is held back."""
         self._watermark = max(self._watermark, self._held.greatest)
         rows = in_order(self._held.release(self._watermark), self._nothing)
         rows = self._numbered(rows)
-        return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True))
+        return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True), [])
 
     def _times(self, rows: pa.Table | None) -> Integers:
         if rows is None or not rows.num_rows:

@@ -76,6 +76,7 @@ class StreamRead:
     admitted: list[Admitted]
     offsets: dict[str, Any]
     rows: int = 0
+    unneeded: int = 0  # of them, those that no query wants, which are not stored
     more: bool = False
     again_us: int | None = None
     ended: bool = False
@@ -162,6 +163,7 @@ class OpenStream:
         if rows is not None and rows.num_rows:
             found.rows += rows.num_rows
             rows, passed = self._needed(rows)
+            found.unneeded += len(passed.wanted) - rows.num_rows
         found.admitted.append(
             self._intake.admit(
                 partition,

@@ -17,6 +17,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+# A result that was due before so many stretches of time without a missing one counts from the last of them.
+_STRETCHES_KEPT = 1_000
+
 
 class IdealTime(NamedTuple):
     """Seconds: T, and what the last row takes by the longest way, when those that it meets are there."""
@@ -67,20 +70,39 @@ class Summary:
 
 @dataclass(slots=True)
 class StaleTime:
-    """For how long an output stream lacked a result that had arrived (P30): results come in FIFO order."""
+    """For how long an output stream lacked a result that had arrived (P30).
+
+    Results may leave in another order than they arrived in: those of a union do, whose streams lag behind
+    each other. So it is known when nothing was missing.
+    """
 
     stale: float = 0.0
     covered_until: float = -math.inf
+    _fresh: list[tuple[float, float]] = field(default_factory=list)  # before that, the latest last
 
-    def add(self, arrival: float, departure: float) -> tuple[float, float]:
-        """Of the time that a result was missing, the stretch in which no other was, so far."""
-        begin, end = max(arrival, self.covered_until), max(departure, self.covered_until)
-        begin = min(begin, end)
-        self.stale += end - begin
-        self.covered_until = end
-        return begin, end
+    def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
+        """Of the time that a result was missing, the stretches in which no other was, so far."""
+        found: list[tuple[float, float]] = []
+        behind: list[tuple[float, float]] = []
+        while self._fresh and self._fresh[-1][1] > arrival:
+            begin, end = self._fresh.pop()
+            if end > departure:
+                behind.append((max(begin, departure), end))
+            if begin < arrival:
+                self._fresh.append((begin, arrival))
+            if max(begin, arrival) < min(end, departure):
+                found.append((max(begin, arrival), min(end, departure)))
+        self._fresh += reversed(behind)
+        if departure > self.covered_until:
+            if self.covered_until < arrival:
+                self._fresh.append((self.covered_until, arrival))
+                del self._fresh[:-_STRETCHES_KEPT]
+            found.append((max(arrival, self.covered_until), departure))
+            self.covered_until = departure
+        self.stale += sum(end - begin for begin, end in found)
+        return found
 
-    def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> tuple[float, float]:
+    def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> list[tuple[float, float]]:
         """Results that leave together are stale together, from the arrival of the oldest."""
         return self.add(float(np.min(arrivals)), departure)
 

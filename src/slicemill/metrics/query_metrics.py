@@ -68,10 +68,10 @@ class QueryMetrics:
         came = np.minimum(came / 1_000_000, now_s)
         warm = came > warm_s
         self.warm_up.add(now_s - came[~warm], times[~warm].astype(int))
-        begin, end = self.stale.add_batch(np.maximum(came, self.since_s), now_s)
         oldest = int(now_s // record.bucket) - BUCKETS_KEPT
         record.forget(oldest)
-        record.missing(self.query, max(begin, oldest * record.bucket), end)
+        for begin, end in self.stale.add_batch(np.maximum(came, self.since_s), now_s):
+            record.missing(self.query, max(begin, oldest * record.bucket), end)
         came, times = came[warm], times[warm]
         if not len(came):
             return

@@ -107,6 +107,8 @@ def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
 
 
 def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
+    if expr.name == "sum" and _cancels(expr.argument):
+        return into.reference(Core(expr.name, expr.argument))
     if expr.name == "sum":
         parts = [_term(monomial, factor) for monomial, factor in _terms(expr.argument)]
         blocked = [part for part in parts if isinstance(part, str)]
@@ -131,6 +133,15 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
     argument = canonical(expr.argument)
     scalars = tuple(sorted(symbols_of(argument) - _PLACES - {"n"}))
     return into.reference(Core(expr.name, argument, expr.options, blocked=reason, scalars=scalars))
+
+
+def _cancels(argument: Expr) -> bool:
+    """Whether a value of the element alone is safer in one piece: (x - y)^2 multiplied out cancels (C24)."""
+    if symbols_of(argument):
+        return False
+    terms = polynomial(argument).terms
+    degree = max((sum(power for _, power in monomial) for monomial, _ in terms), default=0)
+    return degree > 1 and len({factor > 0 for _, factor in terms}) > 1
 
 
 def _why_not_uniform(used: frozenset[str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from slicemill.model.centring import centred, core_number
 from slicemill.model.collect import collect
 from slicemill.model.core import Core
 from slicemill.model.model import Model
@@ -25,6 +26,7 @@ from slicemill.model.terms import (
     WindowAggregation,
     shown,
     transformed,
+    walk,
 )
 
 _NOT_EVERYWHERE = frozenset({"/", "%", "log", "sqrt", "exp"})
@@ -41,18 +43,23 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FilteredCore:
-    """A core of the tuples that pass some conditions."""
+    """A core of the tuples that pass some conditions; if `centred`, of their distances from pivots."""
 
     core: Core
     conditions: frozenset[Condition]
+    centred: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.core} about a pivot" if self.centred else str(self.core)
 
 
 @dataclass(slots=True)
 class JointModels:
     """What is kept for several models.
 
-    `places[m][k]` is where core k of model m is kept; `results` and `lets` are formulas in which `c0`, `c1`
-    and so on are the values of what is kept. Names in `lets` say what they stand for.
+    `places[m]` are where the cores of model m are kept; `results` and `lets` are formulas in which `c0`, `c1`
+    and so on are the values of what is kept, and `u0` that of the sum 0 with distances from a pivot. Names in
+    `lets` say what they stand for.
     """
 
     models: tuple[Model, ...]
@@ -95,25 +102,33 @@ class _Placing:
 
     def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
         self._into, self._model, self._conditions = into, model, conditions
-        self._lets = dict(model.lets)
-        self._places: dict[int, int] = {}
+        self._lets = {name: centred(value, model.cores) for name, value in model.lets}
+        self._result = centred(model.result, model.cores)
+        self._places: dict[tuple[int, bool], int] = {}
 
     def place(self) -> None:
-        self._into.places.append([self._core(number) for number in range(len(self._model.cores))])
-        self._into.results.append(self._named(self._model.result))
+        asked = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
+        wanted = [
+            (number, near)
+            for number in range(len(self._model.cores))
+            for near in (False, True)
+            if near == (Symbol(f"d{number}") in asked) or (not near and Symbol(f"c{number}") in asked)
+        ]
+        self._into.places.append([self._core(number, near) for number, near in wanted])
+        self._into.results.append(self._named(self._result))
 
-    def _core(self, number: int) -> int:
-        if number not in self._places:
+    def _core(self, number: int, near: bool) -> int:
+        if (number, near) not in self._places:
             core = self._model.cores[number]
             if core.scalars:
                 names = {name: self._let(name) for name in core.scalars}
                 transform = transformed(core.transform, lambda e: _symbol(e, names))
                 core = replace(core, transform=transform, scalars=tuple(names.values()))
-            kept, all_kept = FilteredCore(core, self._conditions), self._into.kept
+            kept, all_kept = FilteredCore(core, self._conditions, near), self._into.kept
             if kept not in all_kept:
                 all_kept.append(kept)
-            self._places[number] = all_kept.index(kept)
-        return self._places[number]
+            self._places[number, near] = all_kept.index(kept)
+        return self._places[number, near]
 
     def _let(self, name: str) -> str:
         """A value of the window goes by what it is, since other models may use the name for another."""
@@ -124,9 +139,10 @@ class _Placing:
         return text
 
     def _in_full(self, part: Expr) -> Expr | None:
-        if not isinstance(part, Symbol) or part.name in self._into.lets:
+        number = core_number(part)
+        if number is None:
             return None
-        core = self._into.kept[int(part.name.removeprefix("c"))].core
+        core = self._into.kept[number].core
         return DIMENSION if core.counts else WindowAggregation(core.aggregate, core.argument, core.options)
 
     def _named(self, expr: Expr) -> Expr:
@@ -135,8 +151,11 @@ class _Placing:
                 return None
             if part.name in self._lets:
                 return Symbol(self._let(part.name))
-            digits = part.name.removeprefix("c")
-            return Symbol(f"c{self._core(int(digits))}") if digits.isdigit() else None
+            number = core_number(part)
+            if number is None:
+                return None
+            kind = part.name[0]
+            return Symbol(f"{'u' if kind == 'u' else 'c'}{self._core(number, kind == 'd')}")
 
         return transformed(expr, change)
 

@@ -5,9 +5,10 @@ So `variance(x)` and `mean(x)` in one model share Σx and n.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from slicemill.argument_range import ArgumentRange
 from slicemill.model.terms import (
     CONDITIONS,
     DIMENSION,
@@ -15,7 +16,6 @@ from slicemill.model.terms import (
     ZERO,
     Apply,
     Expr,
-    ModelError,
     Number,
     WindowAggregation,
     number,
@@ -27,8 +27,11 @@ N = DIMENSION
 
 @dataclass(frozen=True, slots=True)
 class Macro:
+    """`ranges` are those of its constants, by their places among the arguments."""
+
     takes: tuple[int, ...]
     expand: Callable[[Args], Expr]
+    ranges: Mapping[int, ArgumentRange] = field(default_factory=dict)
 
 
 def _times(left: Expr, right: Expr) -> Expr:
@@ -75,8 +78,7 @@ def _count(args: Args) -> Expr:
 def _norm(args: Args) -> Expr:
     """L_p, of absolute values."""
     x, p = args
-    if not isinstance(p, Number) or p.value <= 0:
-        raise ModelError("the second argument of norm is a number above 0: norm(x, 2)")
+    assert isinstance(p, Number), "the parser has looked"
     even = p.value.denominator == 1 and p.value.numerator % 2 == 0
     of = Apply("^", (x if even else Apply("abs", (x,)), p))
     return Apply("^", (_sum(of), _over(ONE, p))) if p.value != 2 else _root(_sum(of))
@@ -87,9 +89,10 @@ def _slope(args: Args) -> Expr:
 
 
 def _intercept(args: Args) -> Expr:
+    """By way of the means, since only they move when x or y does (see `centring`)."""
     x, y = args
-    above = _minus(_times(_sum(Apply("^", (x, number(2)))), _sum(y)), _times(_sum(x), _sum(_times(x, y))))
-    return _over(above, _spread(x))
+    moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))
+    return Apply("+", (moved, _over(_sum(y), N)))
 
 
 def _determination(args: Args) -> Expr:
@@ -110,6 +113,12 @@ def _variance_of_all(args: Args) -> Expr:
     return _over(_spread(args[0]), Apply("^", (N, number(2))))
 
 
+_ORDER = ArgumentRange(
+    "a number above 0 and up to 1000",
+    lambda p: 0 < p <= 1000,
+    lambda p: "the greatest of all is max(abs(x))" if p > 0 else "norm(x, 2) is the usual one",
+)
+
 MACROS: dict[str, Macro] = {
     "count": Macro((1,), _count),
     "mean": Macro((1,), lambda args: _over(_sum(args[0]), N)),
@@ -124,5 +133,5 @@ MACROS: dict[str, Macro] = {
     "slope": Macro((2,), _slope),
     "intercept": Macro((2,), _intercept),
     "r2": Macro((2,), _determination),
-    "norm": Macro((2,), _norm),
+    "norm": Macro((2,), _norm, {1: _ORDER}),
 }

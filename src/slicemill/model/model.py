@@ -63,13 +63,17 @@ class Model:
     @property
     def finalisation(self) -> str:
         """The result as a formula of the cores."""
+        return self.in_cores(self.result)
+
+    def in_cores(self, value: Expr) -> str:
+        """An expression over values of cores as a formula of the cores themselves."""
         named: dict[str, Expr] = {
             f"c{k}": Symbol("n")
             if core.counts
             else WindowAggregation(core.aggregate, core.argument, core.options)
             for k, core in enumerate(self.cores)
         }
-        return shown(transformed(self.result, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
+        return shown(transformed(value, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
 
     @property
     def is_condition(self) -> bool:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from slicemill.argument_range import ArgumentRange
+
 
 def _same(value: Any) -> Any:
     return value
@@ -108,12 +110,15 @@ ACCUMULATORS: dict[str, Accumulation] = {
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A: `find` gives the element looked for, or None. `memory` says what an incremental form keeps."""
+    """A: `find` gives the element looked for, or None. `memory` says what an incremental form keeps.
+
+    `options` are the ranges of its constants, behind the argument.
+    """
 
     find: Callable[..., Any]
     memory: str
     structure: str
-    options: int = 0
+    options: tuple[ArgumentRange, ...] = ()
     # An increasing function may be applied after the search in place of before it (R7).
     ordered: bool = False
 
@@ -160,6 +165,18 @@ def _position_of_greatest(values: Sequence[Any]) -> Any:
 
 DEQUE, QUEUE, RANKED = "deque", "queue", "two heaps"
 
+# Machine code counts with 64 bits: elements times the parts of a share.
+_SHARE = ArgumentRange(
+    "a number between 0 and 1, of at most 9 digits",
+    lambda share: 0 <= share <= 1 and share.denominator <= 10**9,
+    lambda share: f"the nearest is {float(max(Fraction(0), min(Fraction(1), round(share, 9)))):.9g}",
+)
+_RANK = ArgumentRange(
+    "a whole number from 1 on",
+    lambda rank: 1 <= rank < 2**31 and rank.denominator == 1,
+    lambda _rank: "1 is the greatest, 2 the one after it",
+)
+
 SEARCHES: dict[str, Search] = {
     "max": Search(_greatest, "a deque of candidates, at most n", DEQUE, ordered=True),
     "min": Search(_least, "a deque of candidates, at most n", DEQUE, ordered=True),
@@ -167,6 +184,6 @@ SEARCHES: dict[str, Search] = {
     "first": Search(_first, "a queue of the elements, n", QUEUE),
     "last": Search(_last, "a queue of the elements, n", QUEUE),
     "median": Search(median, "two heaps of the elements, n", RANKED),
-    "quantile": Search(quantile, "two heaps of the elements, n", RANKED, options=1),
-    "topk": Search(nth_greatest, "two heaps of the elements, n", RANKED, options=1),
+    "quantile": Search(quantile, "two heaps of the elements, n", RANKED, options=(_SHARE,)),
+    "topk": Search(nth_greatest, "two heaps of the elements, n", RANKED, options=(_RANK,)),
 }

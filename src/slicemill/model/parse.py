@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
+from slicemill.argument_range import ArgumentRange
 from slicemill.model.macros import MACROS
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.scalars import FUNCTIONS
@@ -85,10 +86,11 @@ class _Parser:
         self._place += token.kind != "end"
         return token
 
-    def _fail(self, message: str, token: _Token) -> NoReturn:
+    def _fail(self, message: str, token: _Token, hint: str = "") -> NoReturn:
         found = f"before {token.text!r}" if token.kind != "end" else "at the end"
         told = f"{message} {found}, column {token.at + 1} of the model: {self._text}"
-        raise ModelError(told, what=message.rstrip(","), at=token.at)
+        told += f" ({hint})" if hint else ""
+        raise ModelError(told, what=message.rstrip(","), at=token.at, hint=hint)
 
     def _expect(self, text: str) -> None:
         token = self._take()
@@ -149,11 +151,13 @@ class _Parser:
     def _call(self, name: _Token) -> Expr:
         self._expect("(")
         arguments: list[Expr] = []
+        begins: list[_Token] = []
         while self._next.text != ")":
             if arguments:
                 if self._next.text != ",":
                     self._fail("expected ',' or ')'", self._next)
                 self._take()
+            begins.append(self._next)
             arguments.append(self.expression(0))
         self._expect(")")
         function = name.text.lower()
@@ -161,13 +165,15 @@ class _Parser:
             return DIMENSION
         if function in MACROS:
             self._check_count(name, len(arguments), MACROS[function].takes)
+            for place, range_ in MACROS[function].ranges.items():
+                self._constant(arguments[place], name, range_, begins[place])
             return MACROS[function].expand(arguments)
         if function in ACCUMULATORS or function in SEARCHES:
-            options = SEARCHES[function].options if function in SEARCHES else 0
-            self._check_count(name, len(arguments), (1 + options,))
-            return WindowAggregation(
-                function, arguments[0], tuple(self._constant(a, name) for a in arguments[1:])
-            )
+            ranges = SEARCHES[function].options if function in SEARCHES else ()
+            self._check_count(name, len(arguments), (1 + len(ranges),))
+            given = zip(arguments[1:], ranges, begins[1:], strict=True)
+            options = tuple(self._constant(value, name, range_, at) for value, range_, at in given)
+            return WindowAggregation(function, arguments[0], options)
         if function in FUNCTIONS:
             self._check_count(name, len(arguments), FUNCTIONS[function].takes)
             return Apply(function, tuple(arguments))
@@ -180,10 +186,15 @@ class _Parser:
             wanted = " or ".join(map(str, takes))
             self._fail(f"{name.text} takes {wanted} argument{'s' * (takes != (1,))}, not {count},", name)
 
-    def _constant(self, expr: Expr, name: _Token) -> Fraction:
-        if not isinstance(expr, Number):
-            self._fail(f"all but the first argument of {name.text} are numbers,", name)
-        return expr.value
+    def _constant(self, expr: Expr, name: _Token, range_: ArgumentRange, at: _Token) -> Fraction:
+        negated = isinstance(expr, Apply) and expr.function == "neg"
+        number = expr.arguments[0] if isinstance(expr, Apply) and negated else expr
+        if not isinstance(number, Number):
+            self._fail(f"all but the first argument of {name.text} are numbers,", at)
+        value = -number.value if negated else number.value
+        if not range_.takes(value):
+            self._fail(f"{name.text} wants {range_.words} here,", at, range_.hint(value))
+        return value
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -19,13 +19,16 @@ from slicemill.errors import SlicemillError
 class ModelError(SlicemillError):
     """A model that cannot be: the message says what is wrong and what to write instead.
 
-    Where the place in the text is known, it is `at`, and `what` is the message without it.
+    Where the place in the text is known, it is `at`, and `what` is the message without it and without `hint`.
     """
 
-    def __init__(self, message: str, *, what: str | None = None, at: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, what: str | None = None, at: int | None = None, hint: str = ""
+    ) -> None:
         super().__init__(message)
         self.what = message if what is None else what
         self.at = at
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)

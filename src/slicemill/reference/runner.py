@@ -39,10 +39,10 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamCount:
-    """What came in on a stream: good rows, unreadable ones, and those too late for their order."""
+    """What came in on a stream: all rows, and of them unreadable ones, and those too late for their order."""
 
     name: str
-    rows: int
+    read: int
     bad: int
     late: int
 
@@ -117,7 +117,10 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
         else:
             shed = _shed(specs, graph, query.name)
             queries.append(QueryResult(query.name, query.schema, engine.results(query.name), shed))
-    counts = [StreamCount(f.stream.name, f.rows, len(f.bad), engine.late_rows(f.stream.name)) for f in feeds]
+    counts = [
+        StreamCount(f.stream.name, f.rows + len(f.bad), len(f.bad), engine.late_rows(f.stream.name))
+        for f in feeds
+    ]
     return RunResult(queries, counts, engine.steps)
 
 

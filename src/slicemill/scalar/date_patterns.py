@@ -57,7 +57,7 @@ def formatted(us: int, pattern: str) -> str:
         rest // SECOND_US % 60,
         rest % SECOND_US,
     )
-    return "".join(part(moment) for part in _writers(pattern))
+    return "".join(part(moment) for part in writers(pattern))
 
 
 def _tokens(pattern: str) -> list[tuple[str, str]]:
@@ -84,7 +84,8 @@ def _unsupported(field: str, pattern: str) -> ExpressionError:
 
 
 @lru_cache(maxsize=256)
-def _writers(pattern: str) -> list[Callable[[Moment], str]]:
+def writers(pattern: str) -> list[Callable[[Moment], str]]:
+    """What a pattern writes of a time, part by part."""
     return [_writer(letter, text, pattern) for letter, text in _tokens(pattern)]
 
 
@@ -133,7 +134,7 @@ _SHORT_MONTHS = [month[:3].lower() for month in _MONTHS]
 
 def parsed(text: str, pattern: str) -> int:
     """The timestamp a text stands for; what the pattern leaves out is that of 1970-01-01 00:00:00."""
-    match = _reader(pattern).fullmatch(text)
+    match = reader(pattern).fullmatch(text)
     if match is None:
         raise ExpressionError(f"'{text}' does not have the form {pattern}")
     fields = match.groupdict()
@@ -161,7 +162,8 @@ def _half_day_hour(hour: int, half: str | None, text: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _reader(pattern: str) -> re.Pattern[str]:
+def reader(pattern: str) -> re.Pattern[str]:
+    """The texts that a pattern reads as times."""
     parts = []
     for letter, text in _tokens(pattern):
         if not letter:

@@ -10,16 +10,25 @@ is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out;
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
 `first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
 or `remainder`.
+
+Braces hold what an argument may be (`argument_range`), `any` if it may be anything of its type; integers and
+patterns always have them. A constant out of its range is refused when a script is checked. For a value that
+turns out to be, the function does what Spark's does: an error, which stops that query alone, or NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from slicemill.argument_range import ArgumentRange, declared
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.date_patterns import reader, writers
+from slicemill.scalar.regular_expressions import java_pattern, like_pattern
+from slicemill.scalar.values import ExpressionError
 
 _LIBRARY = """
 # arithmetic
@@ -27,15 +36,15 @@ abs(number) -> same
 pmod(number, number) -> remainder
 
 # bits
-bit_count(integer) -> int
-shiftleft(integer, integer) -> same
-shiftright(integer, integer) -> same
+bit_count(integer{any}) -> int
+shiftleft(integer{any}, integer{any}) -> same
+shiftright(integer{any}, integer{any}) -> same
 
 # rounding
 ceil(number) -> whole
 ceiling(number) -> whole
 floor(number) -> whole
-round(number, [places]) -> rounded
+round(number, [places{-400..400}]) -> rounded
 sign(number) -> double
 
 # maths
@@ -79,67 +88,67 @@ nvl2(value, any, any) -> common
 # strings
 ascii(string) -> int
 char_length(string) -> int
-chr(integer) -> string
+chr(integer{any}) -> string
 concat(string, string...) -> string
 concat_ws(string, string...) -> string
 contains(string, string) -> boolean
 endswith(string, string) -> boolean
 initcap(string) -> string
 instr(string, string) -> int
-left(string, integer) -> string
+left(string, integer{any}) -> string
 length(string) -> int
 levenshtein(string, string) -> int
-locate(string, string, [integer]) -> int
+locate(string, string, [integer{any}]) -> int
 lower(string) -> string
-lpad(string, integer, [string]) -> string
+lpad(string, integer{..100000000}, [string]) -> string
 ltrim(string) -> string
-repeat(string, integer) -> string
+repeat(string, integer{..100000000}) -> string
 replace(string, string, [string]) -> string
 reverse(string) -> string
-right(string, integer) -> string
-rpad(string, integer, [string]) -> string
+right(string, integer{any}) -> string
+rpad(string, integer{..100000000}, [string]) -> string
 rtrim(string) -> string
-split_part(string, string, integer) -> string
+split_part(string, string, integer{not 0}) -> string
 startswith(string, string) -> boolean
-substr(string, integer, [integer]) -> string
-substring(string, integer, [integer]) -> string
-substring_index(string, string, integer) -> string
+substr(string, integer{any}, [integer{any}]) -> string
+substring(string, integer{any}, [integer{any}]) -> string
+substring_index(string, string, integer{any}) -> string
 translate(string, string, string) -> string
 trim(string) -> string
 upper(string) -> string
 
 # patterns
-regexp_extract(string, string, [integer]) -> string
-regexp_like(string, string) -> boolean
-regexp_replace(string, string, string) -> string
+regexp_extract(string, string{pattern}, [integer{0..}]) -> string
+regexp_like(string, string{pattern}) -> boolean
+regexp_replace(string, string{pattern}, string) -> string
 
 # times
-add_months(time, integer) -> date
-date_add(time, int) -> date
+add_months(time, integer{any}) -> date
+date_add(time, int{any}) -> date
 date_diff(time, time) -> int
-date_format(time, string) -> string
-date_sub(time, int) -> date
-date_trunc(string, time) -> timestamp
+date_format(time, string{written date}) -> string
+date_sub(time, int{any}) -> date
+date_trunc(string{unit}, time) -> timestamp
 datediff(time, time) -> int
 day(time) -> int
 dayofmonth(time) -> int
 dayofweek(time) -> int
 dayofyear(time) -> int
-from_unixtime(integer, [string]) -> string
+from_unixtime(integer{any}, [string{written date}]) -> string
 hour(time) -> int
 last_day(time) -> date
-make_date(integer, integer, integer) -> date
-make_timestamp(integer, integer, integer, integer, integer, number) -> timestamp
+make_date(integer{any}, integer{mon}, integer{day}) -> date
+make_timestamp(integer{any}, integer{mon}, integer{day}, integer{hh}, integer{min}, number{sec}) -> timestamp
 minute(time) -> int
 month(time) -> int
 quarter(time) -> int
 second(time) -> int
-timestamp_micros(integer) -> timestamp
-timestamp_millis(integer) -> timestamp
+timestamp_micros(integer{any}) -> timestamp
+timestamp_millis(integer{any}) -> timestamp
 timestamp_seconds(number) -> timestamp
-to_date(string, [string]) -> date
-to_timestamp(string, [string]) -> timestamp
-trunc(time, string) -> date
+to_date(string, [string{read date}]) -> date
+to_timestamp(string, [string{read date}]) -> timestamp
+trunc(time, string{long unit}) -> date
 unix_micros(timestamp) -> bigint
 unix_millis(timestamp) -> bigint
 unix_seconds(timestamp) -> bigint
@@ -157,7 +166,7 @@ crc32(string) -> bigint
 hash(plain, plain...) -> int
 md5(string) -> string
 sha1(string) -> string
-sha2(string, integer) -> string
+sha2(string, integer{0|224|256|384|512}) -> string
 xxhash64(plain, plain...) -> bigint
 """
 
@@ -202,6 +211,7 @@ class Signature:
 
     name: str
     parameters: tuple[str, ...]
+    ranges: tuple[ArgumentRange | None, ...]
     optional: int
     repeats: bool
     result: str
@@ -219,6 +229,9 @@ class Signature:
     def parameter(self, index: int) -> str:
         return self.parameters[min(index, len(self.parameters) - 1)]
 
+    def range_of(self, index: int) -> ArgumentRange | None:
+        return self.ranges[min(index, len(self.parameters) - 1)]
+
 
 def _signature(line: str) -> Signature:
     head, result = line.split(" -> ")
@@ -226,8 +239,42 @@ def _signature(line: str) -> Signature:
     words = [word.strip() for word in inside.split(",")]
     optional = sum(word.startswith("[") for word in words)
     repeats = words[-1].endswith("...")
-    return Signature(name, tuple(w.strip("[].") for w in words), optional, repeats, result)
+    bare = [word.removesuffix("...").strip("[]") for word in words]
+    ranges = tuple(declared(word, _NAMED_RANGES) for word in bare)
+    return Signature(name, tuple(w.partition("{")[0] for w in bare), ranges, optional, repeats, result)
 
+
+def _pattern(words: str, compiled: Callable[[str], object]) -> ArgumentRange:
+    """Whatever compiles; where it does not, the reason is the hint."""
+
+    def problem(pattern: Any) -> str:
+        try:
+            compiled(pattern)
+        except ExpressionError as error:
+            return str(error)
+        return ""
+
+    return ArgumentRange(words, lambda pattern: not problem(pattern), problem)
+
+
+_REGULAR = _pattern("a regular expression", java_pattern)
+_LIKE = _pattern("a pattern", lambda pattern: like_pattern(pattern, "\\", False))
+# Of the operators.
+PATTERN_RANGES = {"like": _LIKE, "ilike": _LIKE, "rlike": _REGULAR}
+_LONG_UNITS = "year|yyyy|yy|quarter|month|mm|mon|week"
+_SHORT_UNITS = "day|dd|hour|minute|second|millisecond|microsecond"
+_NAMED_RANGES = {
+    "long unit": declared(f"string{{{_LONG_UNITS}}}"),
+    "unit": declared(f"string{{{_LONG_UNITS}|{_SHORT_UNITS}}}"),
+    "mon": declared("integer{1..12}"),
+    "hh": declared("integer{0..23}"),
+    "min": declared("integer{0..59}"),
+    "sec": declared("number{0..60}"),
+    "day": declared("integer{1..31}"),
+    "pattern": _REGULAR,
+    "written date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", writers),
+    "read date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", reader),
+}
 
 SCALARS: dict[str, Signature] = {
     signature.name: signature

@@ -14,11 +14,16 @@ _LEAST_S = 1e-6
 
 @dataclass(slots=True)
 class Selectivity:
-    """An operator's selectivity, renewed after each `window` input tuples with weight `alpha`."""
+    """An operator's selectivity, renewed after each `window` input tuples with weight `alpha`.
+
+    Where nothing was known before (`is_guess`), it is what has been counted until the first window is full:
+    the results of the first few tuples would count for hundreds.
+    """
 
     value: float
     alpha: float = 0.175
     window: int = 100
+    is_guess: bool = False
     _inputs: int = 0
     _outputs: int = 0
 
@@ -26,11 +31,14 @@ class Selectivity:
         """Count; True if the value has changed, so that priorities must be derived anew."""
         self._inputs += inputs
         self._outputs += outputs
-        if self._inputs < self.window:
-            return False
-        before = self.value
-        self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
-        self._inputs = self._outputs = 0
+        before, is_full = self.value, self._inputs >= self.window
+        if self.is_guess:
+            # One more, for windows that have not ended yet: nothing so far is not nothing ever.
+            self.value = (self._outputs + 1) / (self._inputs + 1)
+        elif is_full:
+            self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
+        if is_full:
+            self.is_guess, self._inputs, self._outputs = False, 0, 0
         return self.value != before
 
 
@@ -88,6 +96,11 @@ class BatchCost:
 
     def of(self, rows: float) -> float:
         return self.overhead + self.per_row * rows
+
+    @property
+    def mean_rows(self) -> float:
+        """How large runs were of late; 1 before there was any."""
+        return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
     def ideal_time(self) -> float:

@@ -4,56 +4,79 @@ A batch of N rows costs B(N) = a + b·N. A tuple is a batch of one row with a = 
 are relatively cheaper, and policies that count the wait bound how long a small one waits.
 
 A decision looks at the batches of all units that are ready, a thousand of them in well under a millisecond:
-so a policy is a function of columns.
+so a policy is a function of columns, and what no policy asks for is not looked up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.scheduling.arrays import Floats
+import numpy as np
+import numpy.typing as npt
+
+from slicemill.scheduling.arrays import Floats, Positions
+from slicemill.scheduling.portions import Aim, UnitFigures
+
+_MOST_OVERHEAD = 0.1
+"""Of the time of a run that leaves rows for later. Cutting work into ever shorter runs would cost more than
+choosing between them can gain."""
+
+
+def rows_within(quantum_s: float, overhead: npt.ArrayLike, per_row: npt.ArrayLike) -> Floats:
+    """How many rows a run may take to end within the quantum, or as soon after it as overhead allows."""
+    overhead = np.asarray(overhead, np.float64)
+    with np.errstate(divide="ignore"):  # rows that cost nothing
+        found: Floats = (np.maximum(quantum_s, overhead / _MOST_OVERHEAD) - overhead) / per_row
+    return np.maximum(found, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The pending input of units that could run, a position for each; times are in seconds.
+    """The pending input of units that could run, an entry for each; times are in seconds."""
 
-    A unit that others read stands for all of the way to the results (P2): its selectivity and its cost are
-    those of the whole path.
-    """
-
+    units: Positions
+    """Where each is in `figures`."""
+    figures: UnitFigures
     rows: Floats
     """N, what a run takes, at least 1: a unit that only time has made ready counts as one row."""
+    worth: Floats
+    """N as results go: of a join's sides, a row of the one that finds more partners counts for more (P23)."""
     pending: Floats
-    """What waits: the same, where a run takes all."""
+    """What waits: more than a run takes, where others wait too and all of it would exceed a quantum."""
     wait: Floats
     """W, of the oldest row; above 0, so that what has just come is still told apart by the rest (A12)."""
-    selectivity: Floats
-    """S: results per row, of all queries of the unit together."""
-    overhead: Floats
-    """a: what a run costs, however few its rows."""
-    per_row: Floats
-    """b."""
-    ideal_time: Floats
-    """T: what a row takes with nothing else there, if it passes all of the way."""
-    weight: Floats
-    """α: how much a result matters, on average over the results of the unit."""
-    outputs: Floats
-    """How many queries get their results from the unit."""
     slack: Floats
-    """Time until the deadline of the oldest row; infinite where no service level sets one."""
+    """Time until the deadline; infinite where there is none."""
     idle: Floats
     """Time since the unit last ran."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def time(self) -> Floats:
-        """B(N)."""
-        return self.overhead + self.per_row * self.rows
+    def only(self, entries: Positions) -> Batches:
+        """Some of them."""
+        columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
+        return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
+
+    def rate(self, aim: Aim) -> Floats:
+        """Value by time of what counts with each unit for this aim."""
+        value, overhead, per_row = self.figures.portions[aim][:, self.units]
+        rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
+        rate /= overhead + per_row * self.rows
+        return rate
+
+    def cost(self) -> tuple[Floats, Floats]:
+        """a and b: of the unit and of all behind it."""
+        _, overhead, per_row = self.figures.portions[Aim.ALL][:, self.units]
+        return overhead, per_row
 
     @property
-    def rate(self) -> Floats:
-        """Results per time, each as much as it matters."""
-        return self.weight * (self.selectivity * self.rows) / self.time
+    def time(self) -> Floats:
+        """B(N), of the unit and of all behind it."""
+        overhead, per_row = self.cost()
+        return overhead + per_row * self.rows
+
+    @property
+    def ideal_time(self) -> Floats:
+        """T: of the queries behind the unit, the least."""
+        return self.figures.ideal_time[self.units]

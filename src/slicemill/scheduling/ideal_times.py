@@ -1,13 +1,13 @@
 """How long a result would take with nothing else there, through all units on its way (P22).
 
 A run over N rows takes a + b·N. A result of a join is made of several rows: T is all the work on them, as
-`scheduling.composites` has it for operators; the last of them to arrive may take a part of it only.
+`slicemill_lab.charts.composites` has it for operators; the last of them to arrive may take a part of it only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from slicemill.metrics.figures import IdealTime
 from slicemill.operators.graph import QueryGraph
@@ -15,13 +15,33 @@ from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
 
 
-class Written(NamedTuple):
-    """How a log is written: by which node, of rows of which other logs, and what is known of that unit."""
+class Together(NamedTuple):
+    """A row of a join is made of a row of each part; a row of a union comes from one of them."""
 
-    graph: QueryGraph
-    root: str
-    inputs: Mapping[str, str]  # node → its log
+    joined: bool
+    parts: tuple[MadeOf, ...]
+
+
+# A log of which a row is read, or several of them.
+MadeOf: TypeAlias = str | Together
+
+
+class Written(NamedTuple):
+    """How a log is written: of rows of which other logs, and what is known of the unit that does so."""
+
+    made_of: MadeOf
     statistics: UnitStatistics
+
+
+def made_of(node_id: str, graph: QueryGraph, inputs: Mapping[str, str]) -> MadeOf:
+    """What a row of a node is made of; `inputs` has the log of each node that is read."""
+    if node_id in inputs:
+        return inputs[node_id]
+    node = graph[node_id]
+    parts = tuple(made_of(given, graph, inputs) for given in node.inputs)
+    if len(parts) == 1:
+        return parts[0]
+    return Together(isinstance(node.operator, (WindowJoin, SharedJoin)), parts)
 
 
 def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
@@ -29,19 +49,15 @@ def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
     if log not in writers:
         return IdealTime(0.0, 0.0)
     written = writers[log]
-    made, run_s = _made_of(written.root, written, writers), written.statistics.cost.overhead
-    return IdealTime(made.whole_s + run_s, made.last_s + run_s)
+    rows, run_s = _rows(written.made_of, written, writers), written.statistics.cost.overhead
+    return IdealTime(rows.whole_s + run_s, rows.last_s + run_s)
 
 
-def _made_of(node_id: str, written: Written, writers: Mapping[str, Written]) -> IdealTime:
-    """What the rows take that a row of this node is made of, but for what the run takes in any case."""
-    if node_id in written.inputs:
-        row, row_s = ideal_time(written.inputs[node_id], writers), written.statistics.cost.per_row
+def _rows(made_of: MadeOf, written: Written, writers: Mapping[str, Written]) -> IdealTime:
+    """What the rows take that something is made of, but for what the run takes in any case."""
+    if isinstance(made_of, str):
+        row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)
-    node = written.graph[node_id]
-    sides = [_made_of(given, written, writers) for given in node.inputs]
-    # A join puts rows of all its inputs together; a row of anything else comes from one of them.
-    together = sum if isinstance(node.operator, (WindowJoin, SharedJoin)) else max
-    return IdealTime(
-        together([side.whole_s for side in sides] or [0.0]), max((side.last_s for side in sides), default=0.0)
-    )
+    parts = [_rows(part, written, writers) for part in made_of.parts] or [IdealTime(0.0, 0.0)]
+    together = sum if made_of.joined else max
+    return IdealTime(together([part.whole_s for part in parts]), max(part.last_s for part in parts))

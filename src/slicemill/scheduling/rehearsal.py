@@ -20,6 +20,7 @@ from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.chooser import Chooser
+from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.scheduling.traffic import Poll
 
 _JUST_COME_S = 1e-6
@@ -128,18 +129,6 @@ class _Queue:
         return taken
 
 
-class _Path(NamedTuple):
-    """From a unit's input to the results that come of it, its own and those of units behind it (P2)."""
-
-    results: float
-    value: float
-    """Results per row, each as much as it matters."""
-    queries: int
-    overhead: float
-    per_row: float
-    within: float
-
-
 def rehearse(costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> Outcome:
     """What would happen if rows arrived like this; it ends when all of them are through."""
     return _Rehearsal(costs, cores, chooser, arrivals).played()
@@ -156,7 +145,10 @@ class _Rehearsal:
         for unit in costs.units:
             for log in unit.inputs:
                 self._readers.setdefault(log, []).append(self._queues[unit.id])
-        self._paths = {unit.id: _path(unit, costs, cores) for unit in costs.units}
+        self._trees = [_tree(unit, costs, cores) for unit in costs.units]
+        self._position = {unit.id: position for position, unit in enumerate(costs.units)}
+        self._figures = UnitFigures(len(costs.units))
+        self._figured = [0] * len(costs.units)
         queries = [output.log for _, output in costs.queries()]
         self._ideal = {log: costs.ideal_s(log, cores) for log in queries}
         loaded_s = arrivals[-1].at if arrivals else 0.0
@@ -192,23 +184,29 @@ class _Rehearsal:
 
     def _batches(self, ready: Sequence[UnitCost], now: float) -> Batches:
         queues = [self._queues[unit.id] for unit in ready]
-        known = np.array([self._paths[unit.id] for unit in ready], np.float64).T
-        results, value, queries, overhead, per_row, within = known
-        wait = np.array([max(now - queue.parts[0].came, _JUST_COME_S) for queue in queues])
+        units = np.array([self._position[unit.id] for unit in ready], np.intp)
+        for position, queue in zip(units.tolist(), queues, strict=True):
+            self._figure(position, queue.rows)
+        # Since they arrived in the system, also where another unit has handed them on.
+        wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
         rows = np.array([float(queue.rows) for queue in queues])
         return Batches(
+            units,
+            self._figures,
             rows=rows,
+            worth=rows,
             pending=rows,
             wait=wait,
-            selectivity=results,
-            overhead=overhead,
-            per_row=per_row,
-            ideal_time=overhead + per_row,
-            weight=np.divide(value, results, out=np.ones(len(ready)), where=results > 0),
-            outputs=np.maximum(queries, 1.0),
-            slack=within - wait,
+            slack=self._figures.within[units] - wait,
             idle=np.array([now - queue.ran for queue in queues]),
         )
+
+    def _figure(self, position: int, rows: int) -> None:
+        """What counts with a unit depends on how much there is to do, roughly."""
+        size = rows.bit_length()
+        if self._figured[position] != size:
+            self._figures.set(position, self._trees[position], float(rows))
+            self._figured[position] = size
 
     def _job(self, units: Sequence[UnitCost], now: float) -> float:
         """Run units over all that waits for them now; what comes meanwhile waits for the next job."""
@@ -263,22 +261,24 @@ def _equal(value: float, count: int) -> Summary:
     return Summary(count, count * value, count * value * value, value)
 
 
-def _path(unit: UnitCost, costs: Costs, cores: int) -> _Path:
-    own = costs.alone(unit, cores)
-    results = value = 0.0
-    queries, overhead, per_row, within = 0, own.overhead, own.per_row, math.inf
-    for output in unit.outputs:
-        if output.is_query:
-            results, value = results + output.per_row, value + output.per_row * output.weight
-            queries += 1
-            within = min(within, math.inf if output.within_s is None else output.within_s)
-        for reader in costs.units:
-            if output.log in reader.inputs:
-                behind = _path(reader, costs, cores)
-                results += output.per_row * behind.results
-                value += output.per_row * behind.value
-                queries += behind.queries
-                overhead += behind.overhead
-                per_row += output.per_row * behind.per_row
-                within = min(within, behind.within)
-    return _Path(results, value, queries, overhead, per_row, within)
+def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
+    alone = costs.alone(unit, cores)
+    served = [
+        Served(
+            output.per_row,
+            output.per_row * output.weight,
+            output.per_row,
+            1,
+            costs.ideal_s(output.log, cores),
+            math.inf if output.within_s is None else output.within_s,
+        )
+        for output in unit.outputs
+        if output.is_query
+    ]
+    readers = [
+        (output.per_row, _tree(reader, costs, cores))
+        for output in unit.outputs
+        for reader in costs.units
+        if output.log in reader.inputs
+    ]
+    return WorkTree(alone.overhead, alone.per_row, tuple(served), tuple(readers))

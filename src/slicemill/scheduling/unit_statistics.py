@@ -39,9 +39,14 @@ class UnitStatistics:
     rows_by_node: dict[str, int] = field(default_factory=dict)
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
+    inputs: dict[str, float] = field(default_factory=dict)
+    """Rows of late by input, of which older ones count less."""
 
-    def add(self, rows_in: int, outputs: Sequence[str], results: Sequence[RunReport]) -> None:
-        """Count a run; `outputs` are the logs that it may have written to."""
+    def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
+        """Count a run over so many rows of each input; `outputs` are the logs that it may have written to."""
+        rows_in = sum(rows.values())
+        for log, number in rows.items():
+            self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
         # A first run compiles and imports: it says nothing of those to come.
         if self.runs:
             self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
@@ -52,33 +57,42 @@ class UnitStatistics:
             self.cpu_s += result.cpu_s
             for log, appended in result.written.items():
                 written[log] = written.get(log, 0) + appended.rows
-            for node, rows in result.rows.items():
-                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + rows
+            for node, made in result.rows.items():
+                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
         self.rows_out += sum(written.values())
-        for log, rows in written.items():
-            self._count(log, rows_in, rows)
+        for log, made in written.items():
+            self._count(log, rows_in, made)
 
     def _count(self, log: str, rows_in: int, rows_out: int) -> None:
-        known = self.selectivities.get(log)
-        if known is not None:
-            known.observe(rows_in, rows_out)
-        elif rows_in:
-            # One more, for windows that have not ended yet: nothing so far is not nothing ever.
-            self.selectivities[log] = Selectivity((rows_out + 1) / (rows_in + 1))
+        if rows_in and log not in self.selectivities:
+            self.selectivities[log] = Selectivity(1.0, is_guess=True)
+        if log in self.selectivities:
+            self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
         """Rows written to a log for each row read; 1 before anything is known."""
         known = self.selectivities.get(log)
         return 1.0 if known is None else known.value
 
+    def worth(self, log: str) -> float:
+        """How much a row of one side of a join counts for results; one of any side counts 1 on average.
+
+        Each side's rows make as many of the pairs as those of any other: the later row of a pair makes it,
+        and that is a row of either. So the fewer rows a side has, the more results each of them brings (P23).
+        """
+        own = self.inputs.get(log, 0.0)
+        return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
+
     def plain(self) -> dict[str, Any]:
         """What is worth keeping over a restart, as JSON holds it."""
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
+            "inputs": dict(self.inputs),
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         if kept:
             self.cost = BatchCost(**kept["cost"])
             self.selectivities = {log: Selectivity(**known) for log, known in kept["selectivities"].items()}
+            self.inputs = dict(kept["inputs"])

@@ -141,6 +141,12 @@ def with_system_columns(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*system, *columns])
 
 
+def as_results(table: pa.Table) -> pa.Table:
+    """A stored table as everybody outside gets it: `_ts` as a timestamp in UTC, then the query's columns."""
+    shown = table.drop_columns([SEQ, ARRIVAL])
+    return shown.set_column(0, pa.field(TS, _INSTANT, nullable=False), shown.column(TS).cast(_INSTANT))
+
+
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
     """The columns of `schema` from a stored table; a missing `_seq` is 0, a missing `_arr` is `arrival_us`.
 

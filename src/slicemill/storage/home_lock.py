@@ -33,9 +33,14 @@ class HomeLock:
         """Take the lock unless this object has it; HomeLocked, with advice, if another process has it."""
         if self._file is not None:
             return
-        self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        # Not truncated by opening: it may name another process that holds the lock.
-        file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
+        try:
+            self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            # Not truncated by opening: it may name another process that holds the lock.
+            file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
+        except OSError as problem:
+            raise HomeError(
+                f"{self._folder} cannot be a home: {problem.strerror}; name a folder that can be written"
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

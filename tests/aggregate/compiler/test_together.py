@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -163,10 +164,10 @@ def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
 
 
 def test_state_has_a_place_for_each_core_and_no_more() -> None:
-    names = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "dot", "r2")
+    names = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "intercept", "r2")
     asked = [Asked(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
     calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
-    sums = [name for name in calls.uda.start().arrays["S"].dtype.names if name.startswith("vh")]
+    sums = [name for name in calls.uda.start().arrays["S"].dtype.names if re.fullmatch(r"h\d+", name)]
     # n is counted in any case.
     assert len(sums) + 1 == len(jointly(asked).kept) == 7
     assert len(jointly(asked).kept) < sum(len(each.model.cores) for each in asked) / 4

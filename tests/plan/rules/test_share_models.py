@@ -82,9 +82,9 @@ def test_each_core_is_kept_once_for_all_who_need_it() -> None:
     assert found == {
         ("ROWS 9", "sum(x)"): ["a mean", "a skewness", "b slope"],
         ("ROWS 9", "sum(1)"): ["a mean", "a skewness", "b slope"],
-        ("ROWS 9", "sum(x^2)"): ["a skewness", "b slope"],
-        ("ROWS 9", "sum(x^3)"): ["a skewness"],
-        ("ROWS 9", "sum(x*y)"): ["b slope"],
+        ("ROWS 9", "sum(x^2) about a pivot"): ["a skewness", "b slope"],
+        ("ROWS 9", "sum(x^3) about a pivot"): ["a skewness"],
+        ("ROWS 9", "sum(x*y) about a pivot"): ["b slope"],
         ("ROWS 9", "sum(y)"): ["b slope"],
         ("RANGE 9 SECONDS", "sum(x)"): ["c mean"],
         ("RANGE 9 SECONDS", "sum(1)"): ["c mean"],
@@ -100,14 +100,14 @@ def test_those_that_go_by_other_times_have_cores_of_their_own() -> None:
 
 def test_explain_tells_in_every_form_which_cores_are_shared() -> None:
     graph = shared(A + B)
-    line = "sum(x^2) for skewness(x) of a, slope(x, y) of b"
+    line = "sum(x^2) about a pivot for skewness(x) of a, slope(x, y) of b"
     text = explain_text(graph, 120)
     assert "γ Cores of 3 models  6 cores, asked for 11 times" in text and f"core          {line}" in text
     assert line in explain_svg(graph)
     (found,) = [n for n in explain_data(graph)["nodes"] if n["operator"] == "shared_models"]
     assert len(found["cores"]) == 6
     assert found["cores"][2] == {
-        "core": "sum(x^2)",
+        "core": "sum(x^2) about a pivot",
         "window": "ROWS 9",
         "users": [{"query": "a", "call": "skewness(x)"}, {"query": "b", "call": "slope(x, y)"}],
     }

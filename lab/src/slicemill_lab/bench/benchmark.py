@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+
+from rich.table import Table
 
 from slicemill.errors import SlicemillError, did_you_mean
 from slicemill_lab.experiment import Result, Scale
@@ -29,10 +31,11 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`run` says how it measured in its figures, and claims what must hold."""
+    """`run` says how it measured in its figures, and claims what must hold; `tables` show some of it."""
 
     title: str
     run: Callable[[Scale], Result]
+    tables: Callable[[Result], Sequence[Table]] = lambda _: ()
 
 
 def load(name: str) -> Benchmark:

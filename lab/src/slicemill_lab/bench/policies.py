@@ -1,261 +1,218 @@
-"""Which policy is best at what, on Spark: 30 queries of five cost classes over a bursty stream.
+"""Which policy is best at what, on Spark: each of seven at its own metric, on one worker.
 
-All policies get the same recorded arrivals and start with the same measured costs and selectivities. The
-session has one core, so one unit runs at a time, as the policies assume. The gap between arrivals is set so
-that the costs measured first make 90 % of it; larger batches are cheaper by the row, so a mill that falls
-behind is less loaded than that, and how busy it was is told. Response times run from the moment a group of
-rows is fed to the stream to that at which a subscriber has the results. A slowdown is a response time over
-T = a + b, what one row would take alone by the costs measured first, the same for all policies. What a whole
-group would take alone is told beside it: as a multiple of that, waiting for one's own group is no slowdown.
-The policies take their turns in one order and then in the other, and the figures are over both: a process
-that warms up and a machine whose other work comes and goes favour none.
+The queries are those of the testbeds of quality of service (P36), where all seven are compared by all seven
+metrics, and of quality of data (P37), where staleness is; `inputs.testbeds` says how they are made. Rows come
+one by one, or in bursts, and cost a few milliseconds each, so that a policy has something to choose.
+
+How much the worker can bear is measured first: the time that single arrivals take from being fed to the last
+of their results, everything counted. Arrivals are then recorded for 70 % and for 90 % of that and replayed
+for each policy. As rows that wait gather in runs, which saves overhead, the worker is less busy than that;
+how busy it was is told. Response times run from the moment at which a row is fed to that at which a
+subscriber has its result, and a slowdown is a response time over T = a + b, what a run over one row takes by
+the costs measured first; no result is made of rows of several streams. The greatest is the 99.9th percentile.
+
+Every run has a recording of its own, and policies take turns on it, each run beginning with another one. A
+figure of a policy in a run is compared with the lowest of all policies in that run; the median of the runs
+counts.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean, median
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
+from rich.table import Table
 
-from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
-from slicemill.metrics.figures import StaleTime, Summary
-from slicemill.metrics.stages import Stages, recording
-from slicemill.scheduling.adaptive import BatchCost
-from slicemill.scheduling.arrays import Floats
-from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.benchmark import Benchmark
-from slicemill_lab.bench.inputs.policies import (
-    Recording,
-    admit,
-    group,
-    learned,
-    queries,
-    replay,
-    script,
-    teach,
-)
+from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.measuring.waiting import wait_until_read
-from slicemill_lab.claims import at_most
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns, UnitCosts
+from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.policies.registry import OBJECTIVES
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-QUERIES = 30
-LOAD = 0.9
-SEED = 7
-_WARM_UP = (1, 0, 1)
-_MEASURED = (0, 1, 2, 0, 0.5, 1, 0, 2, 1, 0)
-"""Groups of the calibration, as multiples of those that come later; 0 is one row."""
-_BUSY = ("read: ", "run: ", "commit", "deliver")
+LOADS = (0.7, 0.9)
+NEAR = 1.1
+"""Best, or within ten percent of the best."""
+SERVICE_POLICIES = tuple(OBJECTIVES[metric] for metric in METRICS)
+DATA_POLICIES = ("fas", "hr", "rr", "fcfs")
+_SHORT = {
+    "longest response": "p99.9 R",
+    "greatest slowdown": "p99.9 H",
+    "mean response": "mean R",
+    "mean slowdown": "mean H",
+    "l2 response": "l2 R",
+    "l2 slowdown": "l2 H",
+    "staleness": "stale",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySizes:
-    rows: int  # of a group
-    groups: int
+    runs: int
+    service_s: float
+    """How long a recording of P36 lasts."""
+    data_s: float
+    service: QueryBed
+    data: QueryBed
 
 
-SIZES: Mapping[Scale, PolicySizes] = {"small": PolicySizes(5_000, 6), "full": PolicySizes(10_000, 40)}
+SIZES: Mapping[Scale, PolicySizes] = {
+    "small": PolicySizes(3, 4.0, 3.0, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 6.0, 4.0, quality_of_service(15), quality_of_data(30, 10)),
+}
 
-
-@dataclass
-class Deliveries:
-    """Results as subscribers get them: how many of which group, and when."""
-
-    found: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
-
-    def follow(self, mill: Mill) -> None:
-        for name, query in mill.queries.items():
-            mine = self.found.setdefault(name, [])
-
-            def receive(table: pa.Table, mine: list[tuple[int, int, float]] = mine) -> None:
-                now = time.time()
-                epochs, counts = np.unique(table.column("epoch").to_numpy(), return_counts=True)
-                mine.extend(zip(epochs.tolist(), counts.tolist(), [now] * len(epochs), strict=True))
-
-            query.subscribe(receive)
-
-
-@dataclass(slots=True)
-class PolicyMeasure:
-    """What users felt under one policy, in one run or several."""
-
-    response: Summary = field(default_factory=Summary)
-    slowdown: Summary = field(default_factory=Summary)
-    group_slowdown: Summary = field(default_factory=Summary)
-    staleness: Summary = field(default_factory=Summary)
-    busy: Summary = field(default_factory=Summary)
-    decision: Summary = field(default_factory=Summary)
-
-    def merge(self, other: PolicyMeasure) -> None:
-        for one in fields(self):
-            getattr(self, one.name).merge(getattr(other, one.name))
-
-    def figures(self) -> dict[str, Any]:
-        return {
-            "results": self.response.count,
-            "mean response s": round(self.response.mean, 4),
-            "longest response s": round(self.response.largest, 4),
-            "l2 response": round(self.response.l2, 2),
-            "mean slowdown": round(self.slowdown.mean, 3),
-            "mean slowdown of groups": round(self.group_slowdown.mean, 3),
-            "greatest slowdown": round(self.slowdown.largest, 2),
-            "l2 slowdown": round(self.slowdown.l2, 1),
-            "staleness": round(self.staleness.mean, 4),
-            "busy": round(self.busy.mean, 3),
-            "mean decision ms": round(1000 * self.decision.mean, 3),
-        }
+Turns = Mapping[str, Sequence[PolicyTurn]]
+"""By policy, a turn of each run."""
 
 
 def run(scale: Scale) -> Result:
+    sizes = SIZES[scale]
+    claims: list[Claim] = []
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
         spark = local_session(cores=1)
         try:
-            return _result(PolicyBench(spark, Path(folder), SIZES[scale]))
+            for bed, policies, span_s in (
+                (sizes.service, SERVICE_POLICIES, sizes.service_s),
+                (sizes.data, DATA_POLICIES, sizes.data_s),
+            ):
+                with PolicyTurns(spark, Path(folder), bed) as bench:
+                    measured = {load: _turns(bench, load, policies, sizes.runs, span_s) for load in LOADS}
+                    figures[bed.id] = _bed_figures(bench, measured)
+                claims += _bed_claims(bed.id, measured)
         finally:
             spark.stop()
-
-
-def _result(bench: PolicyBench) -> Result:
-    felt = {name: PolicyMeasure() for name in POLICIES}
-    first: dict[str, pa.Table] = {}
-    different = set()
-    order = list(POLICIES)
-    for name in order + order[::-1]:
-        found, results = bench.under(name)
-        felt[name].merge(found)
-        first = first or results
-        different |= {query for query, table in results.items() if not table.equals(first[query])}
-    slowdown = {name: one.slowdown.mean for name, one in felt.items()}
-    l2 = {name: one.slowdown.l2 for name, one in felt.items()}
-    stale = {name: one.staleness.mean for name, one in felt.items()}
     overhead = decision_ms(units=1_000)
-    claims = (
-        at_most(
-            "queries whose rows differ between policies", len(different), 0, ", ".join(sorted(different))
-        ),
-        at_most("mean slowdown, HNR / FCFS", slowdown["hnr"] / slowdown["fcfs"], 0.7),
-        at_most("mean slowdown, HNR / RR", slowdown["hnr"] / slowdown["rr"], 0.7),
-        at_most("l2 slowdown, BSD / the lowest", l2["bsd"] / min(l2.values()), 1.1, _least(l2)),
-        at_most("staleness, FAS / the lowest", stale["fas"] / min(stale.values()), 1.1, _least(stale)),
-        at_most("ms to decide between 1 000 units, median", max(overhead.values()), 1, "the slowest policy"),
+    slowest = max(overhead, key=lambda name: overhead[name])
+    claims.append(
+        timed(
+            at_most("ms to decide between 1 000 units, median", overhead[slowest], 1, f"{slowest} is slowest")
+        )
     )
-    figures = {
-        "how": f"{QUERIES} queries, one core, groups of {bench.sizes.rows} rows every {bench.gap_s:.3g} s on "
-        f"average, in bursts; policies in turns, forwards and backwards",
-        "costs": bench.costs(),
-        "policies": {name: one.figures() for name, one in felt.items()},
-        "median ms to decide between 1 000 units": overhead,
+    figures["median ms to decide between 1 000 units"] = overhead
+    return Result(tuple(claims), figures)
+
+
+def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], runs: int, span_s: float) -> Turns:
+    found: dict[str, list[PolicyTurn]] = {policy: [] for policy in policies}
+    for number in range(runs):
+        arrivals = bench.bed.recorded(bench.gap_s(load), span_s, seed=number + 1)
+        for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
+            found[policy].append(bench.under(policy, arrivals))
+    return found
+
+
+def ratios(turns: Turns, metric: str) -> dict[str, float]:
+    """By policy, its figure over the lowest of a run: the median of the runs."""
+    lowest = [min(turn.felt[metric] for turn in run) for run in zip(*turns.values(), strict=True)]
+    return {
+        policy: median(turn.felt[metric] / low for turn, low in zip(own, lowest, strict=True))
+        for policy, own in turns.items()
     }
-    return Result(claims, figures)
 
 
-def _least(measured: Mapping[str, float]) -> str:
-    return f"the lowest is {min(measured, key=lambda name: measured[name])}"
+def different(turns: Turns) -> set[str]:
+    """The queries whose rows are not the same under all policies, in some run."""
+    return {
+        query
+        for run in zip(*turns.values(), strict=True)
+        for turn in run
+        for query in turn.results.keys() | run[0].results.keys()
+        if turn.results.get(query) != run[0].results.get(query)
+    }
 
 
-class PolicyBench:
-    """Measures what units cost, records arrivals that load them, and replays those under each policy."""
-
-    def __init__(self, spark: SparkSession, folder: Path, sizes: PolicySizes, count: int = QUERIES) -> None:
-        self.sizes = sizes
-        self._spark = spark
-        self._folder = folder
-        self._queries = queries(count, SEED)
-        self._turns = itertools.count()
-        self._known = self._calibrate()
-        work_s = sum(a + b * sizes.rows for a, b in self.costs().values())
-        self.gap_s = work_s / LOAD
-        self._recording = Recording.make(folder / "arrivals", sizes.groups, sizes.rows, self.gap_s, SEED)
-
-    @contextmanager
-    def _mill(self, name: str, policy: str = "fcfs") -> Iterator[Mill]:
-        with Mill(self._spark, self._folder / name, cells=1, policy=policy) as mill:
-            mill.execute(script(self._queries))
-            mill.open()
-            yield mill
-
-    def _calibrate(self) -> dict[str, dict[str, Any]]:
-        """Run every unit alone over groups of several sizes, some of one row; what is then known of it.
-
-        The first groups only warm the workers and the JVM up.
-        """
-        with self._mill("calibration") as mill:
-            for epoch, share in enumerate((*_WARM_UP, *_MEASURED)):
-                if epoch == len(_WARM_UP):
-                    for unit in mill.dispatcher.units.values():
-                        unit.statistics.cost = BatchCost()
-                admit(mill, group(epoch, max(1, round(self.sizes.rows * share)), SEED))
-                mill.dispatcher.run_all()
-            return learned(mill)
-
-    def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each query's unit, in seconds."""
-        return {
-            query: (known["cost"]["overhead"], known["cost"]["per_row"])
-            for query, known in self._known.items()
-        }
-
-    def under(self, policy: str) -> tuple[PolicyMeasure, dict[str, pa.Table]]:
-        """One turn of a policy: what was felt, and the queries' rows."""
-        deliveries = Deliveries()
-        with self._mill(f"turn-{next(self._turns)}", policy) as mill:
-            teach(mill, self._known)
-            admit(mill, self._recording.table(0))
-            mill.dispatcher.run_all()
-            mill.dispatcher.decisions = Summary()
-            deliveries.follow(mill)
-            with recording() as stages:
-                began = time.time()
-                mill.dispatcher.start()
-                came = replay(mill, self._recording)
-                wait_until_read(mill, list(deliveries.found))
-                ended = time.time()
-            mill.dispatcher.stop()
-            results = {name: _rows(query.to_arrow()) for name, query in mill.queries.items()}
-            felt = self._felt(deliveries, came)
-            felt.busy.add(_busy_s(stages) / (ended - began))
-            felt.decision.merge(mill.dispatcher.decisions)
-            return felt, results
-
-    def _felt(self, deliveries: Deliveries, came: Floats) -> PolicyMeasure:
-        felt, stale = PolicyMeasure(), []
-        costs = self.costs()
-        for name, found in deliveries.found.items():
-            epochs, counts, at = (np.array(column) for column in zip(*found, strict=True))
-            took = at - came[epochs.astype(int)]
-            felt.response.add(took, counts)
-            a, b = costs[name]
-            felt.slowdown.add(took / (a + b), counts)
-            felt.group_slowdown.add(took / (a + b * self.sizes.rows), counts)
-            missing = StaleTime()
-            for departure in sorted(set(at.tolist())):
-                missing.add_batch(came[epochs[at == departure].astype(int)], departure)
-            stale.append(missing.stale)
-        # The same span for all policies: that of the recording.
-        span = float(self._recording.arrivals[-1])
-        felt.staleness.add(math.fsum(stale) / len(stale) / span)
-        return felt
+def _bed_claims(bed: str, measured: Mapping[float, Turns]) -> list[Claim]:
+    wrong = {query for turns in measured.values() for query in different(turns)}
+    claims = [
+        at_most(f"{bed}: queries whose rows differ between policies", len(wrong), 0, ", ".join(sorted(wrong)))
+    ]
+    for load, turns in measured.items():
+        for metric in METRICS if len(turns) == len(METRICS) else ("staleness",):
+            own, found = OBJECTIVES[metric], ratios(turns, metric)
+            others = min((name for name in found if name != own), key=lambda name: found[name])
+            note = f"the best of the others is {others} with {found[others]:.2f}"
+            what = f"{bed} at {load:.0%}: {own} by {metric} / the lowest"
+            claims.append(timed(at_most(what, found[own], NEAR, note)))
+    return claims
 
 
-def _busy_s(stages: Stages) -> float:
-    return sum(stage.seconds for name, stage in stages.items() if name.startswith(_BUSY))
+def _bed_figures(bench: PolicyTurns, measured: Mapping[float, Turns]) -> dict[str, Any]:
+    bed, costs = bench.bed, bench.costs()
+    return {
+        "how": f"{len(bed.queries)} queries over {len(bed.streams)} streams on one worker; a row of each "
+        f"stream takes {1000 * bench.service_s:.0f} ms, all together",
+        "queries": {
+            query.name: {
+                "cost class": query.cost_class,
+                "percent": query.percent,
+                "a ms": round(1000 * costs[query.name][0], 3),
+                "b ms": round(1000 * costs[query.name][1], 3),
+                "selectivity": round(bench.selectivity(query.name), 4),
+            }
+            for query in bed.queries
+        },
+        **{f"at {load:.0%}": _load_figures(bed, turns) for load, turns in measured.items()},
+    }
 
 
-def _rows(table: pa.Table) -> pa.Table:
-    return table.sort_by([("epoch", "ascending"), ("number", "ascending")]).combine_chunks()
+def _load_figures(bed: QueryBed, turns: Turns) -> dict[str, Any]:
+    by_metric = {metric: ratios(turns, metric) for metric in METRICS}
+    return {
+        "ratios": {policy: {m: round(by_metric[m][policy], 3) for m in METRICS} for policy in turns},
+        "medians": {
+            policy: {metric: _rounded(median(turn.felt[metric] for turn in own)) for metric in METRICS}
+            for policy, own in turns.items()
+        },
+        "results of a run": {
+            policy: [sum(map(len, turn.results.values())) for turn in own] for policy, own in turns.items()
+        },
+        "busy": {policy: round(fmean(turn.busy for turn in own), 3) for policy, own in turns.items()},
+        "mean decision ms": {
+            policy: round(fmean(turn.decision_ms for turn in own), 3) for policy, own in turns.items()
+        },
+        "estimated / real seconds of units, by cost class": _estimates(bed, turns),
+    }
 
 
-BENCHMARK = Benchmark("Policies for 30 queries on Spark, each at what it is for", run)
+def _estimates(bed: QueryBed, turns: Turns) -> dict[str, float]:
+    by_class: dict[int, list[UnitCosts]] = {query.cost_class: [] for query in bed.queries}
+    for own in turns.values():
+        for turn in own:
+            for query in bed.queries:
+                by_class[query.cost_class].append(turn.costs[query.name])
+    return {
+        str(number): _rounded(sum(cost.estimated_s for cost in found) / sum(cost.real_s for cost in found))
+        for number, found in sorted(by_class.items())
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def tables(result: Result) -> list[Table]:
+    """Ratios to the lowest, a table for each testbed and load; an own metric has a star."""
+    found = []
+    for bed in ("P36", "P37"):
+        for name, load in result.figures[bed].items():
+            if not name.startswith("at "):
+                continue
+            table = Table("", *(_SHORT[metric] for metric in METRICS), "busy", "decide ms")
+            table.title = f"{bed} {name} of what one worker bears: over the lowest, median of the runs"
+            for policy, row in load["ratios"].items():
+                marks = ("*" if OBJECTIVES[metric] == policy else " " for metric in METRICS)
+                shown = (f"{row[metric]:.2f}{mark}" for metric, mark in zip(METRICS, marks, strict=True))
+                decided = f"{load['mean decision ms'][policy]:.2f}"
+                table.add_row(policy, *shown, f"{load['busy'][policy]:.0%}", decided)
+            found.append(table)
+    return found
+
+
+BENCHMARK = Benchmark("Seven policies on Spark, each at its own metric", run, tables)

@@ -13,19 +13,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.session import local_session
 from slicemill.scheduling.arrays import Floats
 from slicemill_lab.bench.benchmark import Benchmark
-from slicemill_lab.bench.inputs.policies import CLASSES, LoadQuery, admit, group, learned, script, teach
+from slicemill_lab.bench.inputs.hashing import CLASSES, LoadQuery, admit, group, learned, script, teach
 from slicemill_lab.bench.measuring.waiting import wait_until_read
-from slicemill_lab.bench.policies import Deliveries
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, table
@@ -73,6 +73,24 @@ class ShedMeasure:
             "longest s": round(float(self.responses.max()), 3),
             "tuples dropped": round(self.dropped / self.arrived, 3) if self.arrived else 0.0,
         }
+
+
+@dataclass
+class Deliveries:
+    """Results as subscribers get them: how many of which group, and when."""
+
+    found: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+
+    def follow(self, mill: Mill) -> None:
+        for name, query in mill.queries.items():
+            mine = self.found.setdefault(name, [])
+
+            def receive(table: pa.Table, mine: list[tuple[int, int, float]] = mine) -> None:
+                now = time.time()
+                epochs, counts = np.unique(table.column("epoch").to_numpy(), return_counts=True)
+                mine.extend(zip(epochs.tolist(), counts.tolist(), [now] * len(epochs), strict=True))
+
+            query.subscribe(receive)
 
 
 def run(scale: Scale) -> Result:

@@ -43,6 +43,8 @@ def bench(
         benchmark = load(name)
         with running(name, console):
             result = benchmark.run(scale.value)
+        for shown in benchmark.tables(result):
+            console.print(shown)
         console.print(claims_table(f"{name}: {benchmark.title}", result))
         if as_json:
             typer.echo(to_json(name, result))

@@ -7,24 +7,15 @@ asked twice for each unit, which gives the two numbers that the compiled loop wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import ranked
 from slicemill.scheduling.policies.policy_registry import Policy
+from slicemill.scheduling.portions import UnitFigures
 from slicemill_lab.policies.policy import LEAST_WAIT, Queue, SimulatedUnit
-
-
-class Figures(NamedTuple):
-    """What is known of all units in advance, in columns."""
-
-    selectivity: Floats
-    cost: Floats
-    ideal_time: Floats
-    weight: Floats
 
 
 class AskedPolicy:
@@ -35,11 +26,12 @@ class AskedPolicy:
     def __init__(self, policy: Policy, units: Sequence[SimulatedUnit]) -> None:
         self.policy = policy
         segments = [unit.segment for unit in units]
-        self.figures = Figures(
-            np.array([float(segment.selectivity) for segment in segments]),
-            np.array([float(segment.cost) for segment in segments]),
-            np.array([float(segment.ideal_time) for segment in segments]),
-            np.array([unit.weight for unit in units]),
+        self.figures = UnitFigures.unshared(
+            results=np.array([float(segment.selectivity) for segment in segments]),
+            overhead=0.0,
+            per_row=np.array([float(segment.cost) for segment in segments]),
+            ideal_time=np.array([float(segment.ideal_time) for segment in segments]),
+            weight=np.array([unit.weight for unit in units]),
         )
         self._ran = np.zeros(len(units))
 
@@ -60,19 +52,16 @@ class AskedPolicy:
         at_once = self.policy.priority(self._tuples(units, once, 0 * once, once))
         return np.array([at_once, self.policy.priority(self._tuples(units, once, once, once)) - at_once])
 
-    def _tuples(self, units: Ints, pending: Floats, wait: Floats, idle: Floats) -> Batches:
+    def _tuples(self, units: Positions, pending: Floats, wait: Floats, idle: Floats) -> Batches:
         """The tuples at the heads of queues; none has a deadline, and a decision has no overhead."""
-        one, known = np.ones(len(units)), self.figures
+        one = np.ones(len(units))
         return Batches(
+            units,
+            self.figures,
             rows=one,
+            worth=one,
             pending=pending,
             wait=wait,
-            selectivity=known.selectivity[units],
-            overhead=0 * one,
-            per_row=known.cost[units],
-            ideal_time=known.ideal_time[units],
-            weight=known.weight[units],
-            outputs=one,
             slack=np.inf * one,
             idle=idle,
         )

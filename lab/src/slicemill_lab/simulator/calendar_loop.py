@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.scheduling.portions import Aim
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.compiled import Compiled, compiled_form, queue_priority
@@ -23,7 +24,7 @@ def simulate_calendar(
     """Play the workload; `operation` is what it takes to put a query into the queue or to take one out."""
     compiled = compiled_form(policy, len(work.paths))
     assert compiled is not None
-    greatest = float((policy.figures.weight / policy.figures.cost).max())
+    greatest = float((policy.figures.weight / policy.figures.portions[Aim.ALL, 2]).max())
     queue = calendar_queue(len(work.paths), greatest * 1e-6, greatest, buckets)
     times, leaves = arrivals_of(work)
     finished = np.empty(work.steps)

@@ -16,6 +16,7 @@ from numba import njit
 
 from slicemill.scheduling.arrays import Floats, Ints
 from slicemill.scheduling.policies import fas
+from slicemill.scheduling.portions import Aim
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
 from slicemill_lab.policies.policy import LEAST_WAIT, ByPriority, TupleChooser
@@ -42,7 +43,7 @@ def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
             return Compiled(_PRIORITIES, policy.by_wait(), np.zeros(1))
         case AskedPolicy() if policy.policy.module == "fas":
             known, beta = policy.figures, policy.policy.beta
-            figures = np.array([known.selectivity, known.cost, known.weight])
+            figures = np.array([known.results, known.portions[Aim.ALL, 2], known.weight])
             return Compiled(_FRESHNESS, figures, np.array([1.0 if beta is None else beta]))
         case TimeSlices():
             return Compiled(_SLICES, np.zeros((1, 1)), np.array([policy.quantum, 0.0, -math.inf]))

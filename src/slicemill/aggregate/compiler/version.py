@@ -67,15 +67,16 @@ class ModuleFacts:
 class WindowPool:
     """The pool of the window's tuples: their raw arguments, converted where they are read.
 
-    Where only the oldest is ever read, blocks are rings: a new tuple takes the place of the one that left.
+    Where no statement searches it, blocks are rings: a new tuple takes the place of the one that left.
     """
 
     types: tuple[Type, ...]
     ring: bool = False
 
     def row(self, index: str) -> str:
-        if self.ring:  # index is 0, or else a fact is still to be found
-            return "window[np.uint64(k.window_begin + k.window_at)]"
+        if self.ring:
+            place = "k.window_at" if index == "0" else f"(k.window_at + {index}) % k.window_room"
+            return f"window[np.uint64(k.window_begin + {place})]"
         return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
 
 

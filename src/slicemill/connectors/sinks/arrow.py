@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from slicemill.connectors.sinks.sink import with_instants
-
 SUFFIX = "arrow"
 
 
 def encode(table: pa.Table) -> pa.Buffer:
-    shown = with_instants(table)
     out = pa.BufferOutputStream()
-    with pa.ipc.new_file(out, shown.schema) as writer:
-        writer.write_table(shown)
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
     return out.getvalue()

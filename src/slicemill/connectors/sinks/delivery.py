@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from slicemill.connectors.sinks.cursor import SinkCursor
 from slicemill.connectors.sinks.sink import Sink, SinkError
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ
+from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.log import Epoch, Log
 
 _FIRST_PAUSE_S = 0.1
@@ -126,7 +126,7 @@ class SinkDelivery:
     def _hand_over(self, epochs: list[Epoch]) -> int:
         first, last = epochs[0].number, epochs[-1].number
         table = pa.concat_tables([self._log.read(epoch) for epoch in epochs])
-        self.sink.deliver(first, last, table.drop_columns([SEQ, ARRIVAL]))
+        self.sink.deliver(first, last, as_results(table))
         self._rows += table.num_rows
         self.cursor.advance(last)
         return last

@@ -7,22 +7,35 @@ meets half a line. `cat folder/*.jsonl` is the growing file.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.esl.types.schema import TIMESTAMP
+from slicemill.esl.types.schema import TIMESTAMP, Kind, Schema
 from slicemill.storage.arrow_schema import TS, from_arrow
 
 SUFFIX = "jsonl"
+
+_NO_HEAD: Mapping[str, str] = {}
 
 
 def encode(table: pa.Table) -> bytes:
     """Rows as objects; JSON has no types for times, decimals and bytes, see `json_values`."""
     kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in from_arrow(table.schema)}
-    columns = [
-        [plain(v, kind) for v in column_values(table.column(name), kind)] for name, kind in kinds.items()
-    ]
-    rows = (dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True))
-    return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
+    columns = [column_values(table.column(name), kind) for name, kind in kinds.items()]
+    return "".join(json_line(row, kinds) for row in zip(*columns, strict=True)).encode()
+
+
+def json_line(row: Iterable[object], kinds: Mapping[str, Kind], head: Mapping[str, str] = _NO_HEAD) -> str:
+    """A row as one line; `kinds` has its columns, and `head` what stands in front of them."""
+    values = {name: plain(value, kind) for (name, kind), value in zip(kinds.items(), row, strict=True)}
+    return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def result_line(query: str, schema: Schema, timed: tuple[int, Sequence[object]]) -> str:
+    """A result of `slicemill run --json`: which query's, when, and its columns."""
+    ts, row = timed
+    kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in schema}
+    return json_line((ts, *row), kinds, {"query": query})

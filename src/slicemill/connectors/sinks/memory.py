@@ -11,14 +11,14 @@ from collections import deque
 import pyarrow as pa
 
 from slicemill.esl.types.schema import Schema
-from slicemill.storage.arrow_schema import TS, to_arrow
+from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 
 
 class MemorySink:
     per_epoch = False
 
     def __init__(self, schema: Schema, keep_rows: int | None = None) -> None:
-        self._empty = pa.schema([pa.field(TS, pa.int64(), nullable=False), *to_arrow(schema)]).empty_table()
+        self._empty = as_results(with_system_columns(to_arrow(schema)).empty_table())
         self._keep_rows = keep_rows
         self._tables: deque[pa.Table] = deque()
         self._rows = 0
@@ -42,7 +42,7 @@ class MemorySink:
         """The rows stay: they are what the sink is for."""
 
     def to_arrow(self) -> pa.Table:
-        """The rows that are kept, with their timestamp as `_ts` (int64 µs) in front."""
+        """The rows that are kept, with their timestamp as `_ts` (UTC) in front."""
         with self._lock:
             table = pa.concat_tables(self._tables) if self._tables else self._empty
         extra = 0 if self._keep_rows is None else max(0, table.num_rows - self._keep_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +9,6 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from slicemill.connectors.sinks.json_values import plain
 from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.time import format_us
 
@@ -48,30 +46,19 @@ def show_timestamp(us: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def show_rows(
-    results: Sequence[tuple[str, Schema, Sequence[tuple[int, Sequence[object]]]]], last: int, as_json: bool
-) -> None:
-    """Print the results of queries: the last rows of each as a table, or every row as a JSON line."""
-    console = Console()
-    for name, schema, rows in results:
-        if as_json:
-            for ts, row in rows:
-                values = {c.name: plain(value, c.type.kind) for c, value in zip(schema, row, strict=True)}
-                record = {"query": name, "_ts": plain(ts, Kind.TIMESTAMP), **values}
-                print(json.dumps(record, ensure_ascii=False, allow_nan=False))
-        else:
-            console.print(results_table(name, schema, rows[-last:] if last else [], len(rows)))
-            console.print()
+def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
+    """How many rows were read, and what became of those that no query got."""
+    parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
+    rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
+    console.print(
+        f"{stream}: {told if read else 'nothing was read; its source had no rows'}", highlight=False
+    )
 
 
-def show_counts(stream: str, rows: int, bad: int, late: int) -> None:
-    extra = "".join(f", {n:,} {what}" for n, what in ((bad, "unreadable"), (late, "late")) if n)
-    Console().print(f"{stream}: {rows:,} tuple{'' if rows == 1 else 's'}{extra}", highlight=False)
-
-
-def show_shed(query: str, dropped: int, accuracy: float) -> None:
+def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> None:
     """What a query with a budget has dropped, and how much of its result is left."""
-    Console().print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
+    console.print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
 
 
 def results_table(

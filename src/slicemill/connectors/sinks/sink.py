@@ -13,9 +13,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.storage.arrow_schema import TS
-
-_INSTANT = pa.timestamp("us", tz="UTC")
 
 
 class SinkError(SlicemillError):
@@ -36,12 +33,7 @@ class Sink(Protocol):
         """
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
-        """Take the rows of the epochs `first` … `last`: `_ts` (int64 µs), then the query's columns."""
+        """Take the rows of the epochs `first` … `last`: `_ts` (a timestamp in UTC), then the columns."""
 
     def close(self) -> None:
         """Let go of what `resume` has opened; a sink may be resumed after."""
-
-
-def with_instants(table: pa.Table) -> pa.Table:
-    """The table with `_ts` as a timestamp, which is how other programs want it."""
-    return table.set_column(0, pa.field(TS, _INSTANT, nullable=False), table.column(TS).cast(_INSTANT))

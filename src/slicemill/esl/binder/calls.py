@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
+from slicemill.esl.binder.constants import check_constant
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.builtins import BUILTINS, BuiltinAggregate
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.model import PREDEFINED
@@ -122,24 +122,13 @@ def _builtin(
             raise Mistake(
                 f"{builtin.name} wants {wanted} here, this is {argument.type}", span_of(argument_node)
             )
-    if builtin.constant is not None and len(arguments) > builtin.constant:
-        _check_constant(builtin, arguments[builtin.constant], node.expressions[builtin.constant])
+    for range_, argument, argument_node in zip(builtin.ranges, arguments, node.expressions, strict=False):
+        if range_ is not None and (not isinstance(argument, Literal) or argument.value is None):
+            hint = "it has to be the same for all tuples"
+            raise Mistake(f"{builtin.name} wants a constant here", span_of(argument_node), hint)
+        check_constant(builtin.name, range_, argument, argument_node, builtin.hint)
     type_ = builtin.result(arguments[0].type)
     return Resolved(builtin.name, tuple(arguments), distinct, (Column(text, type_),), True, None, None, True)
-
-
-def _check_constant(builtin: BuiltinAggregate, argument: Expr, node: exp.Expression) -> None:
-    value = argument.value if isinstance(argument, Literal) else None
-    if value is None:
-        raise Mistake(
-            f"{builtin.name} wants a constant here", span_of(node), "it has to be the same for all tuples"
-        )
-    if builtin.share and not 0 <= cast(float, value) <= 1:
-        raise Mistake(
-            f"{builtin.name} wants a share between 0 and 1, this is {to_esl(node)}",
-            span_of(node),
-            "0.5 is the median, 0.99 the value that 1 % exceed",
-        )
 
 
 def field_of(column: Column) -> str:

@@ -30,12 +30,13 @@ from slicemill.esl.types.catalog import (
     TimestampKind,
     View,
 )
+from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
 from slicemill.esl.types.service_level import MEASURES, service_level
-from slicemill.scheduling.policies.policy_registry import UnknownPolicyError, policy_named
+from slicemill.scheduling.policies.policy_registry import DEFAULT_POLICY, UnknownPolicyError, policy_named
 
 CURRENT_TIME = "current_time"
 
@@ -255,16 +256,43 @@ def _check_weight(text: str, option: nodes.Option) -> None:
         raise Mistake("a weight is a number above 0", span_of(option), "the default is 1")
 
 
-def bind_setting(node: nodes.SetOption) -> Setting:
+def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
     name, value = node.this.name.lower(), child(node, "value")
     if name != "policy":
         hint = did_you_mean(name, ("policy",)) or "there is one setting, policy"
         raise Mistake(f"there is no setting {node.this.name}", span_of(node.this), hint)
+    component = _component(node, context)
+    if component is not None and value.name.lower() == DEFAULT_POLICY:
+        return Setting(f"policy for {component}", DEFAULT_POLICY, component)
     try:
-        return Setting(name, policy_named(value.name).name)
+        policy = policy_named(value.name).name
+        return Setting(name if component is None else f"policy for {component}", policy, component)
     except UnknownPolicyError as error:
         message, _, hint = str(error).partition("; ")
         raise Mistake(message, span_of(value), hint) from None
+
+
+def _component(node: nodes.SetOption, context: Context) -> str | None:
+    """The stream or query that a setting names, with all that is connected with it."""
+    named = child(node, "component")
+    if named is None:
+        return None
+    catalog, key = context.catalog, named.name.lower()
+    known = {
+        found.name.lower(): found.name
+        for found in (*catalog.relations.values(), *catalog.queries.values())
+        if isinstance(found, Stream | DerivedStream | Classifier)
+        or (isinstance(found, QueryDefinition) and found.continuous)
+    }
+    if key not in known:
+        if key in context.broken:
+            raise Unknowable
+        raise Mistake(
+            f"there is no stream or continuous query {named.name}",
+            span_of(named),
+            did_you_mean(named.name, list(known.values())),
+        )
+    return known[key]
 
 
 def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:

@@ -117,7 +117,7 @@ def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]
             message = f"{unknown[1]} is no parameter of the model"
             hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _they_are(parameters)
         return Mistake(message, _span(_guess(said, text), text, start), hint)
-    hint = ""
+    hint = error.hint
     if "no function" in error.what:
         hint = did_you_mean(error.what.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
     return Mistake(error.what, _span(error.at, text, start), hint)

@@ -14,6 +14,7 @@ from typing import Protocol, TypeGuard
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
+from slicemill.esl.binder.constants import check_constant
 from slicemill.esl.binder.durations import months_and_us
 from slicemill.esl.binder.types import bind_type
 from slicemill.esl.syntax import nodes
@@ -23,7 +24,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal, columns_of
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.operator_types import arithmetic_type, castable
-from slicemill.scalar.signatures import SCALARS, UNREPEATABLE, fits, result_type
+from slicemill.scalar.signatures import PATTERN_RANGES, SCALARS, UNREPEATABLE, fits, result_type
 from slicemill.time import UNITS_US
 
 
@@ -312,6 +313,8 @@ def _pattern(name: str) -> Callable[[exp.Expression, ScalarEnvironment], Expr]:
             if not fits("string", operand.type):
                 raise Mistake(f"{name.upper()} matches strings, this is {operand.type}", span_of(part))
             operands.append(operand)
+        if not isinstance(node.parent, exp.Escape):
+            check_constant(name.upper(), PATTERN_RANGES[name], operands[1], node.expression)
         return Call(name, tuple(operands), t.BOOLEAN)
 
     return binder
@@ -360,6 +363,7 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
                 span_of(argument_node),
                 f"call it as {signature}",
             )
+        check_constant(name, signature.range_of(index), argument, argument_node)
         if wanted == "places" and columns_of(argument):
             raise Mistake(
                 f"{name} wants a constant number of places",

@@ -92,5 +92,5 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
     if isinstance(node, nodes.DropObject):
         return definitions.bind_drop(node, context)
     if isinstance(node, nodes.SetOption):
-        return definitions.bind_setting(node)
+        return definitions.bind_setting(node, context)
     return definitions.bind_bare_query(node, context)

@@ -183,9 +183,9 @@ class DropObject(exp.Expression):
 
 
 class SetOption(exp.Expression):
-    """`SET name = value`."""
+    """`SET name = value [FOR component]`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True, "component": False}
 
 
 class CreateAggregate(exp.Expression):

@@ -214,7 +214,8 @@ class EslGenerator(Generator):
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
 
     def setoption_sql(self, e: nodes.SetOption) -> str:
-        return f"SET {self.sql(e, 'this')} = {self.sql(e, 'value')}"
+        whom = f" FOR {self.sql(e, 'component')}" if child(e, "component") else ""
+        return f"SET {self.sql(e, 'this')} = {self.sql(e, 'value')}{whom}"
 
     def sourceclause_sql(self, e: nodes.SourceClause) -> str:
         if child(e, "url"):

@@ -5,27 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slicemill.argument_range import ArgumentRange, declared
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.schema import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltinAggregate:
-    """`parameters` as in the scalar library. `algebraic`: can be computed from panes (M35).
+    """`declared` are its parameters as in the scalar library. `algebraic`: can be computed from panes (M35).
 
-    The last `optional` parameters may be left out. The one at `constant` is the same for all tuples; a share
-    is one between 0 and 1.
+    The last `optional` parameters may be left out. One with a range is a constant, the same for all tuples;
+    `hint` helps to find one.
     """
 
     name: str
-    parameters: tuple[str, ...]
+    declared: tuple[str, ...]
     result: Callable[[Type], Type]
     algebraic: bool = True
     takes_star: bool = False
     takes_distinct: bool = False
     optional: int = 0
-    constant: int | None = None
-    share: bool = False
+    hint: str = ""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(parameter.partition("{")[0] for parameter in self.declared)
+
+    @property
+    def ranges(self) -> tuple[ArgumentRange | None, ...]:
+        return tuple(declared(parameter) for parameter in self.declared)
+
+    @property
+    def constant(self) -> int | None:
+        """The first parameter that is the same for all tuples; so are those behind it."""
+        return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     @property
     def usage(self) -> str:
@@ -59,13 +72,12 @@ def _double(_: Type) -> Type:
 
 
 def _percentile(name: str) -> BuiltinAggregate:
-    return BuiltinAggregate(name, ("number", "number"), _double, algebraic=False, constant=1, share=True)
+    hint = "0.5 is the median, 0.99 the value that 1 % exceed"
+    return BuiltinAggregate(name, ("number", "number{0..1}"), _double, algebraic=False, hint=hint)
 
 
 def _listagg(name: str) -> BuiltinAggregate:
-    return BuiltinAggregate(
-        name, ("string", "string"), lambda _: t.VARCHAR, algebraic=False, optional=1, constant=1
-    )
+    return BuiltinAggregate(name, ("string", "string{any}"), lambda _: t.VARCHAR, algebraic=False, optional=1)
 
 
 BUILTINS: dict[str, BuiltinAggregate] = {

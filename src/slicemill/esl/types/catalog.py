@@ -138,10 +138,14 @@ class DroppedName:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`SET name = 'value'`: how the mill works from then on; what comes out does not depend on it."""
+    """`SET name = 'value'`: how the mill works from then on; what comes out does not depend on it.
+
+    With a component, only for what is connected with that stream or query.
+    """
 
     name: str
     value: str
+    component: str | None = None
 
 
 Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View

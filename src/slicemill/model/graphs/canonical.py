@@ -4,16 +4,19 @@
     incremental   what leaves is undone, what comes is added to the value that W(V) holds
 
 With several cores the node ids of the second core and later ones end in its number, the values are merged in
-order, and the last T gathers them.
+order, and the last T gathers them. A value that a core needs of others (`let`) is gathered in the same way,
+by a T of its own, from which it goes to the core's T.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from slicemill.model.classify import CoreKind
 from slicemill.model.core import Core
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
-from slicemill.model.terms import ModelError, shown
+from slicemill.model.terms import Expr, ModelError, Symbol, shown, transformed, walk
 
 _WORKING = {"storage": Storage.WORKING.value}
 
@@ -36,14 +39,15 @@ def blocking_graph(model: Model) -> ModelGraph:
     ends = []
     for number, core in enumerate(model.cores):
         t, ac = _named("t", number), _named("ac", number)
-        nodes += [_transform(t, core, number), _accumulator(ac, core, number)]
+        nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
         edges += [
             ModelEdge("s", t, phase=InstancePhase.INITIAL),
             ModelEdge("f", t, src_port=1, phase=InstancePhase.SUCCESSIVE),
             ModelEdge(t, ac),
         ]
         ends.append(ac)
-    return _finished(model, nodes, edges, ends, lower=False)
+    more_nodes, more_edges = let_values(model, ends, "t")
+    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
 
 
 def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
@@ -73,18 +77,19 @@ def incremental_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, core in enumerate(model.cores):
-        more_nodes, more_edges = _loop(core, number)
+        more_nodes, more_edges = _loop(model, core, number)
         nodes += more_nodes
         edges += more_edges
         ends.append(_named("ac", number))
-    return _finished(model, nodes, edges, ends, lower=True)
+    return finished(model, nodes, edges, ends, lower=True)
 
 
-def _loop(core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
+def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
     to, tn, ti, m2, m3, ac, wv = (_named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
+    params, text = transform(model, core)
     nodes = [
-        _transform(to, core, number, lift=True),
-        _transform(tn, core, number, lift=True),
+        ModelNode(to, Op.T, {**params, "lift": core.aggregate}, text, number),
+        ModelNode(tn, Op.T, {**params, "lift": core.aggregate}, text, number),
         ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
         ModelNode(m2, Op.M, core=number),
         ModelNode(m3, Op.M, core=number),
@@ -106,23 +111,79 @@ def _loop(core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
     return nodes, edges
 
 
-def _finished(
-    model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: list[str], lower: bool
+def finished(
+    model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: Sequence[str], *, lower: bool
 ) -> ModelGraph:
     """The values of the cores merged, and T[g] over them."""
-    last = ends[0] if ends else "s"
-    for number, end in enumerate(ends[1:], start=1):
-        merged = f"mv{number}"
-        nodes.append(ModelNode(merged, Op.M))
-        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
-        last = merged
+    more_nodes, more_edges, last = _merged(ends, "mv")
     names = [f"c{number}" for number in range(len(ends))]
     params: dict[str, object] = {"f": shown(model.result), "gather": names}
     if lower:
         params["lower"] = [core.aggregate for core in model.cores]
-    nodes.append(ModelNode("g", Op.T, params, model.finalisation))
-    edges.append(ModelEdge(last, "g"))
-    return ModelGraph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
+    result = ModelNode("g", Op.T, params, model.finalisation)
+    edges = [*edges, *more_edges, ModelEdge(last, "g")]
+    return ModelGraph((*nodes, *more_nodes, result), tuple(edges), "g", model.parameters or ("x",))
+
+
+def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[ModelNode], list[ModelEdge]]:
+    """Values of the whole window that cores need, each made by a T of the values of other cores.
+
+    `ends` are the nodes that have the values of cores, `reader` what the T of a core is called.
+    """
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    for name, value in model.lets:
+        gathered = _cores_in(value, len(ends))
+        if not gathered:
+            continue  # a constant stands in the text of who needs it
+        let = f"let_{name}"
+        more_nodes, more_edges, last = _merged([ends[number] for number in gathered], f"m_{name}")
+        params = {"f": shown(value), "gather": [f"c{number}" for number in gathered]}
+        nodes += [*more_nodes, ModelNode(let, Op.T, params, f"{name} = {model.in_cores(value)}")]
+        edges += [*more_edges, ModelEdge(last, let)]
+        for number, core in enumerate(model.cores):
+            scalars = _scalars(model, core)
+            if name in scalars:
+                edges.append(ModelEdge(let, _named(reader, number), dst_port=1 + scalars.index(name)))
+    return nodes, edges
+
+
+def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
+    """What the T of a core does, and its label."""
+    constants = {name: value for name, value in model.lets if not _cores_in(value, len(model.cores))}
+    text = shown(
+        transformed(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
+    )
+    params: dict[str, object] = {"f": text}
+    if core.weight is not None or core.blocked:
+        params["positional"] = True
+    if scalars := _scalars(model, core):
+        params["scalars"] = scalars
+    return params, text
+
+
+def _scalars(model: Model, core: Core) -> list[str]:
+    """The values that come to a core's T from other cores."""
+    lets = dict(model.lets)
+    return [name for name in core.scalars if _cores_in(lets[name], len(model.cores))]
+
+
+def _cores_in(value: Expr, count: int) -> list[int]:
+    used = {part.name for part in walk(value) if isinstance(part, Symbol)}
+    return [number for number in range(count) if f"c{number}" in used]
+
+
+def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
+    """Values as one vector, in this order, and the node that has it; S where there are none."""
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    last = ends[0] if ends else "s"
+    for number, end in enumerate(ends[1:], start=1):
+        merged = f"{prefix}{number}"
+        nodes.append(ModelNode(merged, Op.M))
+        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
+        last = merged
+    return nodes, edges, last
 
 
 def _named(name: str, number: int) -> str:
@@ -131,16 +192,6 @@ def _named(name: str, number: int) -> str:
 
 def _symbol(core: Core) -> str:
     return core.aggregate if core.accumulator is None else core.accumulator.symbol
-
-
-def _transform(name: str, core: Core, number: int, lift: bool = False) -> ModelNode:
-    text = shown(core.argument)
-    params: dict[str, object] = {"f": text}
-    if lift:
-        params["lift"] = core.aggregate
-    if core.weight is not None or core.blocked:
-        params["positional"] = True
-    return ModelNode(name, Op.T, params, text, number)
 
 
 def _accumulator(name: str, core: Core, number: int) -> ModelNode:

@@ -1,7 +1,8 @@
 """Graphs: operators are nodes, arrows are flows of vectors (C12). Plain data, checked, to and from JSON.
 
-Letters are the paper's: S, F, M, T, A, Ac, P, W. Two are ours: Z pairs two vectors (C23), and a T with
-`gather` takes a whole vector, the values of several cores, as one element.
+Letters are the paper's: S, F, M, T, A, Ac, P, W. Ours are: Z pairs two vectors (C23), a T with `gather` takes
+a whole vector, the values of several cores, as one element, and a T with `scalars` has an input more for each
+value of the whole window that its function names (`let`).
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class ModelNode:
         if self.op is Op.F:
             return len(self.params["where"]) if "where" in self.params else 2
         return 1
+
+    @property
+    def inputs(self) -> int:
+        return _INPUTS[self.op] + len(self.params.get("scalars", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +144,12 @@ class ModelGraph:
         src, dst = self[edge.src], self[edge.dst]
         if edge.src_port not in range(src.outputs):
             raise ModelError(f"{edge}: {src.op} has {src.outputs} output{'s' * (src.outputs != 1)}")
-        if edge.dst_port not in range(_INPUTS[dst.op]):
-            raise ModelError(f"{edge}: {dst.op} takes {_INPUTS[dst.op]} input{'s' * (_INPUTS[dst.op] != 1)}")
+        if edge.dst_port not in range(dst.inputs):
+            raise ModelError(f"{edge}: {dst.op} takes {dst.inputs} input{'s' * (dst.inputs != 1)}")
 
     def _check_inputs(self, node: ModelNode) -> None:
         """Every input has an arrow. M alone may lack one in one of the phases: what is not due is empty."""
-        wanted = set(range(_INPUTS[node.op]))
+        wanted = set(range(node.inputs))
         given: set[int] = set()
         for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
             ports = [edge.dst_port for edge in self.into(node.id, phase)]

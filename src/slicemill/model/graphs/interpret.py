@@ -118,7 +118,8 @@ def _fire(
             count = params["oldest"]
             return vectors.filter_oldest(first, instance.leaving if count == "d" else count)
         case Op.T:
-            return (_transformed(node, first, graph),)
+            scalars = {name: given[port] for port, name in enumerate(params.get("scalars", ()), start=1)}
+            return (_transformed(node, first, scalars, graph),)
         case Op.A if "search" in params:
             options = [Fraction(option) for option in params["options"]]
             # What is not found keeps its place among the values of the cores.
@@ -134,7 +135,7 @@ def _fire(
     raise ModelError(f"{node.op} does not fire")
 
 
-def _transformed(node: ModelNode, vector: Vector, graph: ModelGraph) -> Vector:
+def _transformed(node: ModelNode, vector: Vector, scalars: Mapping[str, Vector], graph: ModelGraph) -> Vector:
     params = node.params
     if "inverse" in params:
         inverse = ACCUMULATORS[params["inverse"]].inverse
@@ -152,9 +153,9 @@ def _transformed(node: ModelNode, vector: Vector, graph: ModelGraph) -> Vector:
         return vectors.transform(
             vector, functions, tail=params.get("tail", False), lenient=params.get("lenient", False)
         )
-    size = {"n": Fraction(len(vector))}
+    whole = {"n": Fraction(len(vector)), **{name: value for name, (value,) in scalars.items()}}
     images = [
-        evaluate(_parsed(params["f"]), {**_components(x, graph), **size, "i": Fraction(i)})
+        evaluate(_parsed(params["f"]), {**_components(x, graph), **whole, "i": Fraction(i)})
         for i, x in enumerate(vector, start=1)
     ]
     return tuple(map(ACCUMULATORS[params["lift"]].lift, images)) if "lift" in params else tuple(images)

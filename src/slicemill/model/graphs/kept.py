@@ -16,10 +16,9 @@ from itertools import pairwise
 
 from slicemill.model.classify import Classification, CoreKind, CoreMethod
 from slicemill.model.core import Core
-from slicemill.model.graphs.canonical import window_loop
+from slicemill.model.graphs.canonical import finished, let_values, transform, window_loop
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
-from slicemill.model.terms import shown
 
 _WORKING = {"storage": Storage.WORKING.value}
 _LATER = InstancePhase.SUCCESSIVE
@@ -29,33 +28,24 @@ def kept_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
-        more_nodes, more_edges = _core(core, found, number)
+        more_nodes, more_edges = _core(model, core, found, number)
         nodes += more_nodes
         edges += more_edges
         ends.append(_named("ac", number))
-    last = ends[0] if ends else "s"
-    for number, end in enumerate(ends[1:], start=1):
-        merged = f"mv{number}"
-        nodes.append(ModelNode(merged, Op.M))
-        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
-        last = merged
-    gathered = [f"c{number}" for number in range(len(ends))]
-    nodes.append(ModelNode("g", Op.T, {"f": shown(model.result), "gather": gathered}, model.finalisation))
-    edges.append(ModelEdge(last, "g"))
-    return ModelGraph(tuple(nodes), tuple(edges), "g", model.parameters or ("x",))
+    more_nodes, more_edges = let_values(model, ends, "tn")
+    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
 
 
 def _named(name: str, number: int) -> str:
     return name if number == 0 else f"{name}_{number}"
 
 
-def _core(core: Core, found: Classification, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
-    text = shown(core.argument)
+def _core(
+    model: Model, core: Core, found: Classification, number: int
+) -> tuple[list[ModelNode], list[ModelEdge]]:
+    params, text = transform(model, core)
     names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
     to, tn, ti, ts, fv, m2, m3, ac, wv = (_named(name, number) for name in names)
-    params: dict[str, object] = {"f": text}
-    if core.weight is not None or core.blocked:
-        params["positional"] = True
     coming = ModelNode(tn, Op.T, params, text, number)
     store = ModelNode(wv, Op.W, _WORKING, found.state_text, number)
     end = _end(core, ac, number)

@@ -65,7 +65,7 @@ def cores_of(shared: SharedModels) -> list[SharedCore]:
         joint = jointly(bundle.asked)
         for place, kept in enumerate(joint.kept):
             users = tuple(bundle.calls[number] for number in joint.users(place))
-            found.append(SharedCore(bundle.window, str(kept.core), users))
+            found.append(SharedCore(bundle.window, str(kept), users))
     return found
 
 

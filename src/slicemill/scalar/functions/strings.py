@@ -24,6 +24,7 @@ from slicemill.scalar.vectors import Numbers, numbers, on_arrow
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
+LONGEST = 100_000_000
 _AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # in SQL; NULL stays NULL
 
 
@@ -80,7 +81,13 @@ def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
 
 
 def _repeat_row(text: str, count: int) -> str:
+    _check_length("repeat", len(text) * count)
     return text * max(count, 0)
+
+
+def _check_length(name: str, length: int) -> None:
+    if length > LONGEST:
+        raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST} are allowed")
 
 
 def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
@@ -92,6 +99,7 @@ def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
 
 
 def _padding(text: str, width: int, pad: str) -> str:
+    _check_length("padding", width if pad else 0)
     missing = width - len(text)
     return (pad * (missing // len(pad) + 1))[:missing] if pad and missing > 0 else ""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from slicemill.scheduling.arrays import Floats
 from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.portions import Aim
 
 
 def priority(batches: Batches) -> Floats:
-    return batches.wait * (batches.rate / batches.ideal_time**2)
+    return batches.wait * batches.rate(Aim.BALANCE)

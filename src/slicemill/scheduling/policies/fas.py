@@ -31,13 +31,15 @@ def value(
 
 
 def priority(batches: Batches, beta: float = 1.0) -> Floats:
+    figures, units = batches.figures, batches.units
+    overhead, per_row = batches.cost()
     with np.errstate(divide="ignore"):  # where every row is a result
         return value(
             batches.pending,
-            batches.selectivity,
-            batches.overhead,
-            batches.per_row,
-            batches.weight,
-            batches.outputs,
+            figures.results[units],
+            overhead,
+            per_row,
+            figures.weight[units],
+            figures.queries[units],
             beta,
         )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from slicemill.scheduling.arrays import Floats
 from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.portions import Aim
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
@@ -27,7 +28,7 @@ def priority(batches: Batches) -> Floats:
     """
     work, key = batches.time, batches.slack.copy()
     missed = np.flatnonzero(late(work, batches.slack))
-    by_rate = missed[np.lexsort((-batches.wait[missed], -batches.rate[missed]))]
+    by_rate = missed[np.lexsort((-batches.wait[missed], -batches.rate(Aim.RESPONSE)[missed]))]
     key[by_rate] = np.maximum.accumulate(work[by_rate])
     turn = np.zeros(len(batches))
     turn[by_rate] = 1 + np.arange(len(by_rate))

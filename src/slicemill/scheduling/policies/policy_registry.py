@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
+DEFAULT_POLICY = "default"
+"""What a component is set to that has no policy of its own any more."""
+
+
 class UnknownPolicyError(SlicemillError):
     """A policy name that nobody knows."""
 
@@ -56,6 +60,8 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             Policy("fcfs", "longest response time", "fcfs"),
             Policy("rr", "nothing: each unit in turn", "round_robin", linear=False),
             Policy("srpt", "time until the next unit is done", "srpt"),
+            Policy("rb", "mean response time of one query", "rb"),
+            Policy("ml", "time until the next result of one query", "ml"),
             Policy("hr", "mean response time", "hr"),
             Policy("hnr", "mean slowdown", "hnr"),
             Policy("lsf", "greatest slowdown", "lsf"),

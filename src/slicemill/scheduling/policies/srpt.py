@@ -7,4 +7,5 @@ from slicemill.scheduling.batches import Batches
 
 
 def priority(batches: Batches) -> Floats:
-    return 1 / (batches.ideal_time + batches.per_row * (batches.rows - 1))
+    _, per_row = batches.cost()
+    return 1 / (batches.ideal_time + per_row * (batches.rows - 1))

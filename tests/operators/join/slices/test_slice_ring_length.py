@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.ring_length import Ring
+from slicemill.operators.join.slices.ring_length import RingModel
 
-GOLDEN = Ring(
+GOLDEN = RingModel(
     streams=3, rate=50, window=10, join_selectivity=0.1, join_time=10e-6, send_time=5e-6, hop_time=200e-6
 )
 
@@ -53,7 +53,7 @@ def test_the_theorem_is_within_one_of_the_best_whole_number(
     send_time: float,
     hops_per_tuple: float,
 ) -> None:
-    ring = Ring(streams, rate, window, selectivity, join_time, send_time, hop_time=1.0)
+    ring = RingModel(streams, rate, window, selectivity, join_time, send_time, hop_time=1.0)
     # A hop takes a fraction of the work on a tuple: rings then have from 1 to some 450 nodes.
     ring = replace(ring, hop_time=ring.central_time / hops_per_tuple)
     best = min(range(1, 460), key=ring.latency)

@@ -15,6 +15,7 @@ STREAMS = ("a", "b")
 COLUMNS = {"k": "BIGINT", "v": "BIGINT", "ts": "TIMESTAMP"}
 VALUES = 1000
 _SECOND = 1_000_000
+_BEGIN = _SECOND  # Spark takes what is of the first moment of 1970 for late
 _KEY_SPAN = 1 << 40  # longer than any stream here, in microseconds
 
 
@@ -63,14 +64,14 @@ def write_input(folder: Path, files: int, rows_per_file: int, keys: int, rows_pe
         (folder / stream).mkdir(parents=True)
         for number in range(files):
             chance = np.random.default_rng((side, number))
-            times = number * span + 1_000 * np.sort(chance.integers(0, span // 1_000, rows_per_file))
+            times = _BEGIN + number * span + 1_000 * np.sort(chance.integers(0, span // 1_000, rows_per_file))
             found = (
                 chance.integers(0, keys, rows_per_file),
                 chance.integers(0, VALUES, rows_per_file),
                 times,
             )
             paths[side].append(_write(folder / stream / f"{number:05d}.parquet", *found))
-        last = (np.array([-1 - side]), np.array([0]), np.array([files * span + _SECOND]))
+        last = (np.array([-1 - side]), np.array([0]), np.array([_BEGIN + files * span + _SECOND]))
         paths[side].append(_write(folder / stream / f"{files:05d}.parquet", *last))
     return Input(paths, rows_per_file)
 

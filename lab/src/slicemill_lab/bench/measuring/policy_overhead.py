@@ -22,7 +22,7 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.segments import SegmentWriter
 from slicemill.time import wall_clock_us
-from slicemill_lab.bench.inputs.policies import STREAM, group
+from slicemill_lab.bench.inputs.hashing import STREAM, group
 
 _DECISIONS = 50
 _UNITS_PER_ROUND = 256
@@ -53,7 +53,7 @@ def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
             home.commit(Change(logs={STREAM: Appended(extents, 0, 0, wall_clock_us())}))
             began, now = time.perf_counter(), wall_clock_us()
             board.refresh(now)
-            positions, batches = board.ready(lambda _: (0, 0, False), now)
+            positions, batches = board.ready(lambda _: 0, now)
             chosen = chooser.choose(batches, _UNITS_PER_ROUND)
             took.append(time.perf_counter() - began)
             board.ran(running[positions[chosen[0]]], now)

@@ -1,9 +1,9 @@
 """What is kept of a window for a core, as source: one class for each way of keeping it (C14, C17, C24).
 
-`came` is written where an element comes, `left` where it leaves. Sums and products are kept twice: the value
-itself, which additions and removals wear, and one of the elements since a certain moment, which only grows.
-When all older ones have left, the second is the value of the window, and takes its place: rounding errors
-live no longer than one window, and nobody reads the window again (the rebase of C24, at n slides).
+`came` is written where an element comes, `left` where it leaves. Additions and removals wear sums and
+products: these are made again from the window's elements when as many have left as there are (the rebase of
+C24, at n slides), and before that where rounding has eaten what is left. That is so when a great number has
+come and gone: a sum notes how much its elements were worth together, and the most that this has been.
 
 All that is kept begins as 0.
 """
@@ -20,7 +20,8 @@ from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 
-VALUE, FRESH = "v", "w"
+# A sum is made again when so little is left of the most that it was: the rest has 64 bits of 104 still.
+_LEFT_OF_SUM = 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class AccumulatorPlace:
 
 
 class AccumulatorCode(ABC):
-    """Keeps a core up to date; one that additions and removals wear (`worn`) needs the second value.
+    """Keeps a core up to date; one that additions and removals wear (`worn`) is made again now and then.
 
     When `came` is written, the element is counted already; when `left` is written, it is still counted.
     """
@@ -57,6 +58,15 @@ class AccumulatorCode(ABC):
 
     def __init__(self, core: Core, place: AccumulatorPlace) -> None:
         self.core, self.place = core, place
+
+    @property
+    def again(self) -> str:
+        """Of one that is worn: the variable that says whether it is being made again."""
+        return f"{self.place.record}_again{self.place.number}"
+
+    def is_spent(self) -> str:
+        """The text of whether rounding has eaten what is left."""
+        return ""
 
     def fields(self) -> dict[str, str]:
         """What it keeps in the record, by name, with the types."""
@@ -67,20 +77,14 @@ class AccumulatorCode(ABC):
         return {}
 
     @abstractmethod
-    def came(self, image: Pair, twice: bool) -> None:
-        """`image` is what the core sees of the element; `twice`: the second value is kept too."""
+    def came(self, image: Pair) -> None:
+        """`image` is what the core sees of the element."""
 
     @abstractmethod
     def left(self, image: Pair) -> None: ...
 
-    def aged(self, twice: bool) -> None:  # noqa: B027
+    def aged(self) -> None:  # noqa: B027
         """`passed` seconds have passed."""
-
-    def begin_again(self) -> None:  # noqa: B027
-        """The second value begins now."""
-
-    def renew(self) -> None:  # noqa: B027
-        """The second value takes the place of the first."""
 
     @abstractmethod
     def value(self) -> Pair: ...
@@ -89,7 +93,7 @@ class AccumulatorCode(ABC):
 class ElementCount(AccumulatorCode):
     """n itself, which the loop counts anyway."""
 
-    def came(self, image: Pair, twice: bool) -> None:
+    def came(self, image: Pair) -> None:
         pass
 
     def left(self, image: Pair) -> None:
@@ -100,31 +104,42 @@ class ElementCount(AccumulatorCode):
 
 
 class PairSum(AccumulatorCode):
+    """`weighed`: elements leave, so that what they are worth together is noted, too."""
+
     worn = True
 
+    def __init__(self, core: Core, place: AccumulatorPlace, weighed: bool) -> None:
+        super().__init__(core, place)
+        self._weighed = weighed
+
     def fields(self) -> dict[str, str]:
-        return {self.place.name(f"{which}{part}"): "f8" for which in (VALUE, FRESH) for part in "hl"}
+        names = ("h", "l", "worth", "most") if self._weighed else ("h", "l")
+        return {self.place.name(name): "f8" for name in names}
 
-    def _pair(self, which: str) -> Pair:
-        return self.place.field(f"{which}h"), self.place.field(f"{which}l")
+    def _changed(self, function: str, image: Pair) -> None:
+        high, low = self.value()
+        self.place.out.line(f"{high}, {low} = dd.{function}({high}, {low}, {image[0]}, {image[1]})")
 
-    def came(self, image: Pair, twice: bool) -> None:
-        for which in (VALUE, FRESH) if twice else (VALUE,):
-            high, low = self._pair(which)
-            self.place.out.line(f"{high}, {low} = dd.add({high}, {low}, {image[0]}, {image[1]})")
+    def came(self, image: Pair) -> None:
+        self._changed("add", image)
+        if self._weighed:
+            worth, most = self.place.field("worth"), self.place.field("most")
+            self.place.out.line(f"{worth} += abs({image[0]})")
+            self.place.out.line(f"{most} = max({most}, {worth})")
 
     def left(self, image: Pair) -> None:
-        high, low = self._pair(VALUE)
-        self.place.out.line(f"{high}, {low} = dd.subtract({high}, {low}, {image[0]}, {image[1]})")
+        self._changed("subtract", image)
+        if self._weighed:
+            self.place.out.line(f"{self.place.field('worth')} -= abs({image[0]})")
 
-    def begin_again(self) -> None:
-        self.place.out.line(f"{', '.join(self._pair(FRESH))} = 0.0, 0.0")
-
-    def renew(self) -> None:
-        self.place.out.line(f"{', '.join(self._pair(VALUE))} = {', '.join(self._pair(FRESH))}")
+    def is_spent(self) -> str:
+        if not self._weighed:
+            return ""
+        worth, most = self.place.field("worth"), self.place.field("most")
+        return f"not {_LEFT_OF_SUM!r} * {most} <= {worth} < np.inf"
 
     def value(self) -> Pair:
-        return self._pair(VALUE)
+        return self.place.field("h"), self.place.field("l")
 
 
 class ScaledProduct(AccumulatorCode):
@@ -133,40 +148,29 @@ class ScaledProduct(AccumulatorCode):
     worn = True
 
     def fields(self) -> dict[str, str]:
-        parts = {"h": "f8", "l": "f8", "e": "i8"}
-        kept = {self.place.name(f"{w}{part}"): kind for w in (VALUE, FRESH) for part, kind in parts.items()}
-        return {**kept, self.place.name("zeros"): "i8"}
+        parts = {"h": "f8", "l": "f8", "e": "i8", "zeros": "i8"}
+        return {self.place.name(part): kind for part, kind in parts.items()}
 
-    def _parts(self, which: str) -> str:
-        return ", ".join(self.place.field(f"{which}{part}") for part in "hle")
+    @property
+    def _parts(self) -> str:
+        return ", ".join(self.place.field(part) for part in "hle")
 
-    def came(self, image: Pair, twice: bool) -> None:
-        out = self.place.out
-        with out.block(f"if {image[0]} == 0.0:"):
-            out.line(f"{self.place.field('zeros')} += 1")
-        with out.block("else:"):
-            for which in (VALUE, FRESH) if twice else (VALUE,):
-                self._times(which, image, inverse=False)
-
-    def _times(self, which: str, image: Pair, inverse: bool) -> None:
-        parts = self._parts(which)
-        self.place.out.line(f"{parts} = dd.scaled_product({parts}, {image[0]}, {image[1]}, {inverse})")
+    def came(self, image: Pair) -> None:
+        self._changed(image, "+", inverse=False)
 
     def left(self, image: Pair) -> None:
-        with self.place.out.block(f"if {image[0]} == 0.0:"):
-            self.place.out.line(f"{self.place.field('zeros')} -= 1")
-        with self.place.out.block("else:"):
-            self._times(VALUE, image, inverse=True)
+        self._changed(image, "-", inverse=True)
 
-    def begin_again(self) -> None:
-        self.place.out.line(f"{self._parts(FRESH)} = 0.0, 0.0, 0")
-
-    def renew(self) -> None:
-        self.place.out.line(f"{self._parts(VALUE)} = {self._parts(FRESH)}")
+    def _changed(self, image: Pair, sign: str, inverse: bool) -> None:
+        out, parts = self.place.out, self._parts
+        with out.block(f"if {image[0]} == 0.0:"):
+            out.line(f"{self.place.field('zeros')} {sign}= 1")
+        with out.block("else:"):
+            out.line(f"{parts} = dd.scaled_product({parts}, {image[0]}, {image[1]}, {inverse})")
 
     def value(self) -> Pair:
         name = self.place.out.fresh("product")
-        self.place.out.line(f"{name}h, {name}l = dd.unscaled({self._parts(VALUE)})")
+        self.place.out.line(f"{name}h, {name}l = dd.unscaled({self._parts})")
         with self.place.out.block(f"if {self.place.field('zeros')} > 0:"):
             self.place.out.line(f"{name}h, {name}l = 0.0, 0.0")
         return f"{name}h", f"{name}l"
@@ -178,8 +182,7 @@ class TruthCount(AccumulatorCode):
     def fields(self) -> dict[str, str]:
         return {self.place.name("kept"): "i8"}
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         self._change(image, "+=")
 
     def left(self, image: Pair) -> None:
@@ -214,8 +217,7 @@ class Candidates(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.place.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         place, out = self.place, self.place.out
         pool = place.name(self._pool)
         rows = f"{place.record}.{pool}_rows"
@@ -256,8 +258,7 @@ class ElementQueue(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.place.name(self._pool): RecordColumns({"value": DOUBLE})}
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         _append(self.place, self.place.name(self._pool), image[0])
 
     def left(self, image: Pair) -> None:
@@ -313,8 +314,7 @@ class RankHeaps(AccumulatorCode):
         for pool in self._pools:
             self.place.make_room(self.place.name(pool))
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         self._make_room()
         arrived, gone = self.place.field("arrived"), self.place.field("gone")
         target = self._target(self.place.count)
@@ -361,8 +361,7 @@ class CombiningStacks(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.place.name(self._pool): RecordColumns({"value": BIGINT})}
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         _append(self.place, self.place.name(self._pool), f"np.int64({image[0]})")
         back = self.place.field("back")
         self.place.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
@@ -411,7 +410,6 @@ def _if_any(place: AccumulatorPlace, pool: str, found: str) -> Pair:
 
 
 _SIMPLE: dict[str, type[AccumulatorCode]] = {
-    "sum": PairSum,
     "prod": ScaledProduct,
     "xor": TruthCount,
     "all": TruthCount,
@@ -428,9 +426,11 @@ _SIMPLE: dict[str, type[AccumulatorCode]] = {
 }
 
 
-def simple_accumulator(core: Core, place: AccumulatorPlace) -> AccumulatorCode:
+def simple_accumulator(core: Core, place: AccumulatorPlace, weighed: bool) -> AccumulatorCode:
     if core.counts:
         return ElementCount(core, place)
+    if core.aggregate == "sum":
+        return PairSum(core, place, weighed)
     if core.aggregate not in _SIMPLE:
         raise NoCompiledForm(f"{core} has no form in machine code")
     return _SIMPLE[core.aggregate](core, place)

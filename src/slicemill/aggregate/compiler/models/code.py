@@ -1,12 +1,15 @@
 """Models in a loop: what is written where a tuple comes, leaves, or a result is asked for.
 
 Several models over one window are written as one, which keeps equal cores once (`slicemill.model.joint`).
+What is worn, or has lost its digits, is made again from the window, each part by itself: so the bits of a
+result do not depend on which other models there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.models.accumulators import (
@@ -15,11 +18,13 @@ from slicemill.aggregate.compiler.models.accumulators import (
     simple_accumulator,
 )
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
+from slicemill.aggregate.compiler.models.pivots import PivotCode
 from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import BodyState
+from slicemill.model.centring import core_number, powers
 from slicemill.model.classify import CoreMethod, classify
 from slicemill.model.joint import Condition, FilteredCore, joint
 from slicemill.model.naive import Nulls
@@ -45,6 +50,7 @@ class ModelCode:
             self._accumulator(*kept) for kept in enumerate(self.joint.kept)
         ]
         self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
+        self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
         self.answers_if = "True"  # the text of whether a tuple that comes is answered
@@ -56,30 +62,44 @@ class ModelCode:
         if way is CoreMethod.RECOMPUTE:
             return RecomputedCore(core, place)
         if core.weight is None:
-            return simple_accumulator(core, place)
+            return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
         # Nothing leaves a base version: there any weight can be kept.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
-    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode], bool]]:
-        """For each kind of elements the end of its fields' names, its accumulators, and if any is worn."""
+    def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
+        """One for each expression of which centred sums are made, by the elements that it is of."""
+        found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
+        sums = self._centred_sums()
+        for number, kept in enumerate(self.joint.kept):
+            vector = self.joint.vectors.index(kept.conditions)
+            for atom, _ in powers(kept.core) or ():
+                if kept.centred or number in sums:
+                    end, count = f"{len(found)}", f"{self.record}.count{vector}"
+                    made = PivotCode(self.out, self.record, end, count, self.windowed)
+                    found.setdefault((kept.conditions, atom), made)
+        return found
+
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
+        """For each kind of elements the end of its fields' names, and its accumulators."""
         for number, conditions in enumerate(self.joint.vectors):
             both = zip(self.joint.kept, self.accumulators, strict=True)
-            mine = [accumulator for kept, accumulator in both if kept.conditions == conditions]
-            yield (
-                str(number),
-                conditions,
-                mine,
-                self.windowed and any(accumulator.worn for accumulator in mine),
-            )
+            yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
+
+    def _pivots_of(self, kept: FilteredCore) -> list[PivotCode]:
+        return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
+
+    def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
+        return self.joint.kept[accumulator.place.number]
 
     # -- what the loop asks --------------------------------------------------------------------------------
 
     def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []
-        for end, _, _, worn in self._vectors():
-            extra += [(f"count{end}", "i8"), (f"missing{end}", "i8")]
-            extra += [(f"older{end}", "i8")] if worn else []
+        for end, _, _ in self._vectors():
+            extra += [(f"{name}{end}", "i8") for name in ("count", "missing", "removed")]
+        for pivot in self.pivots.values():
+            extra += pivot.fields().items()
         extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
         for accumulator in self.accumulators:
             extra += self._fields(accumulator).items()
@@ -105,10 +125,13 @@ class ModelCode:
         for here, there in enumerate(numbers):
             new = self.joint.vectors.index(self.joint.conditions[here])
             old = other.joint.vectors.index(other.joint.conditions[there])
-            fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "older")}
+            fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "removed")}
             for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
                 to, of = self.accumulators[place], other.accumulators[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
+                both = zip(self._pivots_of(self._kept(to)), other._pivots_of(other._kept(of)), strict=True)
+                for new_pivot, old_pivot in both:
+                    fields |= dict(zip(new_pivot.fields(), old_pivot.fields(), strict=True))
                 pools |= {
                     self.version.array(new_pool): other.version.array(old_pool)
                     for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
@@ -161,48 +184,114 @@ class ModelCode:
                     self.answer()
 
     def _came(self) -> None:
+        """What is worn is made again from the window's tuples, of which the newest has just come."""
+        if not self.windowed or not any(accumulator.worn for accumulator in self.accumulators):
+            self._arrive(is_newest="")
+            return
+        out = self.out
+        out.line("newest = k.window_rows - 1")
+        out.line("begin = newest")
+        self._begin_again()
+        with out.block("for j in range(begin, newest + 1):"):
+            assert self.version.window is not None, "it is the window version"
+            self.version.bind(self._window_row("j"), self.version.window.types)
+            self._arrive(is_newest="j == newest")
+
+    def _begin_again(self) -> None:
+        """Finds out what has to be made again, which then has seen no element."""
+        out, record = self.out, self.record
+        worn: list[AccumulatorCode] = []
+        for end, conditions, mine in self._vectors():
+            due = f"{record}.removed{end} >= {record}.count{end}"
+            for (of, _), pivot in self.pivots.items():
+                if of == conditions:
+                    out.line(f"{pivot.again} = {due} or {pivot.is_spent()}")
+            for accumulator in mine:
+                if accumulator.worn:
+                    worn.append(accumulator)
+                    spent = [pivot.again for pivot in self._pivots_of(self._kept(accumulator))]
+                    spent = spent or [due, *filter(None, [accumulator.is_spent()])]
+                    out.line(f"{accumulator.again} = {' or '.join(spent)}")
+        with out.block(f"if {' or '.join(accumulator.again for accumulator in worn)}:"):
+            out.line("begin = 0")
+            for end, _, _ in self._vectors():
+                with out.block(f"if {record}.removed{end} >= {record}.count{end}:"):
+                    out.line(f"{record}.removed{end} = 0")
+                out.line(f"{record}.count{end} = {record}.missing{end} = 0")
+            for again, names in (
+                *((pivot.again, pivot.fields()) for pivot in self.pivots.values()),
+                *((accumulator.again, self._fields(accumulator)) for accumulator in worn),
+            ):
+                with out.block(f"if {again}:"):
+                    for name in names:
+                        out.line(f"{record}.{name} = 0")
+
+    def _window_row(self, row: str) -> list[Callable[[], Code]]:
+        assert self.version.window is not None
+        return [partial(self._window_column, place, row) for place in range(len(self.version.window.types))]
+
+    def _window_column(self, place: int, row: str) -> Code:
+        assert self.version.window is not None
+        self.shared.facts.add(f"window keeps {place}")
+        text = f"{self.version.window.row(row)}.a{place}"
+        return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+
+    def _arrive(self, is_newest: str) -> None:
+        """A tuple of the window; what is not made again takes the newest one only."""
         out, record = self.out, self.record
         if self._uses_age:
             at = self._given_at()
-            out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun else 0.0")
+            goes_on = " and (j > begin or begin == newest)" if is_newest else ""
+            out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun{goes_on} else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
-            for _, _, mine, worn in self._vectors():
-                for accumulator in mine:
-                    accumulator.aged(worn)
+            for accumulator in self.accumulators:
+                with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
+                    accumulator.aged()
         names, formulas = self._element()
         images = self._images(formulas)
-        for end, conditions, mine, worn in self._vectors():
+        for end, conditions, mine in self._vectors():
             with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
+                distances: dict[Expr, Pair] = {}
+                for (of, atom), pivot in self.pivots.items():
+                    if of == conditions:
+                        pivot.choose(formulas.pair(atom))
+                        distances[atom] = pivot.distance(formulas.pair(atom))
+                        with self._if_taken(pivot.again, is_newest):
+                            pivot.came(distances[atom])
+                near = self._near_images(mine, names, distances)
                 for accumulator in mine:
-                    if isinstance(accumulator, RecomputedCore):
-                        accumulator.keep(names, f"{record}.now")
-                    else:
-                        accumulator.came(self._image(accumulator, images, "+"), worn)
+                    with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
+                        if isinstance(accumulator, RecomputedCore):
+                            accumulator.keep(names, f"{record}.now")
+                        else:
+                            accumulator.came(self._image(accumulator, {**images, **near}, "+"))
+
+    def _if_taken(self, again: str, is_newest: str) -> AbstractContextManager[None]:
+        if not is_newest:
+            return nullcontext()
+        return self.out.block(f"if {' or '.join(filter(None, [again, is_newest]))}:")
 
     def _left(self) -> None:
         out, record = self.out, self.record
-        _, formulas = self._element()
+        names, formulas = self._element()
         images = self._images(formulas)
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
-        for end, conditions, mine, renews in self._vectors():
-            worn = [accumulator for accumulator in mine if accumulator.worn]
+        for end, conditions, mine in self._vectors():
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
-                if renews:
-                    with out.block(f"if {record}.older{end} == 0:"):
-                        out.line(f"{record}.older{end} = {record}.count{end}")
-                        for accumulator in worn:
-                            accumulator.begin_again()
+                out.line(f"{record}.removed{end} += 1")
+                distances: dict[Expr, Pair] = {}
+                for (of, atom), pivot in self.pivots.items():
+                    if of == conditions:
+                        distances[atom] = pivot.distance(formulas.pair(atom))
+                        pivot.left(distances[atom])
+                near = self._near_images(mine, names, distances)
                 for accumulator in mine:
                     again = isinstance(accumulator, RecomputedCore)
-                    accumulator.left(_NOTHING if again else self._image(accumulator, images, "-"))
+                    image = _NOTHING if again else self._image(accumulator, {**images, **near}, "-")
+                    accumulator.left(image)
                 out.line(f"{record}.count{end} -= 1")
-                if renews:
-                    out.line(f"{record}.older{end} -= 1")
-                    with out.block(f"if {record}.older{end} == 0:"):
-                        for accumulator in worn:
-                            accumulator.renew()
 
     def _given_at(self) -> str:
         self.shared.facts.add(f"{self.record} reads at")
@@ -230,29 +319,48 @@ class ModelCode:
             names[column] = name, "0.0"
         return names, Formulas(self.out, names)
 
-    def _images(self, formulas: Formulas) -> dict[Expr, Pair]:
-        """What the cores see of the tuple; 0 where that is too great for a double, which `huge` tells."""
-        images: dict[Expr, Pair] = {}
-        for accumulator in self.accumulators:
-            transform = accumulator.core.transform
-            if isinstance(accumulator, RecomputedCore) or transform in images:
-                continue
-            images[transform] = high, low = formulas.pair(transform)
-            if _may_overflow(accumulator):
-                name = self.out.fresh("image")
-                self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {high}, {low}")
-                with self.out.block(f"if not abs({name}h) < np.inf:"):
-                    self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
-                images[transform] = f"{name}h", f"{name}l"
+    def _images(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
+        """What the cores see of the tuple, by what they take of it, and whether that is centred."""
+        images: dict[tuple[Expr, bool], Pair] = {}
+        for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
+            key = kept.core.transform, False
+            if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
+                images[key] = self._bounded(accumulator, formulas.pair(kept.core.transform))
         for condition in dict.fromkeys(
             condition for conditions in self.joint.vectors for condition in conditions
         ):
             formulas.pair(condition.of)  # here, so that all that follows can use it
+        for _, atom in self.pivots:
+            formulas.pair(atom)
         return images
 
-    def _image(self, accumulator: AccumulatorCode, images: Mapping[Expr, Pair], sign: str) -> Pair:
+    def _near_images(
+        self, mine: Sequence[AccumulatorCode], names: Mapping[Expr, Pair], distances: Mapping[Expr, Pair]
+    ) -> dict[tuple[Expr, bool], Pair]:
+        formulas = Formulas(self.out, names, known=distances)
+        return {
+            (accumulator.core.transform, True): self._bounded(
+                accumulator, formulas.pair(accumulator.core.transform)
+            )
+            for accumulator in mine
+            if self._kept(accumulator).centred
+        }
+
+    def _bounded(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
+        """0 where it is too great for a double, which `huge` tells."""
+        if not _may_overflow(accumulator):
+            return image
+        name = self.out.fresh("image")
+        self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {image[0]}, {image[1]}")
+        with self.out.block(f"if not abs({name}h) < np.inf:"):
+            self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
+        return f"{name}h", f"{name}l"
+
+    def _image(
+        self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
+    ) -> Pair:
         """As long as an element is too great for it, a core has no value."""
-        image = images[accumulator.core.transform]
+        image = images[accumulator.core.transform, self._kept(accumulator).centred]
         if _may_overflow(accumulator):
             self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
         return image
@@ -300,7 +408,14 @@ class ModelCode:
                     need(other)
                 names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
                 return
-            accumulator = self.accumulators[int(name.removeprefix("c"))]
+            number = core_number(Symbol(name))
+            assert number is not None, f"{name} is a value of the window"
+            if name.startswith("u"):
+                need(f"c{number}")
+                total = names[Symbol(f"c{number}")]
+                names[Symbol(name)] = self._pivot_of_sum(number).sum_of_distances(total)
+                return
+            accumulator = self.accumulators[number]
             for scalar in accumulator.core.scalars:
                 need(scalar)
             if isinstance(accumulator, RecomputedCore):
@@ -309,7 +424,20 @@ class ModelCode:
 
         for number in range(len(self.accumulators)):
             need(f"c{number}")
+        for number in self._centred_sums():
+            need(f"u{number}")
         return names
+
+    def _centred_sums(self) -> list[int]:
+        """The sums of first degree that formulas ask for with distances from a pivot."""
+        formulas = (*self.joint.results, *self.joint.lets.values())
+        asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
+        return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]
+
+    def _pivot_of_sum(self, number: int) -> PivotCode:
+        kept = self.joint.kept[number]
+        ((atom, _),) = powers(kept.core) or ()
+        return self.pivots[kept.conditions, atom]
 
     def _value(self, accumulator: AccumulatorCode) -> Pair:
         high, low = accumulator.value()

@@ -30,13 +30,21 @@ def constant(value: Fraction) -> Pair:
 class Formulas:
     """Writes formulas; `names` are the pairs that stand for columns and symbols, which may have equal names.
 
-    `rounded`: sums of values that rounding has touched, where a tiny difference means none.
+    `known` are pairs that stand for other expressions. `rounded`: sums of values that rounding has touched,
+    where a tiny difference means none.
     """
 
-    def __init__(self, out: Writer, names: Mapping[Expr, Pair], *, rounded: bool = False) -> None:
+    def __init__(
+        self,
+        out: Writer,
+        names: Mapping[Expr, Pair],
+        *,
+        known: Mapping[Expr, Pair] | None = None,
+        rounded: bool = False,
+    ) -> None:
         self._out = out
         self._names = names
-        self._known: dict[Expr, Pair] = {}
+        self._known: dict[Expr, Pair] = dict(known or {})
         self._two = {"*": "multiply", "/": "divide", "^": "power", "%": "modulo"}
         self._two |= {"+": "total", "-": "difference"} if rounded else {"+": "add", "-": "subtract"}
 

@@ -43,7 +43,7 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{place.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
 
-    def came(self, image: Pair, twice: bool) -> None:
+    def came(self, image: Pair) -> None:
         """What the core sees of an element depends on the others: `keep` takes the element itself."""
 
     def left(self, image: Pair) -> None:

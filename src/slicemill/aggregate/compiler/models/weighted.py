@@ -17,8 +17,6 @@ from math import comb
 
 from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.models.accumulators import (
-    FRESH,
-    VALUE,
     AccumulatorCode,
     AccumulatorPlace,
     drop_first,
@@ -151,7 +149,7 @@ def _angle(mode: Mode, u: str, whole: bool) -> str:
     """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
     if not whole:
         return f"{mode.angle!r} * {u}"
-    if not mode.frequency:
+    if not mode.frequency and abs(mode.turns.numerator) * mode.turns.denominator < 2**62:
         return f"dd.turn({mode.turns.numerator}, {mode.turns.denominator}, {u})"
     high, low = constant(mode.turns + mode.frequency / (2 * PI))
     return f"dd.angle({high}, {low}, {u})"
@@ -198,27 +196,23 @@ class Weighted(AccumulatorCode):
         """How many elements have left."""
         return self.place.field("gone")
 
-    def _stem(self, which: str, mode: int) -> str:
-        return self.place.field(f"{which}{mode}_") + "_"
+    def _stem(self, mode: int) -> str:
+        return self.place.field(f"v{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
         head = len(f"{self.place.record}.")
         kept = {
             name[head:]: "f8"
-            for which in (VALUE, FRESH)
             for mode, powers in enumerate(self.powers)
-            for name in powers.all_names(self._stem(which, mode))
+            for name in powers.all_names(self._stem(mode))
         }
         return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
 
-    def _each(self, twice: bool) -> list[tuple[Powers, str]]:
-        kinds = (VALUE, FRESH) if twice else (VALUE,)
-        return [
-            (powers, self._stem(which, mode)) for which in kinds for mode, powers in enumerate(self.powers)
-        ]
+    def _each(self) -> list[tuple[Powers, str]]:
+        return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
 
-    def came(self, image: Pair, twice: bool) -> None:
-        for powers, stem in self._each(twice):
+    def came(self, image: Pair) -> None:
+        for powers, stem in self._each():
             if self.variable == POSITION:
                 count = self.place.count
                 number = f"({self._gone} + {count})" if self.numbered else ""
@@ -228,13 +222,13 @@ class Weighted(AccumulatorCode):
                     powers.shift(stem, stem, "1", whole=True)
                 powers.add(stem, "0", image, whole=True, zero=True)
 
-    def aged(self, twice: bool) -> None:
+    def aged(self) -> None:
         if self.variable == AGE:
-            for powers, stem in self._each(twice):
+            for powers, stem in self._each():
                 powers.shift(stem, stem, "passed", whole=False)
 
     def left(self, image: Pair) -> None:
-        for powers, stem in self._each(twice=False):
+        for powers, stem in self._each():
             if self.variable == POSITION:
                 number = f"({self._gone} + 1)" if self.numbered else ""
                 powers.add(stem, "1", image, whole=True, sign="-", number=number)
@@ -243,25 +237,14 @@ class Weighted(AccumulatorCode):
             else:
                 powers.add(stem, f"({self.place.count} - 1)", image, whole=True, sign="-")
         if self.variable == POSITION:
-            for powers, stem in self._each(twice=True):
+            for powers, stem in self._each():
                 if powers.degree or not self.numbered:
                     powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
             if self.numbered:
                 self.place.out.line(f"{self._gone} += 1")
 
-    def begin_again(self) -> None:
-        for mode, powers in enumerate(self.powers):
-            for name in powers.all_names(self._stem(FRESH, mode)):
-                self.place.out.line(f"{name} = 0.0")
-
-    def renew(self) -> None:
-        for mode, powers in enumerate(self.powers):
-            kept, fresh = (powers.all_names(self._stem(which, mode)) for which in (VALUE, FRESH))
-            for name, other in zip(kept, fresh, strict=True):
-                self.place.out.line(f"{name} = {other}")
-
     def value(self) -> Pair:
-        stems = [self._stem(VALUE, mode) for mode in range(len(self.powers))]
+        stems = [self._stem(mode) for mode in range(len(self.powers))]
         if self.numbered:
             stems = [self._turned_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
         return combined(self.core, self.powers, stems, self.place.out)
@@ -288,7 +271,7 @@ class WeightedStacks(AccumulatorCode):
         self.powers = powers_of(core, place.out)
 
     def _stem(self, mode: int) -> str:
-        return self.place.field(f"{VALUE}{mode}_") + "_"
+        return self.place.field(f"v{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
         head = len(f"{self.place.record}.")
@@ -306,8 +289,7 @@ class WeightedStacks(AccumulatorCode):
     def _row(self, index: str, mode: int) -> str:
         return f"{self.place.row(self.place.name(self._pool), index)}.m{mode}_"
 
-    def came(self, image: Pair, twice: bool) -> None:
-        del twice
+    def came(self, image: Pair) -> None:
         place, out = self.place, self.place.out
         pool = place.name(self._pool)
         out.line(f"{place.field('behind')} += 1")

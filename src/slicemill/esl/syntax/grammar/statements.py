@@ -111,7 +111,8 @@ def _set(c: Cursor) -> nodes.SetOption:
     value = c.string("a value such as 'hnr'")
     if value is None:
         c.fail()
-    return nodes.SetOption(this=name, value=at(exp.Literal.string(value), value_at))
+    component = c.name("a stream or query") if c.accept("FOR") else None
+    return nodes.SetOption(this=name, value=at(exp.Literal.string(value), value_at), component=component)
 
 
 def _skip_statement(c: Cursor, first: int) -> None:

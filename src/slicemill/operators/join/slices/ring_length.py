@@ -11,7 +11,7 @@ from math import ceil, floor, sqrt
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class RingModel:
     """Equal streams of `rate` tuples per second with the same window on all, nested-loop joined."""
 
     streams: int

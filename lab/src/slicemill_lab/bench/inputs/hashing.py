@@ -1,28 +1,20 @@
-"""Load for the benchmark of policies: queries of five cost classes, and a bursty stream, recorded once.
+"""Queries that hash every row many times, and groups of rows for them.
 
-A query hashes a text 2, 4, 8, 16 or 32 times, so that a whole group costs the dearest class several times
-what it costs the cheapest, a run's overhead counted. It keeps the rows whose hash is small enough for its
-selectivity, and adds a running sum by a key of its own, so that each query is a unit of its own.
-Rows come in groups; when each of them comes is recorded, in files, and replayed for every policy: a group is
-fed to a stream without a source, so that only admitting rows and running units is measured.
+A query hashes a text 2, 4, 8, 16 or 32 times, keeps the rows whose hash is small enough for its selectivity,
+and adds a running sum by a key of its own, so that each query is a unit of its own. A group of rows is fed to
+a stream without a source, so that only admitting rows and running units is measured.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from slicemill.engine.mill import Mill
-from slicemill.scheduling.arrays import Floats
-from slicemill_lab.testbeds.arrivals import on_off
 
 CLASSES = 5
 STREAM = "reading"
@@ -55,12 +47,6 @@ class LoadQuery:
         )
 
 
-def queries(count: int, seed: int) -> list[LoadQuery]:
-    """Each class as often as the others; selectivities are uniform in [0.1, 1] (P36)."""
-    random = np.random.default_rng(seed)
-    return [LoadQuery(f"q{n}", n % CLASSES, float(random.uniform(0.1, 1.0)), 10 + n) for n in range(count)]
-
-
 def script(chosen: Sequence[LoadQuery]) -> str:
     declared = f"CREATE STREAM {STREAM} ({_COLUMNS}) ORDER BY ts;\n"
     return declared + "".join(f"{query.esl};\n" for query in chosen)
@@ -82,29 +68,6 @@ def group(epoch: int, rows: int, seed: int) -> pa.Table:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Groups in files, and when each came; the first, at no time, only wakes the workers up."""
-
-    folder: Path
-
-    @classmethod
-    def make(cls, folder: Path, groups: int, rows: int, gap_s: float, seed: int) -> Recording:
-        folder.mkdir(parents=True)
-        times = on_off(groups, gap_s, np.random.default_rng(seed))
-        for epoch in range(groups + 1):
-            pq.write_table(group(epoch, rows, seed), folder / f"{epoch:05d}.parquet")
-        (folder / "arrivals.json").write_text(json.dumps((times - times[0]).tolist()))
-        return cls(folder)
-
-    @property
-    def arrivals(self) -> Floats:
-        return np.array(json.loads((self.folder / "arrivals.json").read_text()))
-
-    def table(self, epoch: int) -> pa.Table:
-        return pq.read_table(self.folder / f"{epoch:05d}.parquet")
-
-
 def admit(mill: Mill, table: pa.Table) -> None:
     """A group arrives."""
     mill.feed(STREAM, table.cast(mill.home.logs[STREAM].columns))
@@ -119,16 +82,3 @@ def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
     """Let units know what was learned of them in another mill."""
     for query, statistics in known.items():
         mill.dispatcher.running.writers[query].statistics.restore(statistics)
-
-
-def replay(mill: Mill, recording: Recording) -> Floats:
-    """Let every group arrive when it came in the recording; when they came now, by epoch."""
-    tables = [recording.table(epoch + 1) for epoch in range(len(recording.arrivals))]
-    came = np.zeros(len(tables) + 1)
-    began = time.time()
-    for epoch, (after_s, table) in enumerate(zip(recording.arrivals, tables, strict=True), start=1):
-        time.sleep(max(0.0, began + after_s - time.time()))
-        mill.check()
-        came[epoch] = time.time()
-        admit(mill, table)
-    return came

@@ -1,0 +1,93 @@
+"""A ring that follows its rate: sampled at intervals, as long as the cost model wants it (S36, S40, S41).
+
+Tuples stay where they are and several are in flight (PSP-D): with one at a time, 450 tuples a second cannot
+go round 20 nodes however little they cost. The model's best length is that of a ring that keeps up: one that
+has fallen behind grows by half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+
+from slicemill.reference.ring.ring import responses
+from slicemill_lab.claims import Claim, at_least, at_most
+from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.ring.runs import RATE, WINDOW_S, RingSetting, at_rate, psp_d, ring_arrivals
+
+INTERVALS: Mapping[Scale, int] = {"small": 9, "full": 30}
+"""Of a window each; the rate rises after a third of them."""
+MOST_NODES = 20
+IN_FLIGHT = 8
+
+
+def response_by_interval(
+    setting: RingSetting, risen: float, adapts: bool, scale: Scale, seed: int
+) -> list[float]:
+    """Mean response in ms, interval by interval, while the rate goes from 50 to `risen` tuples a second."""
+    nodes = setting.model(scale).best_length()
+    ring = psp_d(setting, nodes, scale, IN_FLIGHT)
+    span = WINDOW_S[scale]
+    means = []
+    for interval in range(INTERVALS[scale]):
+        now = at_rate(setting, risen if interval >= INTERVALS[scale] // 3 else RATE)
+        arrived = list(ring_arrivals(now, span, seed, interval * span))
+        means.append(1000 * fmean(responses(ring.run(arrived)) or [0.0]))
+        if adapts:
+            measured = len(arrived) / span / setting.streams
+            wanted = at_rate(setting, measured).model(scale).best_length()
+            if ring.machines.now > (interval + 1.1) * span:
+                wanted = max(wanted, ceil(1.5 * nodes))
+            wanted = min(MOST_NODES, wanted)
+            if wanted != nodes:
+                ring.relocate(wanted)
+                nodes = wanted
+    return means
+
+
+def follow(setting: RingSetting, rates: tuple[int, ...], seed: int, scale: Scale) -> Result:
+    """Response with and without adaptation for each rate that it rises to."""
+    figures = {
+        f"to {risen}/s": {
+            name: response_by_interval(setting, risen, adapts, scale, seed)
+            for name, adapts in (("with adaptation", True), ("without", False))
+        }
+        for risen in rates
+    }
+    claims = tuple(claim for name, lines in figures.items() for claim in _claims(name, lines))
+    return Result(claims, {"response_ms": figures})
+
+
+def draw(result: Result, path: Path) -> None:
+    """Response over time."""
+    draw_curves(
+        path,
+        {
+            f"{rate}, {name}": curve(list(range(1, len(line) + 1)), [line])
+            for rate, lines in result.figures["response_ms"].items()
+            for name, line in lines.items()
+        },
+        title="A ring that grows with its rate keeps its response",
+        x_label="interval",
+        y_label="mean response [ms]",
+    )
+
+
+def _claims(name: str, lines: Mapping[str, list[float]]) -> tuple[Claim, ...]:
+    third = len(lines["without"]) // 3
+    before = {way: fmean(line[1:third]) for way, line in lines.items()}
+    last = {way: fmean(line[-third:]) for way, line in lines.items()}
+    return (
+        at_most(
+            f"{name}: response of the last third / before, with adaptation",
+            last["with adaptation"] / before["with adaptation"],
+            2,
+            note="Printed: stable. At twice the rate a tuple has four times the pairs to compare, or more.",
+        ),
+        at_least(
+            f"{name}: last third, without adaptation / with it", last["without"] / last["with adaptation"], 1
+        ),
+    )

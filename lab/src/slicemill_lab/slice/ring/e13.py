@@ -1,0 +1,54 @@
+"""slice-E13: several tuples in flight on a ring (state-slice E13, S32)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.ring.runs import NODES, RingSetting, figures_of, most_over_least, psp_by_nodes
+
+IN_FLIGHT = (1, 8)
+
+
+def run(seed: int, scale: Scale) -> Result:
+    """Response and state over nodes, by the number of tuples in flight."""
+    lines = {f"{n} in flight": psp_by_nodes(RingSetting(), scale, seed, n) for n in IN_FLIGHT}
+    shared = [nodes for nodes in NODES[scale] if nodes >= 4]
+    one, most = lines["1 in flight"], lines[f"{IN_FLIGHT[-1]} in flight"]
+    spread = {
+        name: most_over_least([line[nodes].response for nodes in shared]) for name, line in lines.items()
+    }
+    claims = (
+        at_least(
+            "state with eight in flight / with one: the most over all lengths",
+            max(most[nodes].state / one[nodes].state for nodes in shared),
+            1.0001,
+        ),
+        at_most(
+            "how much response differs over lengths of 4 and more, eight in flight / one",
+            spread[f"{IN_FLIGHT[-1]} in flight"] / spread["1 in flight"],
+            1,
+            note="Printed: nearly flat in the number of nodes.",
+        ),
+    )
+    figures = {"nodes": list(NODES[scale]), "lines": figures_of(lines), "response, most / least": spread}
+    return Result(claims, figures)
+
+
+def plot(result: Result, path: Path) -> None:
+    """Response over the number of nodes."""
+    draw_curves(
+        path,
+        {
+            name: curve(result.figures["nodes"], [line["response_ms"]])
+            for name, line in result.figures["lines"].items()
+        },
+        title="With several tuples in flight, the length matters less",
+        x_label="nodes",
+        y_label="mean response [ms]",
+    )
+
+
+EXPERIMENT = Experiment(id="slice-E13", title="Several tuples in flight on a ring", run=run, plot=plot)

@@ -1,0 +1,165 @@
+"""The join, arrivals and machines that the ring experiments share (S52, S53).
+
+Published: 50 tuples a second on each stream, windows of 10 s, 600 s, up to 20 machines. What comparing a
+pair took is not, but that 20 machines carried three times the rate on the small join, 27 times the work: so
+it cannot have kept more than 0.7 of one busy before. Here the small, middle and large join keep a quarter, a
+half and the whole of one machine busy at a selectivity of 0.1. Windows are shorter, which makes states and
+the work for a tuple smaller, and a comparison takes longer for it. A message takes 5 µs and a hop 20 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+
+from slicemill.operators.join.slices.members import Member, MemberSide
+from slicemill.operators.join.slices.ring_length import RingModel
+from slicemill.reference.ring.atr import AlignedRouting
+from slicemill.reference.ring.ctr import CoordinatedRouting
+from slicemill.reference.ring.join import RingJoin
+from slicemill.reference.ring.machines import RingCosts
+from slicemill.reference.ring.placement import Roles, Slices
+from slicemill.reference.ring.ring import Ring, responses
+from slicemill.rows import Row, Timed
+from slicemill_lab.experiment import Scale
+from slicemill_lab.slice.joins import SECOND_US, matching
+
+RATE = 50
+SEND_S, HOP_S = 5e-6, 2e-5
+CLASSES = {"small": 0.25, "middle": 0.5, "large": 1.0}
+"""How many machines a class of join keeps busy at a selectivity of 0.1."""
+SELECTIVITIES = (0.05, 0.1, 0.5)
+WINDOW_S: Mapping[Scale, float] = {"small": 0.6, "full": 2.0}
+RUN_S: Mapping[Scale, float] = {"small": 3.0, "full": 20.0}
+NODES: Mapping[Scale, tuple[int, ...]] = {
+    "small": (1, 2, 4, 8, 14, 24),
+    "full": (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24),
+}
+"""Published: 4 to 19. The longer ones show where the way round begins to count."""
+System = Ring | AlignedRouting | CoordinatedRouting
+
+
+@dataclass(frozen=True, slots=True)
+class RingSetting:
+    """A join of equal streams."""
+
+    cost: str = "small"
+    selectivity: float = 0.1
+    streams: int = 3
+    rate: float = RATE
+
+    def __str__(self) -> str:
+        return f"{self.streams} streams, {self.cost}, Sj {self.selectivity:g}"
+
+    def model(self, scale: Scale) -> RingModel:
+        """The cost model with this setting's symbols."""
+        pair = RingModel(3, RATE, WINDOW_S[scale], 0.1, 1.0, SEND_S, HOP_S).central_time
+        join_s = CLASSES[self.cost] / (3 * RATE * pair)
+        return RingModel(self.streams, self.rate, WINDOW_S[scale], self.selectivity, join_s, SEND_S, HOP_S)
+
+    def costs(self, scale: Scale) -> RingCosts:
+        return RingCosts(self.model(scale).join_time, SEND_S, SEND_S, SEND_S, HOP_S)
+
+    def join(self, scale: Scale) -> RingJoin:
+        """Every pair of members of a result must match."""
+        member = Member("q", (MemberSide(WINDOW_S[scale] * SECOND_US),) * self.streams)
+        matches = matching(self.selectivity)
+
+        def pair(_stream: int, row: Row, _other: int, other_row: Row) -> bool:
+            return matches(row, other_row)
+
+        return RingJoin([member], pair)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRing:
+    """Mean response of results in seconds, the most tuples stored, and how many results there were."""
+
+    response: float
+    state: int
+    results: int
+
+
+def ring_arrivals(
+    setting: RingSetting, seconds: float, seed: int, begin: float = 0.0
+) -> Iterator[tuple[int, Timed]]:
+    """Poisson arrivals on all streams, in order, from `begin` on."""
+    random = Random(f"ring {seed} {begin}")
+    merged = []
+    for stream in range(setting.streams):
+        at = begin
+        while (at := at + random.expovariate(setting.rate)) < begin + seconds:
+            merged.append((round(at * SECOND_US), stream, (random.getrandbits(32),)))
+    for ts, stream, row in sorted(merged):
+        yield stream, Timed(ts, row)
+
+
+def psp(setting: RingSetting, nodes: int, scale: Scale, in_flight: int = 1) -> Ring:
+    join = setting.join(scale)
+    return Ring(join, Slices(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
+
+
+def psp_d(setting: RingSetting, nodes: int, scale: Scale, in_flight: int) -> Ring:
+    join = setting.join(scale)
+    return Ring(join, Roles(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
+
+
+def atr(setting: RingSetting, nodes: int, scale: Scale, windows: float) -> AlignedRouting:
+    """Aligned routing, with segments of so many windows."""
+    segment = round(windows * WINDOW_S[scale] * SECOND_US)
+    return AlignedRouting(setting.join(scale), nodes, segment, costs=setting.costs(scale))
+
+
+def ctr(setting: RingSetting, nodes: int, scale: Scale, copies: int, seed: int) -> CoordinatedRouting:
+    """Coordinated routing, with ten segments to the window."""
+    segment = round(WINDOW_S[scale] * SECOND_US / 10)
+    return CoordinatedRouting(
+        setting.join(scale), nodes, copies, segment, costs=setting.costs(scale), random=Random(f"ctr {seed}")
+    )
+
+
+def measured_ring(
+    system: System, setting: RingSetting, scale: Scale, seed: int, at_least_s: float = 0.0
+) -> MeasuredRing:
+    """Run from empty states; results of the first window are not counted, states are filling then."""
+    found = system.run(ring_arrivals(setting, max(RUN_S[scale], at_least_s), seed))
+    warm = [one for one in found if one.newest.ts >= WINDOW_S[scale] * SECOND_US]
+    return MeasuredRing(sum(responses(warm)) / len(warm), system.largest, len(found))
+
+
+@cache
+def psp_by_nodes(
+    setting: RingSetting, scale: Scale, seed: int, in_flight: int = 1
+) -> dict[int, MeasuredRing]:
+    """The ring at every number of nodes."""
+    return {
+        nodes: measured_ring(psp(setting, nodes, scale, in_flight), setting, scale, seed)
+        for nodes in NODES[scale]
+    }
+
+
+def figures_of(lines: Mapping[str, Mapping[int, MeasuredRing]]) -> dict[str, dict[str, list[float]]]:
+    """Response in ms and state, line by line."""
+    return {
+        name: {
+            "response_ms": [round(1000 * one.response, 3) for one in line.values()],
+            "state": [one.state for one in line.values()],
+        }
+        for name, line in lines.items()
+    }
+
+
+def best(line: Mapping[int, MeasuredRing]) -> tuple[int, float]:
+    """The number of nodes with the least response, and that response in ms."""
+    nodes = min(line, key=lambda one: line[one].response)
+    return nodes, 1000 * line[nodes].response
+
+
+def most_over_least(values: Sequence[float]) -> float:
+    return max(values) / min(values)
+
+
+def at_rate(setting: RingSetting, rate: float) -> RingSetting:
+    return replace(setting, rate=rate)

@@ -1,0 +1,82 @@
+"""Machines that work off their inboxes: in virtual time, or in any order that a seed makes (S35)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Generic, TypeVar
+
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True, slots=True)
+class RingCosts:
+    """Seconds: to compare a pair, to purge, to insert, to handle a message, for a hop (T_j, T_p, T_i, T_s,
+    T_n)."""
+
+    join: float = 0.0
+    purge: float = 0.0
+    insert: float = 0.0
+    send: float = 0.0
+    hop: float = 0.0
+
+
+class Machines(Generic[Message]):
+    """An inbox per machine, each in the order of sending; a machine does one message at a time.
+
+    With `random` there is no time: any machine that has a message may be next. Otherwise it is the one that
+    can begin first, and sending takes `costs.hop`.
+    """
+
+    def __init__(self, number: int, costs: RingCosts, random: Random | None = None) -> None:
+        self.costs = costs
+        self.now = 0.0
+        """When the machine that is at work has come so far."""
+        self._random = random
+        self._inboxes: list[list[tuple[float, int, Message]]] = [[] for _ in range(number)]
+        self._free_at = [0.0] * number
+        self._sent = count()
+
+    def __len__(self) -> int:
+        return len(self._inboxes)
+
+    def grow(self, number: int) -> None:
+        """Have at least so many machines."""
+        while len(self._inboxes) < number:
+            self._inboxes.append([])
+            self._free_at.append(self.now)
+
+    def send(self, machine: int, message: Message, at: float | None = None) -> None:
+        """Put a message into an inbox; by default it leaves now."""
+        ready = 0.0 if self._random else (self.now if at is None else at) + self.costs.hop
+        heappush(self._inboxes[machine], (ready, next(self._sent), message))
+
+    def spend(self, seconds: float) -> None:
+        """The machine at work takes so long for what it does before anything else."""
+        self.now += seconds
+
+    @property
+    def next_start(self) -> float:
+        """When the next message can be begun with; infinity when there is none."""
+        return min(
+            (self._start(one) for one, inbox in enumerate(self._inboxes) if inbox), default=float("inf")
+        )
+
+    def step(self, handle: Callable[[int, Message], None]) -> bool:
+        """Let one machine handle one message; False when all inboxes are empty."""
+        waiting = [one for one, inbox in enumerate(self._inboxes) if inbox]
+        if not waiting:
+            return False
+        machine = self._random.choice(waiting) if self._random else min(waiting, key=self._start)
+        self.now = self._start(machine)
+        _, _, message = heappop(self._inboxes[machine])
+        self.spend(self.costs.send)
+        handle(machine, message)
+        self._free_at[machine] = self.now
+        return True
+
+    def _start(self, machine: int) -> float:
+        return max(self._free_at[machine], self._inboxes[machine][0][0])

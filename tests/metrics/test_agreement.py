@@ -1,0 +1,277 @@
+"""Every figure of every kind of query, beside what somebody outside finds who only sees tuples and results.
+
+The clock is the test's, so that they agree exactly. Somebody outside knows when each tuple was sent, and when
+each result could be read. A result that a tuple caused carries the tuple's stamp; one that time released was
+due when a stream's time came to the moment that released it, which follows from the tuples that were sent.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from slicemill.engine.mill import Mill
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
+
+SECOND = 1_000_000
+BEGAN = 1_700_000_000 * SECOND
+SLACK, SKEW = 2 * SECOND, 1 * SECOND
+
+SCRIPT = """
+CREATE STREAM a (k int, v int, sent bigint, ts timestamp) ORDER BY ts;
+CREATE STREAM b (k int, v int, sent bigint, ts timestamp) ORDER BY ts;
+CREATE STREAM c (k int, v int, sent bigint) ORDER BY current_time;
+CREATE STREAM d (k int, v int, sent bigint, ts timestamp) ORDER BY ts SKEW 1 SECOND;
+CREATE STREAM e (k int, v int, sent bigint, ts timestamp) ORDER BY ts SLACK 2 SECONDS;
+CREATE STREAM few AS SELECT k, v, sent, ts FROM a WHERE v > 7;
+CREATE STREAM both AS SELECT k, v, sent FROM a UNION ALL SELECT k, v, sent FROM b;
+CREATE STREAM counted AS
+  SELECT count(*) AS n, window_end() AS at FROM a [RANGE 1 SECOND SLIDE 1 SECOND];
+CREATE AGGREGATE newest(next bigint) : bigint {
+  TABLE state(value bigint);
+  INITIALIZE: { INSERT INTO state VALUES (next); INSERT INTO RETURN VALUES (next); }
+  ITERATE: { UPDATE state SET value = next; INSERT INTO RETURN SELECT value FROM state; }
+};
+"""
+
+# Rows that tuples cause have the latest stamp of theirs as `sent`.
+LATER = "CASE WHEN X.ts > Y.ts THEN X.sent ELSE Y.sent END AS sent"
+CAUSED = {
+    "chosen": "SELECT sent FROM a WHERE v > 4",
+    "counted_over": "SELECT sent, sum(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS s FROM a",
+    "recent": "SELECT sent, max(v) OVER (RANGE 2 SECONDS PRECEDING) AS s FROM a",
+    "joined": f"SELECT {LATER} FROM a [RANGE 3 SECONDS] AS X, b [RANGE 2 SECONDS] AS Y WHERE X.k = Y.k",
+    "crossed": f"SELECT {LATER} FROM a [RANGE 1 SECOND] AS X, b [RANGE 1 SECOND] AS Y WHERE X.v < Y.v",
+    "merged": "SELECT sent FROM a UNION ALL SELECT sent FROM b WHERE v > 2",
+    "grouped": "SELECT k, newest(sent) AS sent FROM a GROUP BY k",
+    "derived": "SELECT sent FROM few WHERE k < 3",
+    "derived_join": f"SELECT {LATER} FROM few [RANGE 3 SECONDS] AS X, b [RANGE 3 SECONDS] AS Y "
+    "WHERE X.k = Y.k",
+    "stamped": "SELECT sent FROM c",
+    "in_order": "SELECT sent FROM e",
+}
+WINDOW = "[RANGE 3 SECONDS SLIDE 1 SECOND]"
+COUNT = f"SELECT count(*) AS n, window_end() AS at FROM {{}} {WINDOW}"
+SLOT = "RANGE 2 SECONDS PRECEDING SLIDE 2 SECONDS"
+
+
+def its_end(ts: int, row: Mapping[str, Any]) -> int:
+    del ts
+    return int(row["at"].timestamp() * SECOND)
+
+
+def own_time(ts: int, row: Mapping[str, Any]) -> int:
+    del row
+    return ts
+
+
+def end_of_slot(ts: int, row: Mapping[str, Any]) -> int:
+    del row
+    return (ts // (2 * SECOND) + 1) * 2 * SECOND
+
+
+Release = Callable[[int, Mapping[str, Any]], int]
+# Rows that time releases: of which streams, and by when it has to be.
+RELEASED: Mapping[str, tuple[str, str, Release]] = {
+    "plain_window": (COUNT.format("a"), "a", its_end),
+    "grouped_window": (COUNT.format("a").replace("count(*)", "k, sum(v)") + " GROUP BY k", "a", its_end),
+    "holistic_window": (COUNT.format("a").replace("count(*)", "median(v)"), "a", its_end),
+    "filtered_window": (COUNT.format("a") + " WHERE v > 8", "a", its_end),
+    "clock_window": (COUNT.format("c"), "c", its_end),
+    "skewed_window": (COUNT.format("d"), "d", its_end),
+    "slack_window": (COUNT.format("e"), "e", its_end),
+    "derived_window": (COUNT.format("few"), "a", its_end),
+    "merged_window": (COUNT.format("both"), "ab", its_end),
+    "window_of_windows": ("SELECT n, at FROM counted WHERE n > 1", "a", its_end),
+    "slot": (f"SELECT sum(v) OVER (PARTITION BY k {SLOT}) AS s FROM a", "a", end_of_slot),
+    "coalesced": ("SELECT R.v FROM a(v) AS R RANGE 4 SECONDS SLIDES 2 SECONDS PARTITION BY k", "a", own_time),
+}
+
+
+@dataclass(slots=True)
+class Outside:
+    """What is known of tuples: when each was sent, with which timestamp; and when all streams had ended."""
+
+    sent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {name: [] for name in "abcde"})
+    ended: float = math.inf
+
+    def due(self, streams: str, at: int) -> float:
+        """When time came to a moment, in the first of these streams."""
+        return min(self.ended, *(self._came(stream, at) for stream in streams))
+
+    def _came(self, stream: str, at: int) -> float:
+        if stream == "c":
+            return at
+        tuples = self.sent[stream]
+        first = min((sent for sent, ts in tuples if ts >= at), default=math.inf)
+        if stream != "d":
+            return first
+        # Silence moves it too: by the clock since the last tuple, less the skew.
+        for number, (sent, ts) in enumerate(tuples):
+            until = tuples[number + 1][0] if number + 1 < len(tuples) else math.inf
+            silent = sent + at - ts + SKEW
+            if sent <= silent <= until:
+                return min(first, silent)
+        return first
+
+
+@dataclass(slots=True)
+class Seen:
+    """Results of a query as a subscriber gets them: when, and since when they were due."""
+
+    due: list[float] = field(default_factory=list)
+    at: list[float] = field(default_factory=list)
+    ideal: list[Any] = field(default_factory=list)
+
+
+class World:
+    """A mill whose clock is ours, fed and run by chance, with a subscriber to every query."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = Clock(BEGAN)
+        self.outside = Outside()
+        self.results: dict[str, list[tuple[int, dict[str, Any], int, Any]]] = {}
+        self.mill = fed_mill(home, self.clock, inline_pool(), cells=self.chance.choice([1, 3]))
+        self.mill.execute(SCRIPT)
+        queries = {**CAUSED, **{name: text for name, (text, _, _) in RELEASED.items()}}
+        self.mill.execute(
+            "".join(
+                f"CREATE QUERY {name} WITH (slo = 'p95 < 700 ms') AS {text};\n"
+                for name, text in queries.items()
+            )
+        )
+        for name, query in self.mill.queries.items():
+            self.results[name] = []
+            query.subscribe(self._subscriber(name))
+        self.mill.open()
+
+    def _subscriber(self, name: str) -> Callable[[pa.Table], None]:
+        def receive(table: pa.Table) -> None:
+            times = table.column("_ts").cast(pa.int64()).to_pylist()
+            ideal = self.mill.dispatcher.running.ideal_time(name)
+            for ts, row in zip(times, table.to_pylist(), strict=True):
+                self.results[name].append((ts, row, self.clock.now, ideal))
+
+        return receive
+
+    def send(self, stream: str) -> None:
+        """A few tuples, together: they have the time of sending, more or less."""
+        count, rows = self.chance.randint(1, 3), []
+        before = max((ts for _, ts in self.outside.sent[stream]), default=self.clock.now - SECOND)
+        for _ in range(count):
+            behind = self.chance.randint(0, SECOND) if stream == "e" else 0
+            latest = min(max(before, self.clock.now - self.chance.randint(0, SECOND // 4)), self.clock.now)
+            ts = max(latest - behind, 0)
+            before = max(before, ts)
+            values = (self.chance.randint(0, 4), self.chance.randint(0, 10), self.clock.now)
+            rows.append(values if stream == "c" else (*values, ts))
+            self.outside.sent[stream].append((self.clock.now, self.clock.now if stream == "c" else ts))
+        feed_rows(self.mill, stream, rows)
+
+    def live(self, steps: int) -> None:
+        for stream in "abcde":
+            self.send(stream)
+        self.mill.dispatcher.run_all()  # the warm-up
+        self.clock.now += 1_000
+        for _ in range(steps):
+            self.clock.now += self.chance.choice([1_000, 40_000, 300_000, 900_000])
+            for stream in self.chance.sample("abcde", self.chance.randint(0, 3)):
+                self.send(stream)
+            feed_rows(self.mill, "d", [])  # a source that is asked and has nothing is silent
+            happens = self.chance.random()
+            if happens < 0.3:
+                self.mill.dispatcher.run_some()
+            elif happens < 0.6:
+                self.mill.dispatcher.run_all()
+        self.clock.now += 500_000
+        finish_at(self)
+
+    def seen(self, name: str) -> Seen:
+        found = Seen()
+        for ts, row, at, ideal in self.results[name]:
+            if name in CAUSED:
+                due = float(row["sent"])
+            else:
+                _, streams, release = RELEASED[name]
+                due = self.outside.due(streams, release(ts, row))
+            found.due.append(due / SECOND)
+            found.at.append(at / SECOND)
+            found.ideal.append(ideal)
+        return found
+
+
+def finish_at(world: World) -> None:
+    """The streams end now; what they still bring is read a little later."""
+    world.mill.dispatcher.run_all()
+    world.outside.ended = world.clock.now
+    world.mill.dispatcher.end_streams()
+    world.mill.dispatcher.run_all()
+
+
+def missing(intervals: Sequence[tuple[float, float]]) -> float:
+    """For how long at least one of the results was due and not there."""
+    total, until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Path) -> None:
+    world = World(tmp_path, seed)
+    with world.mill as mill:
+        world.live(steps=50)
+        for name in (*CAUSED, *RELEASED):
+            check(mill, name, world.seen(name), now_s=world.clock.now / SECOND)
+        for stream, sent in world.outside.sent.items():
+            counts = mill.streams[stream].counts
+            assert counts.read == len(sent)
+            assert counts.read == counts.rows + counts.unneeded + counts.late
+
+
+def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
+    metrics = mill.queries[name].metrics()
+    # Only whoever runs units knows when they were warm.
+    warm_us = mill.dispatcher.running.writers[name].warm_us
+    assert warm_us is not None
+    warm_s = warm_us / SECOND
+    assert seen.at, name
+    assert metrics.rows == len(seen.at), name
+    warm = [due > warm_s for due in seen.due]
+    assert metrics.warm_up.count == warm.count(False), name
+    responses = [at - due for at, due, is_warm in zip(seen.at, seen.due, warm, strict=True) if is_warm]
+    found = metrics.figures.response
+    assert found.count == len(responses), name
+    assert found.largest == pytest.approx(max(responses), abs=2e-6), name
+    assert found.total == pytest.approx(sum(responses), abs=1e-5 * len(responses)), name
+    for share in (0.5, 0.95, 0.99):
+        assert metrics.responses.at(share) == pytest.approx(
+            quantile(responses, share), rel=0.011, abs=2e-6
+        ), name
+    slowdowns = [
+        1 + (at - due - ideal.last_s) / ideal.whole_s
+        for at, due, ideal, is_warm in zip(seen.at, seen.due, seen.ideal, warm, strict=True)
+        if is_warm and ideal.whole_s > 0
+    ]
+    assert metrics.figures.slowdown.count == len(slowdowns), name
+    assert metrics.figures.slowdown.total == pytest.approx(sum(slowdowns), rel=1e-4), name
+    late = [max(0.0, response - 0.7) for response in responses]
+    assert metrics.figures.tardiness.total == pytest.approx(sum(late), abs=1e-5 * len(late)), name
+    level = quantile(responses, 0.95)
+    if abs(level - 0.7) > 0.01:
+        assert metrics.met is (level < 0.7), name
+    stale = missing(list(zip(seen.due, seen.at, strict=True))) / (now_s - BEGAN / SECOND)
+    assert metrics.staleness == pytest.approx(stale, abs=1e-5), name
